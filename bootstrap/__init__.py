@@ -1,0 +1,1 @@
+"""From replica to table: the parallel snapshot and its handoff to the stream."""

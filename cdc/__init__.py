@@ -1,0 +1,1 @@
+"""From topic to table: sources, Kafka, Connect, state, and the incremental run into the lake."""

@@ -1,0 +1,69 @@
+"""Errors of the stream side. Each names what failed and what to do next."""
+
+from __future__ import annotations
+
+from schemas.errors import TributaryError
+
+
+class ConfigError(TributaryError):
+    """The configuration is wrong; ``field`` is the path of the key."""
+
+
+class SecretError(ConfigError):
+    """A secret reference that does not resolve. Never carries the secret."""
+
+
+class SourceError(TributaryError):
+    """A source database that cannot be reached, or refuses what is asked of it."""
+
+
+class ReplicaError(SourceError):
+    """A replica that is behind, paused, promoted, or not a standby of this primary."""
+
+
+class SnapshotLostError(SourceError):
+    """A snapshot view that is gone: recovery conflict, lost session, or a changed table."""
+
+
+class ConnectError(TributaryError):
+    """Kafka Connect is unreachable, refuses a connector, or a connector or task failed."""
+
+
+class CaptureError(TributaryError):
+    """A table is not captured as it must be (publication, connector, slot)."""
+
+
+class KafkaError(TributaryError):
+    """A broker, topic or partition that is not as it must be."""
+
+
+class RegistryError(TributaryError):
+    """The schema registry is unreachable or does not know an id."""
+
+
+class DecodeError(TributaryError):
+    """A message that cannot be read; carries topic, partition, offset and schema id."""
+
+
+class LostHistoryError(TributaryError):
+    """The stream no longer follows from the lake's offsets; the table needs a bootstrap."""
+
+
+class SchemaChangeError(TributaryError):
+    """A schema change that cannot be applied in place; the table needs a bootstrap."""
+
+
+class LakeError(TributaryError):
+    """A Hudi table that cannot be read or written."""
+
+
+class FencedError(LakeError):
+    """Another writer has moved the table on; this run's commit was refused."""
+
+
+class StateError(TributaryError):
+    """A state transition that is not allowed, or a state store that is not usable."""
+
+
+class LeaseHeldError(StateError):
+    """Another run holds the table; carries its owner and expiry."""

@@ -1,0 +1,1 @@
+"""The only modules that talk SQL to a source."""

@@ -1,0 +1,1 @@
+"""What a person does: the composition root behind the command line."""

@@ -1,0 +1,57 @@
+"""The root of every error this project raises on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class TributaryError(Exception):
+    """An error that names what failed and says what to do next.
+
+    Args:
+        message: What happened, naming the table, topic, partition, offset or field.
+        remedy: What the reader can do next, as an instruction.
+        **context: The names in the message as values (``table=``, ``topic=``, ``partition=``,
+            ``offset=``, ``field=``), for ``--output json`` and for logs. Never a secret.
+
+    Errors cross process boundaries (Spark workers, thread pools), so they pickle with all three.
+    """
+
+    def __init__(self, message: str, *, remedy: str, **context: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.remedy = remedy
+        self.context = context
+
+    def __str__(self) -> str:
+        return self.message
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return _rebuild, (type(self), self.message, self.remedy, self.context)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The error as plain values for JSON output and the state store."""
+        return {
+            "error": type(self).__name__,
+            "message": self.message,
+            "remedy": self.remedy,
+            "context": {key: str(value) for key, value in self.context.items()},
+        }
+
+
+def _rebuild(
+    kind: type[TributaryError], message: str, remedy: str, context: dict[str, Any]
+) -> TributaryError:
+    return kind(message, remedy=remedy, **context)
+
+
+class SchemaError(TributaryError):
+    """A table, column or type that cannot be represented."""
+
+
+class InvalidIdentifierError(SchemaError):
+    """Text that does not name a table or column."""
+
+
+class UnsupportedTypeError(SchemaError):
+    """A source type for which the type map has no rule."""

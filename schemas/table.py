@@ -1,0 +1,168 @@
+"""Tables and columns as values shared by every layer."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from schemas.errors import InvalidIdentifierError, SchemaError
+
+
+@dataclass(frozen=True, order=True)
+class TableId:
+    """One table of one configured source.
+
+    Args:
+        source: Key of the source in ``tributary.yaml``.
+        schema: Schema (PostgreSQL) or database (MySQL) name, exactly as in the catalog.
+        name: Table name, exactly as in the catalog.
+    """
+
+    source: str
+    schema: str
+    name: str
+
+    def __str__(self) -> str:
+        return f"{self.source}:{quote_name(self.schema)}.{quote_name(self.name)}"
+
+    @property
+    def relation(self) -> str:
+        """``schema.table`` with SQL quoting where a name needs it."""
+        return f"{quote_name(self.schema)}.{quote_name(self.name)}"
+
+    @classmethod
+    def parse(cls, text: str, *, default_source: str | None = None) -> TableId:
+        """Read ``[source:]schema.table``; names with dots, spaces or quotes are double-quoted.
+
+        Unquoted names are taken as written (no case folding): what ``discover`` prints can be
+        pasted back.
+
+        Raises:
+            InvalidIdentifierError: The text is not of that form, or names no source and there
+                is no default.
+        """
+        parts, separators = _split(text)
+        if separators == [":", "."]:
+            return cls(*parts)
+        if separators == ["."] and default_source is not None:
+            return cls(default_source, *parts)
+        reason = (
+            "it names no source and there is more than one"
+            if separators == ["."]
+            else "the form is [source:]schema.table"
+        )
+        raise InvalidIdentifierError(
+            f"{text!r} does not name a table: {reason}",
+            remedy='Write source:schema.table, as in shop:public.orders or shop:"My S"."t.1".',
+            field=text,
+        )
+
+
+def quote_name(name: str) -> str:
+    """The name as SQL would print it: bare when plain, else double-quoted. For display only."""
+    plain = name.replace("_", "").replace("$", "")
+    if plain.isascii() and plain.isalnum() and not name[0].isdigit() and name == name.lower():
+        return name
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _split(text: str) -> tuple[list[str], list[str]]:
+    """Cut ``a:"b.c".d`` into names and the separators between them."""
+    names: list[str] = []
+    separators: list[str] = []
+    position, end = 0, len(text)
+    while True:
+        if position < end and text[position] == '"':
+            name, position = _quoted(text, position)
+        else:
+            start = position
+            while position < end and text[position] not in ':."':
+                position += 1
+            name = text[start:position]
+        if not name or "\x00" in name:
+            return [], []
+        names.append(name)
+        if position == end:
+            return names, separators
+        if text[position] not in ":.":
+            return [], []
+        separators.append(text[position])
+        position += 1
+
+
+def _quoted(text: str, position: int) -> tuple[str, int]:
+    """Read a double-quoted name that starts at ``position``; an empty name marks bad quoting."""
+    name = []
+    position += 1
+    while position < len(text):
+        if text[position] != '"':
+            name.append(text[position])
+            position += 1
+        elif text[position + 1 : position + 2] == '"':
+            name.append('"')
+            position += 2
+        else:
+            return "".join(name), position + 1
+    return "", position
+
+
+@dataclass(frozen=True)
+class Column:
+    """One column as source and lake see it.
+
+    Args:
+        name: Column name, exactly as in the catalog.
+        source_type: The type as the source prints it, for example ``numeric(10,2)``.
+        lake_type: The Spark SQL type of the lake column, for example ``decimal(10,2)``.
+        nullable: Whether the source allows NULL.
+    """
+
+    name: str
+    source_type: str
+    lake_type: str
+    nullable: bool = True
+
+
+@dataclass(frozen=True)
+class TableSchema:
+    """The columns of a table in the order of the source, and its record key.
+
+    Raises:
+        SchemaError: A column is named twice, or the key names a column that is not there.
+    """
+
+    table: TableId
+    columns: tuple[Column, ...]
+    key: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        names = [column.name for column in self.columns]
+        doubled = sorted({name for name in names if names.count(name) > 1})
+        if doubled:
+            raise SchemaError(
+                f"table {self.table} has columns named twice: {', '.join(doubled)}",
+                remedy="Rename one of them on the source.",
+                table=self.table,
+            )
+        missing = [name for name in self.key if name not in names]
+        if missing:
+            raise SchemaError(
+                f"key of table {self.table} names unknown columns: {', '.join(missing)}",
+                remedy="Set key_columns to columns that the table has.",
+                table=self.table,
+            )
+
+    def column(self, name: str) -> Column:
+        """The column of that name.
+
+        Raises:
+            SchemaError: There is none.
+        """
+        for column in self.columns:
+            if column.name == name:
+                return column
+        raise SchemaError(
+            f"table {self.table} has no column {name!r}",
+            remedy="Check the column's name with `tributary discover`.",
+            table=self.table,
+            field=name,
+        )

@@ -1,0 +1,1 @@
+"""A real source side on one machine, from released artifacts."""
