@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from schemas.errors import RegistryError as RegistryError
 from schemas.errors import TributaryError
 
 
@@ -35,10 +36,6 @@ class CaptureError(TributaryError):
 
 class KafkaError(TributaryError):
     """A broker, topic or partition that is not as it must be."""
-
-
-class RegistryError(TributaryError):
-    """The schema registry is unreachable or does not know an id."""
 
 
 class DecodeError(TributaryError):

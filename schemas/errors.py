@@ -55,3 +55,15 @@ class InvalidIdentifierError(SchemaError):
 
 class UnsupportedTypeError(SchemaError):
     """A source type for which the type map has no rule."""
+
+
+class WireFormatError(SchemaError):
+    """Bytes that are not in the Confluent wire format."""
+
+
+class AvroSchemaError(SchemaError):
+    """An Avro schema that is not what a Debezium topic carries."""
+
+
+class RegistryError(TributaryError):
+    """The schema registry is unreachable or does not know an id."""

@@ -1,0 +1,224 @@
+"""What a Debezium topic carries on the wire: the header, and the writer's Avro schema as values.
+
+The decoder needs, per column, the Avro type and Debezium's semantic name (``connect.name``): an
+``io.debezium.time.MicroTimestamp`` and a plain ``long`` are the same bytes and different values.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from schemas.errors import AvroSchemaError, WireFormatError
+
+WIRE_HEADER_BYTES = 5
+"""Bytes before the Avro body: a zero byte and the schema id as a big-endian 32-bit number."""
+
+_PRIMITIVES = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
+_SOURCE_TYPE = "__debezium.source.column.type"
+_SOURCE_NAME = "__debezium.source.column.name"
+
+
+def split_wire(message: bytes) -> tuple[int, bytes]:
+    """Separate a message in the Confluent wire format into schema id and Avro body.
+
+    Raises:
+        WireFormatError: The message is too short or does not start with a zero byte.
+    """
+    if len(message) < WIRE_HEADER_BYTES or message[0] != 0:
+        raise WireFormatError(
+            f"a message of {len(message)} bytes starting with {message[:8].hex() or 'nothing'}"
+            " is not in the Confluent wire format",
+            remedy="Use an Avro converter with a 4-byte schema id and no header mode"
+            " (for Apicurio: as-confluent=true, headers.enabled=false).",
+        )
+    return int.from_bytes(message[1:WIRE_HEADER_BYTES], "big"), message[WIRE_HEADER_BYTES:]
+
+
+@dataclass(frozen=True)
+class DebeziumField:
+    """One column as the writer's schema describes it.
+
+    Args:
+        name: The name in the Avro record: the column's own name, or what Debezium made of it
+            when Avro cannot carry that (see ``column``).
+        avro_type: ``boolean``, ``int``, ``long``, ``float``, ``double``, ``bytes``, ``string``,
+            ``array``, ``map`` or ``record``.
+        connect_name: Debezium's or Connect's semantic type, for example
+            ``io.debezium.time.ZonedTimestamp``; None for a plain value.
+        parameters: Parameters of the semantic type, and what Debezium says of the source column.
+        nullable: Whether the writer allows null.
+        has_default: Whether the writer's schema has a default value.
+        default: That default as JSON; None also when it is null.
+        element: Type of the elements of an array, or of the values of a map.
+        fields: Fields of a record, such as a geometry or a variable-scale decimal.
+    """
+
+    name: str
+    avro_type: str
+    connect_name: str | None = None
+    parameters: Mapping[str, str] = field(default_factory=dict)
+    nullable: bool = False
+    has_default: bool = False
+    default: Any = None
+    element: DebeziumField | None = None
+    fields: tuple[DebeziumField, ...] = ()
+
+    @property
+    def column(self) -> str:
+        """The source column's own name, before it was adjusted for Avro."""
+        return self.parameters.get(_SOURCE_NAME, self.name)
+
+    @property
+    def source_type(self) -> str | None:
+        """The source's type name in capitals, for example ``NUMERIC``; None when not sent."""
+        return self.parameters.get(_SOURCE_TYPE)
+
+
+@dataclass(frozen=True)
+class DebeziumSchema:
+    """The writer's schema of a Debezium key, or of a change event's envelope.
+
+    Args:
+        avro_json: The schema as the registry holds it, for ``from_avro``.
+        name: Full name of the record.
+        key: Columns of a key; empty for an envelope.
+        before: Columns of the row before the change; empty for a key.
+        after: Columns of the row after the change; empty for a key.
+        envelope: Names of the envelope's own fields in order; empty for a key.
+    """
+
+    avro_json: str
+    name: str
+    key: tuple[DebeziumField, ...] = ()
+    before: tuple[DebeziumField, ...] = ()
+    after: tuple[DebeziumField, ...] = ()
+    envelope: tuple[str, ...] = ()
+
+    @property
+    def is_envelope(self) -> bool:
+        """Whether this is a change event (and not a key)."""
+        return bool(self.envelope)
+
+    @property
+    def row(self) -> tuple[DebeziumField, ...]:
+        """The columns: of the row after the change, or of the key."""
+        return self.after if self.is_envelope else self.key
+
+    def field(self, column: str) -> DebeziumField | None:
+        """The field that carries a source column, or None when the writer did not send it."""
+        for candidate in self.row:
+            if candidate.column == column:
+                return candidate
+        return None
+
+    @classmethod
+    def parse(cls, avro_json: str) -> DebeziumSchema:
+        """Read a registered schema.
+
+        Args:
+            avro_json: The Avro schema as JSON text.
+
+        Raises:
+            AvroSchemaError: The text is not Avro, or not a record as Debezium writes it.
+        """
+        try:
+            schema = json.loads(avro_json)
+        except ValueError as error:
+            raise _refused(f"the schema is not JSON: {error}") from error
+        reader = _Reader()
+        record = reader.read("", schema)
+        if record.avro_type != "record":
+            raise _refused(f"the schema is of type {record.avro_type}, not a record")
+        name = reader.full_name(schema, "")
+        fields = {inner.name: inner for inner in record.fields}
+        if {"op", "source", "after"} <= fields.keys():
+            return cls(
+                avro_json=avro_json,
+                name=name,
+                before=fields["before"].fields if "before" in fields else (),
+                after=fields["after"].fields,
+                envelope=tuple(fields),
+            )
+        return cls(avro_json=avro_json, name=name, key=record.fields)
+
+
+class _Reader:
+    """Reads a schema's types, resolving names that were defined earlier in the same schema."""
+
+    def __init__(self) -> None:
+        self._named: dict[str, tuple[Any, tuple[DebeziumField, ...]]] = {}
+
+    def full_name(self, schema: Any, namespace: str) -> str:
+        name = str(schema.get("name", ""))
+        space = schema.get("namespace", namespace)
+        return f"{space}.{name}" if space and "." not in name else name
+
+    def read(self, name: str, schema: Any, namespace: str = "", **given: Any) -> DebeziumField:
+        """One type under a field's name; ``given`` is what the field itself says of it."""
+        if isinstance(schema, list):
+            branches = [branch for branch in schema if branch != "null"]
+            if len(branches) != 1:
+                raise _refused(f"field {name!r} is a union of {len(branches)} types", field=name)
+            given["nullable"] = len(branches) < len(schema)
+            return self.read(name, branches[0], namespace, **given)
+        if isinstance(schema, str):
+            return self._by_name(name, schema, namespace, given)
+        if not isinstance(schema, Mapping) or "type" not in schema:
+            raise _refused(f"field {name!r} has no Avro type", field=name)
+        kind = schema["type"]
+        if isinstance(kind, (list, Mapping)):
+            return self.read(name, kind, namespace, **given)
+        given["connect_name"] = schema.get("connect.name")
+        given["parameters"] = {
+            str(key): str(value) for key, value in schema.get("connect.parameters", {}).items()
+        }
+        if kind == "record":
+            return self._record(name, schema, namespace, given)
+        if kind in ("array", "map"):
+            inner = self.read("", schema["items" if kind == "array" else "values"], namespace)
+            return DebeziumField(name, kind, element=inner, **given)
+        if kind == "enum":
+            self._named[self.full_name(schema, namespace)] = (schema, ())
+            return DebeziumField(name, "string", **given)
+        if kind == "fixed":
+            self._named[self.full_name(schema, namespace)] = (schema, ())
+            return DebeziumField(name, "bytes", **given)
+        return self._by_name(name, kind, namespace, given)
+
+    def _by_name(
+        self, name: str, kind: str, namespace: str, given: dict[str, Any]
+    ) -> DebeziumField:
+        if kind in _PRIMITIVES or kind == "null":
+            return DebeziumField(name, kind, **given)
+        for full in (kind, f"{namespace}.{kind}"):
+            if full in self._named:
+                schema, fields = self._named[full]
+                given["connect_name"] = schema.get("connect.name")
+                kind = {"record": "record", "enum": "string", "fixed": "bytes"}[schema["type"]]
+                return DebeziumField(name, kind, fields=fields, **given)
+        raise _refused(f"field {name!r} has the unknown type {kind!r}", field=name)
+
+    def _record(
+        self, name: str, schema: Any, namespace: str, given: dict[str, Any]
+    ) -> DebeziumField:
+        full = self.full_name(schema, namespace)
+        space = full.rpartition(".")[0]
+        fields = []
+        for entry in schema.get("fields", ()):
+            inner: dict[str, Any] = {}
+            if "default" in entry:
+                inner = {"has_default": True, "default": entry["default"]}
+            fields.append(self.read(str(entry["name"]), entry["type"], space, **inner))
+        self._named[full] = (schema, tuple(fields))
+        return DebeziumField(name, "record", fields=tuple(fields), **given)
+
+
+def _refused(reason: str, **context: Any) -> AvroSchemaError:
+    return AvroSchemaError(
+        f"not a schema that Debezium writes: {reason}",
+        remedy="Check that the topic is written by the Debezium connector with an Avro converter.",
+        **context,
+    )

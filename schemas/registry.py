@@ -1,0 +1,169 @@
+"""Reading writers' schemas by id from a registry with the Confluent API."""
+
+from __future__ import annotations
+
+import ssl
+import threading
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import httpx
+import stamina
+
+from schemas.errors import RegistryError
+
+_RETRY = stamina.RetryingCaller(attempts=5, timeout=60.0)
+_RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
+
+
+class SchemaRegistry(Protocol):
+    """Where writers' schemas are found by the id in the message."""
+
+    def schema(self, schema_id: int) -> str:
+        """The Avro schema registered under the id, as JSON text."""
+        ...
+
+
+@dataclass(frozen=True)
+class RegistryEndpoint:
+    """How to reach a registry.
+
+    Args:
+        url: Root of the Confluent-compatible API, for example
+            ``http://registry:8080/apis/ccompat/v7``.
+        username: User for basic authentication.
+        password: Its password, resolved; never printed.
+        ca_file: PEM file of certificate authorities to trust instead of the system's.
+        timeout_s: Bound of one request, in seconds.
+    """
+
+    url: str
+    username: str | None = None
+    password: str | None = field(default=None, repr=False)
+    ca_file: str | None = None
+    timeout_s: float = 10.0
+
+
+class ConfluentRegistry:
+    """A registry with the Confluent REST API (Confluent, Apicurio, Karapace, Redpanda).
+
+    A schema never changes under its id, so each is fetched once. Safe to share among threads.
+
+    Args:
+        endpoint: Where the registry is and how to log in.
+    """
+
+    def __init__(self, endpoint: RegistryEndpoint) -> None:
+        self._endpoint = endpoint
+        self._cache: dict[int, str] = {}
+        self._lock = threading.Lock()
+        auth = None
+        if endpoint.username is not None:
+            auth = httpx.BasicAuth(endpoint.username, endpoint.password or "")
+        verify: ssl.SSLContext | bool = True
+        if endpoint.ca_file is not None:
+            verify = ssl.create_default_context(cafile=endpoint.ca_file)
+        self._http = httpx.Client(
+            base_url=endpoint.url.rstrip("/") + "/",
+            auth=auth,
+            verify=verify,
+            timeout=endpoint.timeout_s,
+            headers={"Accept": "application/vnd.schemaregistry.v1+json, application/json"},
+        )
+
+    def schema(self, schema_id: int) -> str:
+        """The Avro schema registered under the id, as JSON text.
+
+        Raises:
+            RegistryError: The registry is unreachable, refuses the login, does not know the id,
+                or holds something else than one Avro schema under it.
+        """
+        with self._lock:
+            known = self._cache.get(schema_id)
+        if known is not None:
+            return known
+        found = self._fetch(schema_id)
+        with self._lock:
+            self._cache[schema_id] = found
+        return found
+
+    def ping(self) -> None:
+        """Ask the registry for its subjects.
+
+        Raises:
+            RegistryError: It does not answer as a registry does.
+        """
+        answer = self._get("subjects")
+        if answer.status_code != httpx.codes.OK:
+            raise self._refused(answer, "list subjects")
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def _fetch(self, schema_id: int) -> str:
+        answer = self._get(f"schemas/ids/{schema_id}")
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            raise RegistryError(
+                f"registry {self._endpoint.url} does not know schema id {schema_id}",
+                remedy="Check that the registry is the one the connector's converter writes to,"
+                " and that its store survived its last restart; ids must never be reused.",
+                schema_id=schema_id,
+            )
+        if answer.status_code != httpx.codes.OK:
+            raise self._refused(answer, f"read schema id {schema_id}", schema_id=schema_id)
+        try:
+            document = answer.json()
+            text = document["schema"]
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._refused(
+                answer, f"read schema id {schema_id}", schema_id=schema_id
+            ) from error
+        kind = document.get("schemaType", "AVRO")
+        if kind != "AVRO" or document.get("references"):
+            raise RegistryError(
+                f"schema id {schema_id} is {kind}"
+                + (" with references" if document.get("references") else ""),
+                remedy="Use an Avro converter that registers whole schemas (for Apicurio:"
+                " no dereferencing settings).",
+                schema_id=schema_id,
+            )
+        return str(text)
+
+    def _get(self, path: str) -> httpx.Response:
+        try:
+            return _RETRY((httpx.TransportError, _TransientAnswerError), self._once, path)
+        except _TransientAnswerError as error:
+            return error.answer
+        except httpx.TransportError as error:
+            raise RegistryError(
+                f"registry {self._endpoint.url} is unreachable: {error or type(error).__name__}",
+                remedy="Check kafka.registry.url and that the registry runs.",
+            ) from error
+
+    def _once(self, path: str) -> httpx.Response:
+        answer = self._http.get(path)
+        if answer.status_code in _RETRIED_STATUS:
+            raise _TransientAnswerError(answer)
+        return answer
+
+    def _refused(self, answer: httpx.Response, what: str, **context: Any) -> RegistryError:
+        status = answer.status_code
+        remedy = "Check that kafka.registry.url is the root of a Confluent-compatible API."
+        if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            remedy = "Check kafka.registry.username and password, and that user's permissions."
+        return RegistryError(
+            f"registry {self._endpoint.url} answered HTTP {status} when asked to {what}:"
+            f" {answer.text[:200].strip()}",
+            remedy=remedy,
+            status=status,
+            **context,
+        )
+
+
+class _TransientAnswerError(Exception):
+    """An answer that is worth asking for again."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        super().__init__(answer.status_code)
+        self.answer = answer
