@@ -1,0 +1,275 @@
+"""Reading ``tributary.yaml``: every problem in it is found at once and named by its path."""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import types
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated, Any, Union, get_args, get_origin
+
+import yaml
+from pydantic import BaseModel, ValidationError
+from pydantic_core import ErrorDetails
+
+from cdc.config.root import Config
+from cdc.config.values import RawOptions, Section, Verbatim, is_sensitive
+from cdc.errors import ConfigError, SecretError
+from cdc.secrets import SecretRef, expand, is_reference
+
+VARIABLE = "TRIBUTARY_CONFIG"
+DEFAULT_PATH = Path("tributary.yaml")
+
+_Path = tuple[str | int, ...]
+_PLAIN_SECRET = (
+    "a secret in plain text; write a reference: ${NAME} for an environment variable, "
+    "or ${file:/path}"
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing that is wrong, and the path of the key where it is."""
+
+    path: _Path
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{dotted(self.path)}: {self.reason}" if self.path else self.reason
+
+
+def load(path: Path | None = None) -> Config:
+    """Read the configuration.
+
+    Args:
+        path: The file; else the one that ``TRIBUTARY_CONFIG`` names, else ``tributary.yaml`` in
+            the working directory.
+
+    Raises:
+        ConfigError: The file is missing or wrong. ``field`` is the path of the first wrong key;
+            the message lists all of them.
+    """
+    file = path or Path(os.environ.get(VARIABLE) or DEFAULT_PATH)
+    try:
+        text = file.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise ConfigError(
+            f"there is no configuration file {file}",
+            remedy=f"Write one with `tributary init`, or name yours by --config or {VARIABLE}.",
+            field=str(file),
+        ) from None
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+        raise ConfigError(
+            f"configuration file {file} cannot be read: {reason}",
+            remedy="Check the file and its permissions.",
+            field=str(file),
+        ) from None
+    return parse(text, name=str(file), base=file.absolute().parent)
+
+
+def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) -> Config:
+    """Read the configuration from text.
+
+    Args:
+        text: The YAML document.
+        name: What to call it in errors.
+        base: Folder that relative paths start from; the working directory by default.
+
+    Raises:
+        ConfigError: As for ``load``.
+    """
+    try:
+        # _StrictLoader is a SafeLoader that also refuses doubled keys.
+        document = yaml.load(text, Loader=_StrictLoader)  # noqa: S506
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f" (line {mark.line + 1}, column {mark.column + 1})" if mark else ""
+        # The library's own text quotes the line, which may hold a secret.
+        raise _failure(name, [Problem((), f"not valid YAML: {error.problem}{where}")]) from None
+    except yaml.YAMLError:
+        raise _failure(name, [Problem((), "not valid YAML: unreadable characters")]) from None
+    if not isinstance(document, dict):
+        raise _failure(name, [Problem((), "must be a map of sections, as `init` writes it")])
+    problems: list[Problem] = []
+    expanded = _expand(document, Config, (), problems)
+    try:
+        config = Config.model_validate(expanded, context={"base": base or Path.cwd()})
+    except ValidationError as error:
+        known = {problem.path for problem in problems}
+        problems += [found for found in _translate(error) if not _is_below(found.path, known)]
+        raise _failure(name, problems) from None
+    problems += [Problem(path, reason) for path, reason in _conflicts(config, ())]
+    if problems:
+        raise _failure(name, problems)
+    return config
+
+
+def dotted(path: _Path) -> str:
+    """A path as text: names joined by dots, quoted where they hold one, list items in brackets."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            quoted = part if re.fullmatch(r"[\w-]+", part) else f'"{part}"'
+            text += f".{quoted}" if text else quoted
+    return text
+
+
+class _StrictLoader(yaml.SafeLoader):
+    """The safe loader, but a key given twice is an error instead of the last one winning."""
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen: set[object] = set()
+        for key_node, _ in node.value:
+            if not isinstance(key_node, yaml.ScalarNode):
+                continue
+            if key_node.value in seen and key_node.value != "<<":
+                raise yaml.constructor.ConstructorError(
+                    None, None, f"key {key_node.value!r} is given twice", key_node.start_mark
+                )
+            seen.add(key_node.value)
+        return super().construct_mapping(node, deep=deep)
+
+
+def _failure(name: str, problems: list[Problem]) -> ConfigError:
+    if len(problems) == 1:
+        message = f"{name}: {problems[0]}"
+    else:
+        lines = "".join(f"\n  {problem}" for problem in problems)
+        message = f"{name} has {len(problems)} problems:{lines}"
+    return ConfigError(
+        message,
+        remedy=f"Correct {name}; `tributary config schema` prints every key that is allowed.",
+        field=dotted(problems[0].path) or name,
+    )
+
+
+def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
+    """The impossible combinations of a section and of the sections in it."""
+    if isinstance(section, Config) or (
+        # Table settings may be partial; Config checks them once they are complete.
+        hasattr(section, "conflicts") and path[:1] not in (("tables",), ("defaults",))
+    ):
+        yield from ((path + below, reason) for below, reason in section.conflicts())
+    for name in type(section).model_fields:
+        value = getattr(section, name)
+        if isinstance(value, Section):
+            yield from _conflicts(value, (*path, name))
+        elif isinstance(value, Mapping):
+            for key, item in value.items():
+                if isinstance(item, Section):
+                    yield from _conflicts(item, (*path, name, key))
+
+
+def _translate(error: ValidationError) -> Iterator[Problem]:
+    for details in error.errors(include_url=False, include_input=False):
+        path = tuple(part for part in details["loc"] if part != "[key]")
+        if details["type"] == "default_factory_not_called":
+            continue  # a consequence of another error, which is reported
+        yield Problem(path, _reason(details, path))
+
+
+def _reason(details: ErrorDetails, path: _Path) -> str:
+    if details["type"] == "missing":
+        return "is required"
+    if details["type"] == "extra_forbidden":
+        allowed = _keys_at(path[:-1])
+        close = difflib.get_close_matches(str(path[-1]), allowed, n=1, cutoff=0.6)
+        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(allowed)}"
+        return f"unknown key; {hint}"
+    message = details["msg"].removeprefix("Value error, ")
+    if details["type"] in ("model_type", "model_attributes_type", "dict_type", "mapping_type"):
+        return "must be a map of keys"
+    return message[:1].lower() + message[1:]
+
+
+def _keys_at(path: _Path) -> list[str]:
+    annotation: Any = Config
+    for part in path:
+        annotation, _ = _child(annotation, part)
+    return list(annotation.model_fields) if _is_model(annotation) else []
+
+
+def _expand(value: Any, annotation: Any, path: _Path, problems: list[Problem]) -> Any:
+    """Replace references in the document, except where the type keeps them as written."""
+    if isinstance(value, dict):
+        result = {}
+        for key, item in value.items():
+            below = (*path, str(key))
+            child, marks = _child(annotation, key)
+            if RawOptions in marks and isinstance(item, dict):
+                problems += _plain_secrets(item, below, verbatim=Verbatim in marks)
+            keep = Verbatim in marks or child is SecretRef
+            if keep and isinstance(item, str) and child is not SecretRef:
+                problems += _url_password(item, below)
+            result[key] = item if keep else _expand(item, child, below, problems)
+        return result
+    if isinstance(value, list):
+        return [
+            _expand(item, _child(annotation, at)[0], (*path, at), problems)
+            for at, item in enumerate(value)
+        ]
+    if isinstance(value, str) and "${" in value:
+        try:
+            return expand(value)
+        except SecretError as error:
+            problems.append(Problem(path, error.message))
+    return value
+
+
+def _plain_secrets(options: Mapping[Any, Any], path: _Path, *, verbatim: bool) -> Iterator[Problem]:
+    for key, value in options.items():
+        if is_sensitive(str(key)) and not is_reference(str(value)):
+            yield Problem((*path, str(key)), _PLAIN_SECRET)
+        elif verbatim and re.search(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", str(value)):
+            yield Problem(
+                (*path, str(key)),
+                "this goes to Kafka Connect as written; use its own form, ${env:NAME}",
+            )
+
+
+def _url_password(url: str, path: _Path) -> Iterator[Problem]:
+    login = re.match(r"[^/]*//[^/@]*:([^@]*)@", url)
+    parameter = re.search(r"[?&](?:password|passwd|sslpassword)=([^&]*)", url)
+    for match in (login, parameter):
+        if match is not None and match[1] and not is_reference(match[1]):
+            yield Problem(path, _PLAIN_SECRET)
+
+
+def _child(annotation: Any, key: object) -> tuple[Any, set[type]]:
+    """Type of what lies under a key of a value of that type, and the marks on it."""
+    if _is_model(annotation):
+        field = annotation.model_fields.get(str(key))
+        if field is None:
+            return None, set()
+        inner, marks = _unwrap(field.annotation)
+        return inner, marks | {type(mark) for mark in field.metadata}
+    if get_origin(annotation) is tuple:
+        return _unwrap(get_args(annotation)[0])
+    if get_args(annotation):
+        return _unwrap(get_args(annotation)[-1])
+    return None, set()
+
+
+def _unwrap(annotation: Any) -> tuple[Any, set[type]]:
+    """Strip ``Annotated`` and ``| None``."""
+    if get_origin(annotation) is Annotated:
+        inner, marks = _unwrap(annotation.__origin__)
+        return inner, marks | {type(mark) for mark in annotation.__metadata__}
+    if get_origin(annotation) in (Union, types.UnionType):
+        rest = [item for item in get_args(annotation) if item is not types.NoneType]
+        return _unwrap(rest[0])
+    return annotation, set()
+
+
+def _is_model(annotation: Any) -> bool:
+    return isinstance(annotation, type) and issubclass(annotation, BaseModel)
+
+
+def _is_below(path: _Path, known: set[_Path]) -> bool:
+    return any(path[: len(prefix)] == prefix for prefix in known)

@@ -1,0 +1,243 @@
+"""The ``kafka`` and ``connect`` sections."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from cdc.config.values import (
+    FilePath,
+    HttpUrl,
+    NonEmpty,
+    Options,
+    OptionText,
+    Positive,
+    RawOptions,
+    Section,
+    Verbatim,
+)
+from cdc.errors import ConfigError
+from cdc.secrets import SecretRef
+
+_LOGIN_MODULES = {
+    "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",
+    "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
+    "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
+}
+
+
+class Security(Section):
+    """How to reach the brokers; said once, translated for librdkafka and for Java."""
+
+    protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
+    """The brokers' listener protocol."""
+    mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
+    """SASL mechanism; others go through the raw overrides."""
+    username: NonEmpty | None = None
+    """SASL user."""
+    password: SecretRef | None = None
+    """Reference to the SASL password."""
+    ca_file: FilePath | None = None
+    """PEM file with the certificates that sign the brokers'."""
+    certificate_file: FilePath | None = None
+    """PEM file with the client's certificate chain."""
+    key_file: FilePath | None = None
+    """PEM file with the client's key, in PKCS#8 form."""
+    key_password: SecretRef | None = None
+    """Reference to the password of the key."""
+
+    @property
+    def sasl(self) -> bool:
+        """Whether the protocol asks for a login."""
+        return self.protocol.startswith("SASL_")
+
+    @property
+    def tls(self) -> bool:
+        """Whether the protocol is encrypted."""
+        return self.protocol.endswith("SSL")
+
+    def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
+        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        found: list[tuple[tuple[str, ...], str]] = []
+        for name in ("mechanism", "username", "password"):
+            if getattr(self, name) is not None and not self.sasl:
+                found.append(((name,), f"protocol {self.protocol} takes no login; use SASL_SSL"))
+            elif getattr(self, name) is None and self.sasl and self.mechanism is not None:
+                found.append(((name,), f"mechanism {self.mechanism} needs it"))
+        for name in ("ca_file", "certificate_file", "key_file", "key_password"):
+            if getattr(self, name) is not None and not self.tls:
+                found.append(((name,), f"protocol {self.protocol} has no TLS; use SSL or SASL_SSL"))
+        if (self.certificate_file is None) != (self.key_file is None):
+            missing = "key_file" if self.key_file is None else "certificate_file"
+            found.append(((missing,), "certificate_file and key_file go together; one is missing"))
+        if self.key_password is not None and self.key_file is None:
+            found.append((("key_password",), "there is no key_file that it could open"))
+        return found
+
+    def librdkafka(self) -> dict[str, str]:
+        """These settings by librdkafka's names, secrets resolved."""
+        settings: dict[str, str | None] = {
+            "security.protocol": self.protocol,
+            "sasl.mechanism": self.mechanism,
+            "sasl.username": self.username,
+            "sasl.password": self.password.resolve() if self.password else None,
+            "ssl.ca.location": _path(self.ca_file),
+            "ssl.certificate.location": _path(self.certificate_file),
+            "ssl.key.location": _path(self.key_file),
+            "ssl.key.password": self.key_password.resolve() if self.key_password else None,
+        }
+        return {key: value for key, value in settings.items() if value is not None}
+
+    def java(self) -> dict[str, str]:
+        """These settings by the Java client's names, secrets resolved.
+
+        Certificates go in as text, so that Spark executors on other hosts need no files.
+
+        Raises:
+            ConfigError: A certificate file cannot be read, or the key is not in PKCS#8 form.
+        """
+        settings = {"security.protocol": self.protocol}
+        if self.mechanism is not None and self.username is not None and self.password is not None:
+            login = _LOGIN_MODULES[self.mechanism]
+            user, password = _jaas(self.username), _jaas(self.password.resolve())
+            settings["sasl.mechanism"] = self.mechanism
+            settings["sasl.jaas.config"] = f"{login} required username={user} password={password};"
+        if self.ca_file is not None:
+            settings["ssl.truststore.type"] = "PEM"
+            settings["ssl.truststore.certificates"] = _pem(self.ca_file, "ca_file")
+        if self.certificate_file is not None and self.key_file is not None:
+            key = _pem(self.key_file, "key_file")
+            if "BEGIN PRIVATE KEY" not in key and "BEGIN ENCRYPTED PRIVATE KEY" not in key:
+                raise ConfigError(
+                    f"kafka.security.key_file: {self.key_file} is not a PKCS#8 key",
+                    remedy="Convert it: openssl pkcs8 -topk8 -in old.key -out new.key.",
+                    field="kafka.security.key_file",
+                )
+            settings["ssl.keystore.type"] = "PEM"
+            settings["ssl.keystore.key"] = key
+            settings["ssl.keystore.certificate.chain"] = _pem(
+                self.certificate_file, "certificate_file"
+            )
+            if self.key_password is not None:
+                settings["ssl.key.password"] = self.key_password.resolve()
+        return settings
+
+
+class RegistryConfig(Section):
+    """The schema registry, by its Confluent-compatible API."""
+
+    url: HttpUrl
+    """Base URL of the API."""
+    username: NonEmpty | None = None
+    """User for basic authentication."""
+    password: SecretRef | None = None
+    """Reference to the password."""
+    ca_file: FilePath | None = None
+    """PEM file with the certificates that sign the server's."""
+
+
+class TopicConfig(Section):
+    """How topics are created."""
+
+    replication_factor: Annotated[int, Field(ge=-1)] = -1
+    """Copies of each partition; -1 takes the broker's default."""
+    retention_ms: Annotated[int, Field(ge=-1)] = 7 * 24 * 3600 * 1000
+    """How long changes stay; longer than a bootstrap and the longest pause. -1 is for ever."""
+    config: Options = {}
+    """Other topic settings."""
+
+    def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
+        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        found: list[tuple[tuple[str, ...], str]] = []
+        if self.replication_factor == 0:
+            found.append((("replication_factor",), "must be -1 or at least 1"))
+        if "compact" in self.config.get("cleanup.policy", "delete"):
+            found.append(
+                (("config", "cleanup.policy"), "a compacted topic loses changes; use delete")
+            )
+        if "retention.ms" in self.config:
+            found.append((("config", "retention.ms"), "use retention_ms"))
+        return found
+
+
+class KafkaConfig(Section):
+    """Brokers, schema registry and topics."""
+
+    bootstrap_servers: NonEmpty
+    """host:port of brokers, separated by commas."""
+    security: Security = Security()
+    """How to reach the brokers."""
+    librdkafka: Options = {}
+    """Raw overrides for librdkafka clients."""
+    java: Options = {}
+    """Raw overrides for Java clients (Spark's reader)."""
+    registry: RegistryConfig
+    """The schema registry."""
+    topic: TopicConfig = TopicConfig()
+    """How topics are created."""
+
+    def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
+        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        raw = any(key.startswith("sasl.mechanism") for key in self.librdkafka)
+        if self.security.sasl and self.security.mechanism is None and not raw:
+            reason = f"protocol {self.security.protocol} needs a mechanism"
+            return [(("security", "mechanism"), reason)]
+        return []
+
+    def librdkafka_config(self) -> dict[str, str]:
+        """Settings for a librdkafka client, secrets resolved, raw overrides last."""
+        servers = {"bootstrap.servers": self.bootstrap_servers}
+        return servers | self.security.librdkafka() | dict(self.librdkafka)
+
+    def java_config(self) -> dict[str, str]:
+        """Settings for a Java client, secrets resolved, raw overrides last."""
+        servers = {"bootstrap.servers": self.bootstrap_servers}
+        return servers | self.security.java() | dict(self.java)
+
+
+class ConnectConfig(Section):
+    """The Kafka Connect cluster that runs Debezium."""
+
+    url: HttpUrl
+    """Base URL of the REST API."""
+    username: NonEmpty | None = None
+    """User for basic authentication."""
+    password: SecretRef | None = None
+    """Reference to the password."""
+    ca_file: FilePath | None = None
+    """PEM file with the certificates that sign the server's."""
+    secrets: Annotated[Mapping[str, OptionText], Verbatim(), RawOptions()] = {}
+    """Connector property -> ConfigProvider reference, where the worker keeps a secret elsewhere."""
+    connector: Annotated[Mapping[str, OptionText], Verbatim(), RawOptions(), Field(repr=False)] = {}
+    """Raw overrides of connector properties; secrets as ConfigProvider references."""
+    exactly_once: bool = True
+    """Ask for exactly-once source support; the worker must have it enabled."""
+    timeout_s: Positive = 60
+    """How long to wait for a connector to run."""
+    converter: Literal["apicurio", "confluent"] = "apicurio"
+    """Which Avro converter the worker has."""
+    registry_url: HttpUrl | None = None
+    """The registry as the worker sees it, when that differs."""
+
+
+def _path(path: object) -> str | None:
+    return None if path is None else str(path)
+
+
+def _jaas(text: str) -> str:
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
+
+
+def _pem(path: FilePath, key: str) -> str:
+    try:
+        return path.read_text(encoding="ascii")
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is not a PEM file"
+        raise ConfigError(
+            f"kafka.security.{key}: {path} cannot be read: {reason}",
+            remedy="Name a PEM file that the user who runs tributary can read.",
+            field=f"kafka.security.{key}",
+        ) from None

@@ -1,0 +1,100 @@
+"""The ``lake``, ``state`` and ``spark`` sections."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field, ValidationInfo
+
+from cdc.config.values import LoginFreeUrl, Options, Positive, Section, Verbatim
+from cdc.secrets import expand
+from schemas.table import TableId
+
+_SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
+
+
+def _lake_url(url: str, info: ValidationInfo) -> str:
+    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url):
+        return url.rstrip("/")
+    base = (info.context or {}).get("base") or Path.cwd()
+    return str(Path(base, Path(url).expanduser()).absolute())
+
+
+def _state_url(url: str, info: ValidationInfo) -> str:
+    """Anchor a relative SQLite file at the configuration file, wherever the command runs."""
+    match = _SQLITE.match(url)
+    path = url[match.end() :] if match else ""
+    if match is None or not path or path.startswith((":", "file:")) or "${" in url:
+        return url
+    base = (info.context or {}).get("base") or Path.cwd()
+    return match[0] + str(Path(base, path).absolute())
+
+
+class LakeConfig(Section):
+    """Where the tables are written."""
+
+    url: Annotated[LoginFreeUrl, AfterValidator(_lake_url)]
+    """A folder on any Hadoop file system, for example s3a://bucket/lake."""
+    name: Annotated[str, Field(min_length=1)] = "{source}/{schema}/{table}"
+    """Path of a table under the URL."""
+    hadoop: Options = {}
+    """Hadoop settings, without the prefix spark.hadoop."""
+
+
+class StateConfig(Section):
+    """Where the tables' states, leases and run history are kept."""
+
+    url: Annotated[str, Verbatim(), Field(min_length=1), AfterValidator(_state_url)] = (
+        "sqlite:///.tributary/state.db"
+    )
+    """Any SQLAlchemy URL; a password in it must be a reference."""
+
+    def connection_url(self) -> str:
+        """The URL with its references resolved. Never to be shown.
+
+        Raises:
+            SecretError: A reference does not resolve.
+        """
+        return expand(self.url)
+
+
+class SparkConfig(Section):
+    """The Spark session."""
+
+    master: Annotated[str, Field(min_length=1)] = "local[*]"
+    """Spark's master URL."""
+    conf: Options = {}
+    """Raw Spark settings."""
+    driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgt]$")] = "2g"
+    """Memory of the driver; in local mode, of everything."""
+    jars: Literal["bundled", "provided"] = "bundled"
+    """bundled: fetched and kept by tributary; provided: the cluster has them."""
+    parallel_tables: Positive = 4
+    """Tables that run at the same time over the one session."""
+
+    @property
+    def local(self) -> bool:
+        """Whether everything runs in this process."""
+        return self.master == "local" or self.master.startswith("local[")
+
+
+def render_name(template: str, table: TableId) -> str:
+    """Fill a name template; characters that are unsafe in a path become ``~`` and two hex digits.
+
+    The encoding is one to one, so different tables never share a folder, and no name leaves it.
+    """
+    return template.format(
+        source=_safe(table.source), schema=_safe(table.schema), table=_safe(table.name)
+    )
+
+
+def _safe(name: str) -> str:
+    """Encode all but letters, digits, ``_``, ``-`` and inner dots."""
+    return "".join(
+        chr(byte)
+        if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "_-" or (byte == 46 and at))
+        else f"~{byte:02x}"
+        for at, byte in enumerate(name.encode())
+    )

@@ -1,0 +1,143 @@
+"""The whole configuration as one value."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Mapping
+from typing import Any
+
+from cdc.config.kafka import ConnectConfig, KafkaConfig
+from cdc.config.lake import LakeConfig, SparkConfig, StateConfig, render_name
+from cdc.config.source import PostgresSourceConfig, SourceName
+from cdc.config.tables import TableSettings, overlay, pattern_problem, resolve
+from cdc.config.values import Section
+from cdc.errors import ConfigError
+from schemas.table import TableId
+
+SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
+
+
+class Config(Section):
+    """Everything in ``tributary.yaml``."""
+
+    sources: Mapping[SourceName, PostgresSourceConfig]
+    """Databases by a short name of your choice."""
+    kafka: KafkaConfig
+    """Brokers, schema registry and topics."""
+    connect: ConnectConfig
+    """The Kafka Connect cluster that runs Debezium."""
+    lake: LakeConfig
+    """Where the tables are written."""
+    state: StateConfig = StateConfig()
+    """Where the tables' states, leases and run history are kept."""
+    spark: SparkConfig = SparkConfig()
+    """The Spark session."""
+    defaults: TableSettings = TableSettings()
+    """Settings of every table."""
+    tables: Mapping[str, TableSettings] = {}
+    """Settings by table, schema.table or source:schema.table; * and ? match many."""
+
+    def source(self, name: str) -> PostgresSourceConfig:
+        """The source of that name.
+
+        Raises:
+            ConfigError: There is none.
+        """
+        if name not in self.sources:
+            raise ConfigError(
+                f"sources.{name}: no such source; there are {', '.join(sorted(self.sources))}",
+                remedy="Name one of the configured sources, or add this one.",
+                field=f"sources.{name}",
+            )
+        return self.sources[name]
+
+    def table_id(self, text: str) -> TableId:
+        """Read a table's name; the source may be left out when there is only one.
+
+        Raises:
+            InvalidIdentifierError: The text does not name a table.
+            ConfigError: It names a source that is not configured.
+        """
+        only = next(iter(self.sources)) if len(self.sources) == 1 else None
+        table = TableId.parse(text, default_source=only)
+        self.source(table.source)
+        return table
+
+    def table_settings(self, table: TableId) -> TableSettings:
+        """What the defaults and all matching patterns say about the table.
+
+        Raises:
+            ConfigError: Together they are a combination that cannot work.
+        """
+        settings = resolve(table, self.defaults, self.tables)
+        for path, reason in settings.conflicts():
+            field = ".".join(path)
+            raise ConfigError(
+                f"settings of table {table}: {field}: {reason}",
+                remedy="Change defaults or the patterns under tables that match this table.",
+                field=field,
+                table=table,
+            )
+        return settings
+
+    def table_path(self, table: TableId) -> str:
+        """Base path of the table in the lake; names are encoded so that none leaves its folder."""
+        template = self.table_settings(table).name or self.lake.name
+        return f"{self.lake.url}/{render_name(template, table)}"
+
+    def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
+        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        found: list[tuple[tuple[str, ...], str]] = []
+        if not self.sources:
+            found.append((("sources",), "name at least one source"))
+        if self.state.url.startswith("sqlite") and not self.spark.local:
+            reason = (
+                "SQLite works only with a local Spark master; "
+                "use a PostgreSQL or MySQL URL, or spark.master: local[*]"
+            )
+            found.append((("state", "url"), reason))
+        found += _template("lake", self.lake.name, path=("lake", "name"))
+        for name, source in self.sources.items():
+            for key in ("topic_prefix", "publication", "slot"):
+                template = getattr(source, key)
+                found += _template("capture", template, path=("sources", name, key))
+        found += [(("defaults", *path), reason) for path, reason in self.defaults.conflicts()]
+        found += _template("lake", self.defaults.name, path=("defaults", "name"))
+        for text, settings in self.tables.items():
+            if problem := pattern_problem(text, self.sources):
+                found.append((("tables", text), problem))
+            found += [
+                (("tables", text, *path), reason)
+                for path, reason in overlay(self.defaults, [settings]).conflicts()
+                if path[0] in settings.model_fields_set
+            ]
+            found += _template("lake", settings.name, path=("tables", text, "name"))
+        return found
+
+    @classmethod
+    def json_schema(cls) -> dict[str, Any]:
+        """The JSON Schema of ``tributary.yaml``, for editors and for checks before a deployment."""
+        schema = cls.model_json_schema()
+        return {"$schema": SCHEMA_DIALECT, **schema, "title": "tributary.yaml"}
+
+
+_PLACEHOLDERS = {"lake": {"source", "schema", "table"}, "capture": {"source", "tier"}}
+
+
+def _template(
+    kind: str, template: str | None, *, path: tuple[str, ...]
+) -> list[tuple[tuple[str, ...], str]]:
+    if template is None:
+        return []
+    allowed = _PLACEHOLDERS[kind]
+    listed = ", ".join(f"{{{name}}}" for name in sorted(allowed))
+    try:
+        parsed = list(string.Formatter().parse(template))
+    except ValueError:
+        return [(path, f"is not a template; it may hold {listed}")]
+    for _, name, spec, conversion in parsed:
+        if name is not None and (name not in allowed or spec or conversion):
+            return [(path, f"{{{name}}} is not known here; it may hold {listed}")]
+    if kind == "lake" and any(part in ("", ".", "..") for part in template.split("/")):
+        return [(path, "must be a relative path without empty, . or .. parts")]
+    return []

@@ -1,0 +1,156 @@
+"""The ``defaults`` and ``tables`` sections, and how they combine for one table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from typing import Annotated, Any, Literal
+
+from pydantic import ByteSize, Field
+
+from cdc.config.values import NonEmpty, Options, Positive, Section
+from schemas.errors import InvalidIdentifierError
+from schemas.table import TableId
+
+_WILD = frozenset("*?[")
+
+
+class ColumnRules(Section):
+    """Which columns are replicated."""
+
+    include: tuple[NonEmpty, ...] = ()
+    """Only these; empty means all."""
+    exclude: tuple[NonEmpty, ...] = ()
+    """All but these."""
+
+
+class TableSettings(Section):
+    """How one table, or each table that matches a pattern, is replicated."""
+
+    name: NonEmpty | None = None
+    """Path of the table under lake.url, instead of lake.name."""
+    tier: Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")] = "default"
+    """Tables of one tier share a connector, a slot and a publication."""
+    key_columns: tuple[NonEmpty, ...] = ()
+    """The record key; empty takes the primary key."""
+    mode: Literal["upsert"] = "upsert"
+    """upsert: one row per key, as on the source."""
+    partition_by: tuple[NonEmpty, ...] = ()
+    """Lake partition columns."""
+    columns: ColumnRules = ColumnRules()
+    """Which columns are replicated."""
+    max_events_per_run: Positive = 1_000_000
+    """Events per commit; bounds memory and the size of a commit."""
+    allowed_lateness_s: Annotated[int, Field(ge=0)] = 0
+    """Taken off the watermark."""
+    delete_mode: Literal["hard", "soft"] = "hard"
+    """hard: deleted rows go; soft: they stay, marked in _cdc_deleted."""
+    on_truncate: Literal["apply", "ignore", "pause"] = "apply"
+    """What a TRUNCATE on the source does."""
+    chunk_rows: Positive = 500_000
+    """Rows of one snapshot chunk, at most (estimate)."""
+    chunk_bytes: Annotated[ByteSize, Field(ge=1)] = ByteSize(128 * 1024 * 1024)
+    """Bytes of one snapshot chunk, at most (estimate)."""
+    parallel_chunks: Positive | None = None
+    """Chunks that are read at the same time; none takes Spark's parallelism."""
+    freshness_target_s: Positive = 900
+    """How far behind the table may be before status says so."""
+    index: Literal["auto", "bucket", "bloom", "simple"] = "auto"
+    """Hudi's index; auto chooses by the table."""
+    buckets: Positive | None = None
+    """Buckets of the bucket index; none chooses by the size at bootstrap."""
+    hudi: Options = {}
+    """Raw overrides of Hudi settings."""
+
+    def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
+        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        found: list[tuple[tuple[str, ...], str]] = []
+        if self.columns.include and self.columns.exclude:
+            found.append((("columns",), "give include or exclude, not both"))
+        lost = set(self.key_columns) & set(self.columns.exclude)
+        if self.columns.include:
+            lost |= set(self.key_columns) - set(self.columns.include)
+        if lost:
+            names = ", ".join(sorted(lost))
+            found.append((("columns",), f"key columns must be replicated; left out: {names}"))
+        if self.buckets is not None and self.index in ("bloom", "simple"):
+            found.append((("buckets",), f"index {self.index} has no buckets; use index: bucket"))
+        return found
+
+
+@dataclass(frozen=True)
+class Pattern:
+    """A key of ``tables``: a table name whose parts may hold ``*``, ``?`` and ``[...]``."""
+
+    text: str
+    parts: TableId
+
+    @classmethod
+    def parse(cls, text: str) -> Pattern:
+        """Read ``*`` or ``[source:]schema.table``; without a source it matches every source.
+
+        Raises:
+            InvalidIdentifierError: The text is not of that form.
+        """
+        if text == "*":
+            return cls(text, TableId("*", "*", "*"))
+        return cls(text, TableId.parse(text, default_source="*"))
+
+    def matches(self, table: TableId) -> bool:
+        """Whether the pattern covers the table."""
+        return (
+            fnmatchcase(table.source, self.parts.source)
+            and fnmatchcase(table.schema, self.parts.schema)
+            and fnmatchcase(table.name, self.parts.name)
+        )
+
+    @property
+    def specificity(self) -> tuple[bool, bool, bool, int]:
+        """Higher wins: a whole table name, a whole schema, a whole source, then more letters."""
+        parts = (self.parts.name, self.parts.schema, self.parts.source)
+        table, schema, source = (not _WILD & set(part) for part in parts)
+        return table, schema, source, sum(letter not in _WILD for letter in "".join(parts))
+
+
+def resolve(
+    table: TableId, defaults: TableSettings, overrides: Mapping[str, TableSettings]
+) -> TableSettings:
+    """Settings of one table: the defaults, overlaid by what each matching pattern sets.
+
+    Patterns apply from the least to the most specific; among equals the later in the file wins.
+    """
+    matching = [
+        (pattern.specificity, settings)
+        for text, settings in overrides.items()
+        if (pattern := Pattern.parse(text)).matches(table)
+    ]
+    matching.sort(key=lambda pair: pair[0])
+    return overlay(defaults, (settings for _, settings in matching))
+
+
+def overlay(defaults: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:
+    """The defaults with the keys that the overrides set; maps are merged key by key."""
+    merged = defaults.model_dump(exclude_unset=True)
+    for settings in overrides:
+        merged = _merge(merged, settings.model_dump(exclude_unset=True))
+    return TableSettings.model_validate(merged)
+
+
+def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(base)
+    for key, value in over.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = _merge(merged[key], value) if both else value
+    return merged
+
+
+def pattern_problem(text: str, sources: Iterable[str]) -> str | None:
+    """What is wrong with a key of ``tables``, or ``None``."""
+    try:
+        pattern = Pattern.parse(text)
+    except InvalidIdentifierError:
+        return "is not *, schema.table or source:schema.table"
+    if not any(fnmatchcase(source, pattern.parts.source) for source in sources):
+        return f"names no configured source ({', '.join(sorted(sources))})"
+    return None

@@ -1,0 +1,82 @@
+"""Building blocks of the sections: the base class and the types of single values."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic_core import PydanticCustomError
+
+
+class Section(BaseModel):
+    """A part of the configuration: frozen, and closed to keys it does not know."""
+
+    model_config = ConfigDict(
+        frozen=True,
+        extra="forbid",
+        validate_default=True,
+        hide_input_in_errors=True,
+        use_attribute_docstrings=True,
+    )
+
+
+@dataclass(frozen=True)
+class Verbatim:
+    """Marks a value in which ``${...}`` is kept as written while the file is read."""
+
+
+@dataclass(frozen=True)
+class RawOptions:
+    """Marks a map that is passed on to another program; keys that hold secrets need references."""
+
+
+_SENSITIVE = re.compile(
+    r"password|passwd|secret|jaas\.config|private[._-]?key"
+    r"|(?:access|session|auth|bearer)[._-]?token$",
+    re.IGNORECASE,
+)
+
+
+def is_sensitive(key: str) -> bool:
+    """Whether a key of a raw map, by its name, holds a secret."""
+    return _SENSITIVE.search(key) is not None
+
+
+def _text(value: object) -> object:
+    """Let ``true``, ``8`` and ``0.5`` stand in raw maps as the text another program expects."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return str(value) if isinstance(value, (int, float)) else value
+
+
+def _absolute(path: Path, info: ValidationInfo) -> Path:
+    base = (info.context or {}).get("base") or Path.cwd()
+    return Path(base, path.expanduser()).absolute()
+
+
+def _without_login(url: str) -> str:
+    if re.match(r"[^/]*//[^/?#]*@", url):
+        raise PydanticCustomError(
+            "url_login", "the URL holds a login; use the username and password keys for it"
+        )
+    return url
+
+
+def _http(url: str) -> str:
+    if not re.match(r"https?://[^/]", url):
+        raise PydanticCustomError("url_scheme", "the URL must begin with http:// or https://")
+    return url.rstrip("/")
+
+
+NonEmpty = Annotated[str, Field(min_length=1)]
+FilePath = Annotated[Path, AfterValidator(_absolute)]
+HttpUrl = Annotated[str, AfterValidator(_http), AfterValidator(_without_login)]
+LoginFreeUrl = Annotated[str, Field(min_length=1), AfterValidator(_without_login)]
+OptionText = Annotated[str, BeforeValidator(_text)]
+Options = Annotated[Mapping[str, OptionText], RawOptions(), Field(repr=False)]
+Port = Annotated[int, Field(ge=1, le=65535)]
+Positive = Annotated[int, Field(ge=1)]

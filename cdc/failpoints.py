@@ -1,0 +1,76 @@
+"""Named points at which a test can kill this process, to prove that a rerun repairs what it left.
+
+``TRIBUTARY_CRASH_AT=name`` kills at the first passage of that point, ``name:3`` at the third.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable
+
+from cdc.errors import ConfigError
+
+VARIABLE = "TRIBUTARY_CRASH_AT"
+
+FAILPOINTS: tuple[str, ...] = (
+    "onboard.after_topic",
+    "onboard.after_publication",
+    "onboard.after_connector",
+    "onboard.after_register",
+    "bootstrap.after_x0",
+    "bootstrap.after_o",
+    "bootstrap.after_marker",
+    "bootstrap.after_view",
+    "bootstrap.before_chunk_commit",
+    "bootstrap.after_chunk_commit",
+    "bootstrap.after_copy",
+    "bootstrap.after_second_marker",
+    "bootstrap.before_handoff_commit",
+    "bootstrap.after_handoff_commit",
+    "bootstrap.after_catching_up",
+    "bootstrap.before_publish",
+    "bootstrap.after_publish",
+    "run.after_plan",
+    "run.before_commit",
+    "run.in_commit",
+    "run.after_commit",
+    "run.before_state",
+)
+
+
+def _noop(name: str, /) -> None:
+    """What ``crash`` is when no crash is asked for."""
+
+
+def _armed(text: str) -> Callable[[str], None]:
+    name, _, count = text.partition(":")
+    if name not in FAILPOINTS or not (count or "1").isdecimal() or int(count or "1") < 1:
+        raise ConfigError(
+            f"{VARIABLE}={text} names no crash point",
+            remedy=f"Use name or name:count with one of: {', '.join(FAILPOINTS)}.",
+            field=VARIABLE,
+        )
+    remaining = int(count or "1")
+    lock = threading.Lock()
+
+    def kill_at(passed: str, /) -> None:
+        nonlocal remaining
+        if passed != name:
+            return
+        with lock:
+            remaining -= 1
+            if remaining == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    return kill_at
+
+
+def _compiled() -> Callable[[str], None]:
+    wanted = os.environ.get(VARIABLE)
+    return _armed(wanted) if wanted else _noop
+
+
+crash: Callable[[str], None] = _compiled()
+"""Die here by SIGKILL if this point is the one that was asked for; otherwise do nothing."""

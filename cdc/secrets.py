@@ -1,0 +1,147 @@
+"""References to secrets: what the configuration holds instead of passwords."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
+from typing import Any, Literal
+
+from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
+from pydantic.json_schema import JsonSchemaValue
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+
+from cdc.errors import SecretError
+
+_REFERENCE = re.compile(r"\$\{(?:(?P<env>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>/[^{}]+))\}")
+_PATTERN = r"^\$\{([A-Za-z_][A-Za-z0-9_]*|file:/[^{}]+)\}$"
+
+
+@dataclass(frozen=True)
+class SecretRef:
+    """Where a secret is kept; the secret itself is read only when it is used.
+
+    Args:
+        kind: ``env`` for an environment variable, ``file`` for a file.
+        name: Name of the variable, or absolute path of the file.
+    """
+
+    kind: Literal["env", "file"]
+    name: str
+
+    def __str__(self) -> str:
+        return f"${{{self.name}}}" if self.kind == "env" else f"${{file:{self.name}}}"
+
+    @classmethod
+    def parse(cls, text: str) -> SecretRef:
+        """Read ``${NAME}`` or ``${file:/absolute/path}``.
+
+        Raises:
+            SecretError: The text is neither; it may be the secret itself, so it is not repeated.
+        """
+        match = _REFERENCE.fullmatch(text)
+        if match is None:
+            raise SecretError(
+                "a secret is given in plain text, or its reference is malformed",
+                remedy="Write ${NAME} for an environment variable, or ${file:/path} for a file.",
+            )
+        if match["env"]:
+            return cls("env", match["env"])
+        return cls("file", match["file"])
+
+    def resolve(self) -> str:
+        """Read the secret now. One trailing line break of a file is dropped.
+
+        Raises:
+            SecretError: The variable is not set, or the file cannot be read or is empty.
+        """
+        if self.kind == "env":
+            value = os.environ.get(self.name, "")
+            if not value:
+                raise SecretError(
+                    f"environment variable {self.name} is not set or is empty",
+                    remedy=f"Export {self.name} with the secret before starting tributary.",
+                    field=self.name,
+                )
+            return value
+        try:
+            value = Path(self.name).read_text(encoding="utf-8")
+        except (OSError, UnicodeDecodeError) as error:
+            reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
+            raise SecretError(
+                f"secret file {self.name} cannot be read: {reason}",
+                remedy="Create the file, readable by the user that runs tributary.",
+                field=self.name,
+            ) from None
+        value = value.removesuffix("\n").removesuffix("\r")
+        if not value:
+            raise SecretError(
+                f"secret file {self.name} is empty",
+                remedy="Write the secret into the file.",
+                field=self.name,
+            )
+        return value
+
+    def connect_reference(self) -> str:
+        """The same secret for Kafka Connect, which reads it itself through a ConfigProvider.
+
+        Source: https://kafka.apache.org/documentation/#config_providers
+        """
+        if self.kind == "env":
+            return f"${{env:{self.name}}}"
+        path = PurePosixPath(self.name)
+        return f"${{directory:{path.parent}:{path.name}}}"
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(
+            _validate, serialization=core_schema.to_string_ser_schema()
+        )
+
+    @classmethod
+    def __get_pydantic_json_schema__(
+        cls, schema: CoreSchema, handler: GetJsonSchemaHandler
+    ) -> JsonSchemaValue:
+        return {
+            "type": "string",
+            "pattern": _PATTERN,
+            "description": "A reference: ${NAME} or ${file:/path}. Never the secret itself.",
+        }
+
+
+def expand(text: str) -> str:
+    """Replace each ``${NAME}`` and ``${file:/path}`` in the text by what it refers to.
+
+    ``$${`` stands for a literal ``${``.
+
+    Raises:
+        SecretError: A reference does not resolve.
+    """
+
+    def replacement(match: re.Match[str]) -> str:
+        if match[0].startswith("$$"):
+            return match[0][1:]
+        return SecretRef.parse(match[0]).resolve()
+
+    return re.sub(r"\$?" + _REFERENCE.pattern, replacement, text)
+
+
+def is_reference(text: str) -> bool:
+    """Whether the text holds a reference of ours or of a Connect ConfigProvider."""
+    return re.search(r"\$\{[^{}]+\}", text) is not None
+
+
+def _validate(value: object) -> SecretRef:
+    if isinstance(value, SecretRef):
+        return value
+    try:
+        return SecretRef.parse(value if isinstance(value, str) else "")
+    except SecretError as error:
+        raise PydanticCustomError("plain_secret", "{message}", {"message": _hint(error)}) from None
+
+
+def _hint(error: SecretError) -> str:
+    return f"{error.message}. {error.remedy}"
