@@ -1,0 +1,86 @@
+"""Positions in a source's log, as values with an order of their own."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cdc.errors import StateError
+
+_LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
+_MAXIMUM = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Lsn:
+    """A PostgreSQL log sequence number: a byte position in the write-ahead log.
+
+    Comparing with anything but another `Lsn` raises, so that a position of another kind (a GTID
+    set, a Kafka offset, an integer) can never decide what is read.
+
+    Args:
+        value: Bytes from the start of the log, 0 to 2**64 - 1.
+
+    Raises:
+        StateError: The value is outside that range.
+    """
+
+    value: int
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.value <= _MAXIMUM:
+            raise StateError(
+                f"{self.value} is not a log sequence number: it must be 0 to 2^64 - 1",
+                remedy="Read the position again from the source.",
+                field="lsn",
+            )
+
+    @classmethod
+    def parse(cls, text: str) -> Lsn:
+        """Read PostgreSQL's text form, as in ``0/16B3748``.
+
+        Raises:
+            StateError: The text is not of that form.
+        """
+        match = _LSN.fullmatch(text)
+        if match is None:
+            raise StateError(
+                f"{text!r} is not a log sequence number",
+                remedy="Positions are written as two hexadecimal numbers, as in 0/16B3748.",
+                field="lsn",
+            )
+        return cls((int(match[1], 16) << 32) | int(match[2], 16))
+
+    def __int__(self) -> int:
+        return self.value
+
+    def __str__(self) -> str:
+        return f"{self.value >> 32:X}/{self.value & 0xFFFFFFFF:X}"
+
+    def __sub__(self, other: Lsn) -> int:
+        """Bytes of log from ``other`` to here; negative when ``other`` is ahead."""
+        return self.value - self._comparable(other)
+
+    def __eq__(self, other: object) -> bool:
+        return self.value == self._comparable(other)
+
+    def __hash__(self) -> int:
+        return hash((Lsn, self.value))
+
+    def __lt__(self, other: Lsn) -> bool:
+        return self.value < self._comparable(other)
+
+    def __le__(self, other: Lsn) -> bool:
+        return self.value <= self._comparable(other)
+
+    def __gt__(self, other: Lsn) -> bool:
+        return self.value > self._comparable(other)
+
+    def __ge__(self, other: Lsn) -> bool:
+        return self.value >= self._comparable(other)
+
+    @staticmethod
+    def _comparable(other: object) -> int:
+        if not isinstance(other, Lsn):
+            raise TypeError(f"an Lsn compares with an Lsn only, not with {other!r}")
+        return other.value

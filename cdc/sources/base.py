@@ -1,0 +1,241 @@
+"""What a source database offers to the layers above: one protocol over plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
+from typing import TYPE_CHECKING, Any, Protocol
+
+from cdc.position import Lsn
+from cdc.sources.values import (
+    Boundaries,
+    Check,
+    Fingerprint,
+    KeyRange,
+    Marker,
+    ReplicaIdentity,
+    ReplicaPosition,
+    ServerIdentity,
+    SlotHealth,
+    SnapshotQuery,
+    SourceColumn,
+    SourceTable,
+    TableKind,
+    TableSize,
+    TableStats,
+    View,
+)
+from schemas.table import TableId, TableSchema
+
+if TYPE_CHECKING:
+    from cdc.config import TableSettings
+    from cdc.progress import Progress
+
+__all__ = [
+    "Boundaries",
+    "Check",
+    "Fingerprint",
+    "KeyRange",
+    "Lsn",
+    "Marker",
+    "ReplicaIdentity",
+    "ReplicaPosition",
+    "ServerIdentity",
+    "SlotHealth",
+    "SnapshotQuery",
+    "Source",
+    "SourceColumn",
+    "SourceTable",
+    "TableKind",
+    "TableSize",
+    "TableStats",
+    "View",
+]
+
+
+class Source(Protocol):
+    """One configured source database. Every method may be called from any thread.
+
+    All methods raise `cdc.errors.SourceError` when the server cannot be reached or refuses.
+    """
+
+    @property
+    def name(self) -> str:
+        """Key of the source in ``tributary.yaml``."""
+
+    @property
+    def has_replica(self) -> bool:
+        """Whether snapshots are read from a replica."""
+
+    def tables(self) -> list[TableStats]:
+        """All user tables, without our own, sorted by name."""
+
+    def table(self, table: TableId) -> SourceTable:
+        """The table as the primary's catalog describes it.
+
+        Raises:
+            SourceError: There is no such table.
+        """
+
+    def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
+        """The lake schema: column rules applied, generated columns left out, the record key.
+
+        Raises:
+            UnsupportedTypeError: A column that is kept has a type without a rule.
+            SchemaError: No usable key in ``mode: upsert``, or a column name that the lake cannot
+                carry.
+        """
+
+    def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
+        """The catalog facts of the table, read in a fresh transaction."""
+
+    def identity(self, *, on_replica: bool = False) -> ServerIdentity:
+        """Which cluster the server is."""
+
+    def prepare_capture(self, publication: str) -> None:
+        """Create, where missing, schema ``tributary``, its tables, their grants, the publication.
+
+        The publication publishes insert, update, delete and truncate via partition roots, and
+        has our own two tables from the start.
+        """
+
+    def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
+        """Add those tables that are not yet in it; returns the ones that were added."""
+
+    def remove_from_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
+        """Remove those tables that are in it; returns the ones that were removed."""
+
+    def published_tables(self, publication: str) -> list[TableId]:
+        """The application's tables that are in the publication; empty when there is none."""
+
+    def drop_publication(self, publication: str) -> None:
+        """Drop it if it exists."""
+
+    def audit_publication(self, publication: str, table: SourceTable) -> list[str]:
+        """What keeps changes of this table from being published in full; empty when nothing."""
+
+    def ensure_slot(self, slot: str) -> bool:
+        """Create the logical slot if it is missing; returns whether it was created.
+
+        Raises:
+            CaptureError: A slot of that name exists for another plugin or database.
+        """
+
+    def slot_health(self, slot: str) -> SlotHealth | None:
+        """The slot now, or None when there is none of that name."""
+
+    def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
+        """Drop the slot, waiting until its reader has gone; returns whether there was one."""
+
+    def current_transaction_id(self) -> int:
+        """x0: a transaction id of the primary, taken in a committed transaction of its own."""
+
+    def wait_for_older_transactions(
+        self, xid: int, *, timeout_s: float, progress: Progress
+    ) -> None:
+        """Wait until no transaction as old as ``xid`` is open on the primary.
+
+        Raises:
+            SourceError: Time ran out; names the blocking sessions and prepared transactions.
+        """
+
+    def write_marker(self) -> Marker:
+        """Write a new marker row on the primary."""
+
+    def marker_visible(self, marker: Marker, *, on_replica: bool) -> bool:
+        """Whether a new transaction on that server sees the marker."""
+
+    def wait_for_marker_on_replica(
+        self, marker: Marker, *, timeout_s: float, progress: Progress
+    ) -> None:
+        """Wait until the replica shows the marker and is a standby of the marker's primary.
+
+        Returns at once when there is no replica.
+
+        Raises:
+            ReplicaError: Time ran out (with the lag, and whether replay is paused), or the
+                replica is no standby of this primary.
+        """
+
+    def open_view(
+        self, marker: Marker, *, timeout_s: float, progress: Progress
+    ) -> AbstractContextManager[View]:
+        """Open a view that contains the marker, on the replica or else on the primary.
+
+        The session that exports it stays open until the context ends. On the primary the wait
+        for older transactions happens inside.
+
+        Raises:
+            ReplicaError: The server is not what it must be.
+            SnapshotLostError: The replica cancelled the session.
+        """
+
+    def assert_view_alive(self, view: View) -> None:
+        """Check that sessions can still import the view and its server is what it was.
+
+        Raises:
+            SnapshotLostError: The view is gone, or the replica was promoted or re-cloned; names
+                the settings that matter and the lag.
+        """
+
+    def current_lsn(self) -> Lsn:
+        """The primary's insert position: no commit so far lies beyond it."""
+
+    def replica_position(self) -> ReplicaPosition | None:
+        """How far the replica is, or None without one."""
+
+    def size(self, table: SourceTable) -> TableSize:
+        """Rows and bytes from the present size of the table."""
+
+    def sample_boundaries(
+        self,
+        table: SourceTable,
+        key: Sequence[str],
+        chunks: int,
+        *,
+        size: TableSize | None = None,
+    ) -> Boundaries:
+        """Cut the key into up to ``chunks`` ranges of about the same number of rows.
+
+        Any boundaries give disjoint ranges that cover the table, so they need not be read under
+        the view. Read from the replica where there is one.
+        """
+
+    def snapshot_query(
+        self,
+        table: SourceTable,
+        schema: TableSchema,
+        ranges: Sequence[KeyRange],
+        *,
+        view: View | None,
+        fetch_size: int = 10_000,
+    ) -> SnapshotQuery:
+        """How Spark reads those ranges, under the view, or as of now when it is None."""
+
+    def fetch_by_key(
+        self,
+        table: SourceTable,
+        schema: TableSchema,
+        keys: Sequence[Sequence[object]],
+        columns: Sequence[str],
+        *,
+        on_replica: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Rows with those keys as Python values of the lake types; absent keys are left out.
+
+        Args:
+            table: The table.
+            schema: Its lake schema.
+            keys: Values in the order of ``schema.key``, as the lake has them.
+            columns: What to fetch beside the key columns, which always come along.
+            on_replica: Read from the replica instead of the primary.
+        """
+
+    def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
+        """Rows, counted."""
+
+    def checks(self) -> list[Check]:
+        """Pre-flight of connections, versions, settings, privileges and the replica."""
+
+    def grants_sql(self) -> list[str]:
+        """The statements that give each configured role exactly what it needs."""
