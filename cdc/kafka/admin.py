@@ -1,0 +1,293 @@
+"""Topics, their ids and policies, and offsets of many topics in one call."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import confluent_kafka as ck
+from confluent_kafka import admin as ck_admin
+
+from cdc.errors import KafkaError
+from cdc.kafka import records
+from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
+from cdc.kafka.records import KafkaRecord
+
+if TYPE_CHECKING:
+    from cdc.config import KafkaConfig
+
+
+@dataclass(frozen=True)
+class TopicInfo:
+    """A topic as the cluster describes it.
+
+    Args:
+        name: The topic's name.
+        id: Its UUID, which a deleted and re-created topic does not share.
+        partitions: How many partitions it has.
+    """
+
+    name: str
+    id: str
+    partitions: int
+
+
+class KafkaAdmin:
+    """Topics and offsets of one cluster. Safe to share among threads.
+
+    Args:
+        config: Where the cluster is and how to log in.
+        timeout_s: Bound of one request, in seconds; transient failures are retried for a minute.
+    """
+
+    def __init__(self, config: KafkaConfig, *, timeout_s: float = 20.0) -> None:
+        self._topic = config.topic
+        self._client = KafkaClient(config, timeout_s=timeout_s)
+        self._admin = ck_admin.AdminClient(dict(self._client.settings))
+
+    def ping(self) -> tuple[str, int]:
+        """The cluster's id and its number of brokers.
+
+        Raises:
+            KafkaError: The cluster is unreachable or refuses the login.
+        """
+        found = self._client.call(
+            "describe the cluster",
+            lambda: {"": self._admin.describe_cluster(request_timeout=self._client.timeout_s)},
+        )[""]
+        return str(found.cluster_id), len(found.nodes)
+
+    def ensure_topic(
+        self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
+    ) -> TopicInfo:
+        """Create a topic, or prove that the one that is there will do.
+
+        ``cleanup.policy`` is always ``delete``: compaction would drop changes between the snapshot
+        and the handoff. An existing topic is never altered.
+
+        Args:
+            name: The topic.
+            partitions: How many; more than one would separate a key change from its delete.
+            config: Topic settings over those of ``kafka.topic``.
+
+        Raises:
+            KafkaError: The topic cannot be created, or exists with other partitions, with
+                compaction, or with a retention shorter than asked for.
+        """
+        wanted = self._topic_settings(config or {})
+        existing = self.topics([name]).get(name)
+        if existing is None:
+            self._create(name, partitions, wanted)
+            existing = self._wait_for(name)
+        if existing.partitions != partitions:
+            raise KafkaError(
+                f"topic {name} has {existing.partitions} partitions, not {partitions}",
+                remedy="Offboard the table, delete the topic and onboard again:"
+                " one partition keeps a table's changes in the order of its commits.",
+                topic=name,
+            )
+        self._check_settings(name, wanted)
+        return existing
+
+    def topics(self, names: Iterable[str]) -> dict[str, TopicInfo]:
+        """Describe topics by name; those that do not exist are left out."""
+        wanted = list(dict.fromkeys(names))
+        if not wanted:
+            return {}
+        found = self._client.call(
+            "describe topics",
+            lambda: self._admin.describe_topics(
+                ck.TopicCollection(wanted), request_timeout=self._client.timeout_s
+            ),
+            ignored=UNKNOWN_TOPIC,
+        )
+        return {
+            name: TopicInfo(name, str(topic.topic_id), len(topic.partitions))
+            for name, topic in found.items()
+        }
+
+    def topic(self, name: str) -> TopicInfo:
+        """Describe one topic.
+
+        Raises:
+            KafkaError: It does not exist.
+        """
+        found = self.topics([name]).get(name)
+        if found is None:
+            raise missing(name)
+        return found
+
+    def topic_id(self, topic: str) -> str:
+        """The topic's UUID as Kafka prints it (base64)."""
+        return self.topic(topic).id
+
+    def topic_config(self, topic: str) -> dict[str, str]:
+        """The topic's effective settings, defaults included."""
+        resource = ck_admin.ConfigResource(ck_admin.ConfigResource.Type.TOPIC, topic)
+        found = self._client.call(
+            f"read the settings of topic {topic}",
+            lambda: self._admin.describe_configs(
+                [resource], request_timeout=self._client.timeout_s
+            ),
+            topic=topic,
+        )
+        entries = next(iter(found.values()))
+        return {str(key): str(entry.value) for key, entry in entries.items()}
+
+    def delete_topic(self, topic: str) -> bool:
+        """Delete a topic; False when there was none."""
+        found = self._client.call(
+            f"delete topic {topic}",
+            lambda: self._admin.delete_topics(
+                [topic],
+                operation_timeout=self._client.timeout_s,
+                request_timeout=self._client.timeout_s,
+            ),
+            ignored=UNKNOWN_TOPIC,
+            topic=topic,
+        )
+        return topic in found
+
+    def start_offsets(self, topic: str) -> dict[int, int]:
+        """Per partition, the first offset that is still in the log."""
+        return self._of_one(topic, self.start_offsets_many([topic]))
+
+    def stable_offsets(self, topic: str) -> dict[int, int]:
+        """Per partition, the last stable offset: everything below is committed or aborted."""
+        return self._of_one(topic, self.stable_offsets_many([topic]))
+
+    def high_watermarks(self, topic: str) -> dict[int, int]:
+        """Per partition, the offset after the last record, open transactions included."""
+        return self._of_one(topic, self.high_watermarks_many([topic]))
+
+    def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        """First offsets of many topics in one call; topics that do not exist are left out."""
+        return self._offsets(topics, ck_admin.OffsetSpec.earliest(), committed=False)
+
+    def stable_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        """Last stable offsets of many topics in one call; missing topics are left out."""
+        return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=True)
+
+    def high_watermarks_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        """High watermarks of many topics in one call; missing topics are left out."""
+        return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=False)
+
+    def latest_record(self, topic: str, *, timeout_s: float = 30.0) -> KafkaRecord | None:
+        """The newest committed record of a topic, or None when it holds none.
+
+        Transaction markers take offsets too, so the last record is looked for backwards from the
+        last stable offset.
+
+        Raises:
+            KafkaError: The topic does not exist, or it took longer than ``timeout_s``.
+        """
+        deadline = time.monotonic() + timeout_s
+        starts, ends = self.start_offsets(topic), self.stable_offsets(topic)
+        return records.newest(self._client, topic, starts, ends, deadline)
+
+    def read(
+        self, topic: str, partition: int, start: int, end: int, *, timeout_s: float = 30.0
+    ) -> Iterator[KafkaRecord]:
+        """Yield the committed records of a short range ``[start, end)`` in order.
+
+        Args:
+            topic: The topic.
+            partition: Its partition.
+            start: First offset.
+            end: Offset after the last.
+            timeout_s: Bound of the whole read, in seconds.
+
+        Raises:
+            KafkaError: The range cannot be read within the bound.
+        """
+        deadline = time.monotonic() + timeout_s
+        return records.read(self._client, topic, partition, start, end, deadline=deadline)
+
+    def _topic_settings(self, config: Mapping[str, str]) -> dict[str, str]:
+        kept = {"retention.ms": str(self._topic.retention_ms)}
+        return {**self._topic.config, **kept, **config, "cleanup.policy": "delete"}
+
+    def _create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
+        topic = ck_admin.NewTopic(
+            name,
+            num_partitions=partitions,
+            replication_factor=self._topic.replication_factor,
+            config=dict(settings),
+        )
+        self._client.call(
+            f"create topic {name}",
+            lambda: self._admin.create_topics(
+                [topic],
+                operation_timeout=self._client.timeout_s,
+                request_timeout=self._client.timeout_s,
+            ),
+            ignored=frozenset({ck.KafkaError.TOPIC_ALREADY_EXISTS}),
+            topic=name,
+        )
+
+    def _wait_for(self, name: str) -> TopicInfo:
+        """Creation is acknowledged by the controller; brokers learn of it a moment later."""
+        deadline = time.monotonic() + self._client.timeout_s
+        while True:
+            found = self.topics([name]).get(name)
+            if found is not None and self.start_offsets_many([name]).get(name):
+                return found
+            if time.monotonic() > deadline:
+                raise missing(name)
+            time.sleep(0.05)
+
+    def _check_settings(self, name: str, wanted: Mapping[str, str]) -> None:
+        actual = self.topic_config(name)
+        policy = actual.get("cleanup.policy", "delete")
+        if policy != "delete":
+            raise KafkaError(
+                f"topic {name} has cleanup.policy={policy}: compaction drops changes that the"
+                " lake has not applied yet",
+                remedy=f"Set cleanup.policy=delete on topic {name}.",
+                topic=name,
+                field="cleanup.policy",
+            )
+        asked, kept = int(wanted.get("retention.ms", "0")), int(actual.get("retention.ms", "-1"))
+        shorter = kept >= 0 and (asked < 0 or kept < asked)
+        if shorter:
+            raise KafkaError(
+                f"topic {name} keeps records for {kept} ms, not the {asked} ms asked for",
+                remedy=f"Raise retention.ms of topic {name}, or lower kafka.topic.retention_ms.",
+                topic=name,
+                field="retention.ms",
+            )
+
+    def _offsets(
+        self, topics: Iterable[str], spec: ck_admin.OffsetSpec, *, committed: bool
+    ) -> dict[str, dict[int, int]]:
+        described = self.topics(topics)
+        asked = {
+            ck.TopicPartition(topic.name, partition): spec
+            for topic in described.values()
+            for partition in range(topic.partitions)
+        }
+        if not asked:
+            return {}
+        level = (
+            ck.IsolationLevel.READ_COMMITTED if committed else ck.IsolationLevel.READ_UNCOMMITTED
+        )
+        found = self._client.call(
+            "list offsets",
+            lambda: self._admin.list_offsets(
+                asked, isolation_level=level, request_timeout=self._client.timeout_s
+            ),
+            ignored=UNKNOWN_TOPIC,
+        )
+        offsets: dict[str, dict[int, int]] = {}
+        for place, result in found.items():
+            offsets.setdefault(place.topic, {})[place.partition] = result.offset
+        return {
+            topic: dict(sorted(by_partition.items())) for topic, by_partition in offsets.items()
+        }
+
+    def _of_one(self, topic: str, found: Mapping[str, dict[int, int]]) -> dict[int, int]:
+        if topic not in found:
+            raise missing(topic)
+        return found[topic]

@@ -1,0 +1,139 @@
+"""A connection to the cluster: settings, retries, and errors that say what to do."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from concurrent.futures import Future
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import confluent_kafka as ck
+import stamina
+
+from cdc.errors import KafkaError
+
+if TYPE_CHECKING:
+    from cdc.config import KafkaConfig
+
+_log = logging.getLogger(__name__)
+_Key = TypeVar("_Key")
+_Value = TypeVar("_Value")
+
+_RETRY = stamina.RetryingCaller(attempts=6, timeout=60.0, wait_max=4.0)
+TRANSIENT = frozenset(
+    {
+        ck.KafkaError._TRANSPORT,
+        ck.KafkaError._TIMED_OUT,
+        ck.KafkaError._ALL_BROKERS_DOWN,
+        ck.KafkaError._WAIT_COORD,
+        ck.KafkaError._IN_PROGRESS,
+        ck.KafkaError.LEADER_NOT_AVAILABLE,
+        ck.KafkaError.NOT_LEADER_FOR_PARTITION,
+        ck.KafkaError.REQUEST_TIMED_OUT,
+        ck.KafkaError.BROKER_NOT_AVAILABLE,
+        ck.KafkaError.NETWORK_EXCEPTION,
+        ck.KafkaError.OFFSET_NOT_AVAILABLE,
+        ck.KafkaError.NOT_CONTROLLER,
+    }
+)
+UNKNOWN_TOPIC = frozenset({ck.KafkaError.UNKNOWN_TOPIC_OR_PART, ck.KafkaError._UNKNOWN_TOPIC})
+_NOT_ALLOWED = frozenset(
+    {
+        ck.KafkaError.TOPIC_AUTHORIZATION_FAILED,
+        ck.KafkaError.CLUSTER_AUTHORIZATION_FAILED,
+        ck.KafkaError.GROUP_AUTHORIZATION_FAILED,
+        ck.KafkaError._AUTHENTICATION,
+        ck.KafkaError.SASL_AUTHENTICATION_FAILED,
+    }
+)
+
+
+class KafkaClient:
+    """What every client of one cluster shares.
+
+    Args:
+        config: Where the cluster is and how to log in.
+        timeout_s: Bound of one request, in seconds; transient failures are retried for a minute.
+    """
+
+    def __init__(self, config: KafkaConfig, *, timeout_s: float = 20.0) -> None:
+        self.timeout_s = timeout_s
+        self.servers = config.bootstrap_servers
+        self.last_error = ""
+        self.settings: dict[str, Any] = {
+            **config.librdkafka_config(),
+            "error_cb": self._remember,
+            "logger": _log,
+        }
+
+    def call(
+        self,
+        what: str,
+        request: Callable[[], Mapping[_Key, Future[_Value]]],
+        *,
+        ignored: frozenset[int] = frozenset(),
+        **context: Any,
+    ) -> dict[_Key, _Value]:
+        """Send one request and collect its answers, again while the failure is transient."""
+
+        def once() -> dict[_Key, _Value]:
+            answers = {}
+            for key, future in request().items():
+                try:
+                    answers[key] = future.result(timeout=self.timeout_s + 5.0)
+                except ck.KafkaException as error:
+                    if error.args[0].code() not in ignored:
+                        raise
+            return answers
+
+        try:
+            return _RETRY(is_transient, once)
+        except ck.KafkaException as error:
+            raise self.refused(what, error.args[0], **context) from error
+        except TimeoutError as error:
+            raise KafkaError(
+                f"Kafka did not answer within {self.timeout_s:.0f} s when asked to {what}",
+                remedy="Check that the brokers are healthy, then run the command again.",
+                **context,
+            ) from error
+
+    def _remember(self, error: ck.KafkaError) -> None:
+        """Keep why a connection failed: the request that waits for it only reports a time-out."""
+        self.last_error = error.str()
+        _log.debug("Kafka client: %s", error.str())
+
+    def refused(self, what: str, error: ck.KafkaError, **context: Any) -> KafkaError:
+        """Turn a broker's or the client's error into ours."""
+        code, brokers = error.code(), self.servers
+        if code in TRANSIENT:
+            detail = self.last_error or error.str()
+            return KafkaError(
+                f"Kafka at {brokers} is unreachable when asked to {what}: {detail}",
+                remedy="Check kafka.bootstrap_servers, kafka.security and that the brokers run.",
+                **context,
+            )
+        remedy = "Look into the broker's log for the reason."
+        if code in _NOT_ALLOWED:
+            remedy = "Check kafka.security and this user's ACLs (see `tributary check`)."
+        elif code in UNKNOWN_TOPIC:
+            remedy = "Check that the topic exists; `tributary onboard` creates it."
+        return KafkaError(
+            f"Kafka at {brokers} refused to {what}: {error.name()}: {error.str()}",
+            remedy=remedy,
+            **context,
+        )
+
+
+def is_transient(error: Exception) -> bool:
+    """Whether the same request may succeed in a moment."""
+    return isinstance(error, ck.KafkaException) and error.args[0].code() in TRANSIENT
+
+
+def missing(topic: str) -> KafkaError:
+    """The error for a topic that is not there."""
+    return KafkaError(
+        f"topic {topic} does not exist",
+        remedy="Run `tributary onboard` for its table, which creates the topic; if it was deleted,"
+        " the table needs a new bootstrap.",
+        topic=topic,
+    )

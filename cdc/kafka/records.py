@@ -1,0 +1,144 @@
+"""Reading few records without Spark: a short range, or the newest record of a topic."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+
+import confluent_kafka as ck
+
+from cdc.errors import KafkaError
+from cdc.kafka.client import TRANSIENT, KafkaClient
+
+_TAIL_WINDOW = 32
+
+
+@dataclass(frozen=True)
+class KafkaRecord:
+    """One record as bytes, with its place in the log."""
+
+    topic: str
+    partition: int
+    offset: int
+    key: bytes | None
+    value: bytes | None
+    timestamp: datetime | None
+    headers: tuple[tuple[str, bytes | None], ...] = ()
+
+
+def read(
+    client: KafkaClient,
+    topic: str,
+    partition: int,
+    start: int,
+    end: int,
+    *,
+    deadline: float,
+) -> Iterator[KafkaRecord]:
+    """Yield the committed records of a short range ``[start, end)`` in order.
+
+    Args:
+        client: The cluster.
+        topic: The topic.
+        partition: Its partition.
+        start: First offset.
+        end: Offset after the last.
+        deadline: When to give up, as a point of ``time.monotonic()``.
+
+    Raises:
+        KafkaError: The range cannot be read within the bound.
+    """
+    if start >= end:
+        return
+    consumer = ck.Consumer(
+        {
+            **client.settings,
+            "group.id": f"tributary-{uuid.uuid4()}",
+            "enable.auto.commit": False,
+            "enable.partition.eof": True,
+            "isolation.level": "read_committed",
+            "auto.offset.reset": "error",
+        }
+    )
+    try:
+        consumer.assign([ck.TopicPartition(topic, partition, start)])
+        while True:
+            message = consumer.poll(min(1.0, max(0.0, deadline - time.monotonic())))
+            if message is None:
+                if time.monotonic() >= deadline:
+                    raise _timed_out(client, topic, partition, start, end)
+                continue
+            error = message.error()
+            if error is not None:
+                if error.code() == ck.KafkaError._PARTITION_EOF:
+                    return
+                if error.code() not in TRANSIENT:
+                    raise client.refused(f"read topic {topic}", error, topic=topic)
+                continue
+            offset = message.offset()
+            if offset is None or offset >= end:
+                return
+            yield _record(topic, partition, offset, message)
+            if offset == end - 1:
+                return
+    finally:
+        consumer.close()
+
+
+def newest(
+    client: KafkaClient,
+    topic: str,
+    starts: Mapping[int, int],
+    ends: Mapping[int, int],
+    deadline: float,
+) -> KafkaRecord | None:
+    """The newest committed record between first and last stable offsets, or None."""
+    found: KafkaRecord | None = None
+    for partition, end in ends.items():
+        window = _TAIL_WINDOW
+        first = end
+        last: KafkaRecord | None = None
+        while last is None and first > starts[partition]:
+            first = max(starts[partition], end - window)
+            for record in read(client, topic, partition, first, end, deadline=deadline):
+                last = record
+            window *= 8
+        if last is not None and (found is None or _age_key(last) > _age_key(found)):
+            found = last
+    return found
+
+
+def _timed_out(client: KafkaClient, topic: str, partition: int, start: int, end: int) -> KafkaError:
+    return KafkaError(
+        f"offsets {start} to {end} of topic {topic} partition {partition} could not be read in"
+        f" time{': ' + client.last_error if client.last_error else ''}",
+        remedy="Check that the partition has a leader and no transaction hangs on it.",
+        topic=topic,
+        partition=partition,
+        offset=start,
+    )
+
+
+def _record(topic: str, partition: int, offset: int, message: ck.Message) -> KafkaRecord:
+    kind, millis = message.timestamp()
+    known = kind != ck.TIMESTAMP_NOT_AVAILABLE
+    return KafkaRecord(
+        topic=topic,
+        partition=partition,
+        offset=offset,
+        key=_bytes(message.key()),
+        value=_bytes(message.value()),
+        timestamp=datetime.fromtimestamp(millis / 1000, tz=timezone.utc) if known else None,
+        headers=tuple((str(header[0]), _bytes(header[1])) for header in message.headers() or ()),
+    )
+
+
+def _bytes(value: str | bytes | None) -> bytes | None:
+    return value.encode() if isinstance(value, str) else value
+
+
+def _age_key(record: KafkaRecord) -> float:
+    return record.timestamp.timestamp() if record.timestamp is not None else 0.0
