@@ -1,0 +1,163 @@
+"""A project of a test's own (configuration, state and lake in one folder), driven by the CLI."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import yaml
+from psycopg import sql
+
+TIMEOUT_S = 420
+
+
+@dataclass(frozen=True)
+class Project:
+    """One configuration file and what is needed to act on both of its ends.
+
+    Args:
+        folder: Holds ``tributary.yaml``, the state store and the lake.
+        source: Key of the one source.
+        dsn: How an administrator reaches the primary, as a libpq URI.
+    """
+
+    folder: Path
+    source: str
+    dsn: str
+
+    @classmethod
+    def create(
+        cls,
+        folder: Path,
+        stack_config: str,
+        dsn: str,
+        *,
+        source: str,
+        tables: Mapping[str, Any] | None = None,
+        defaults: Mapping[str, Any] | None = None,
+    ) -> Project:
+        """Derive a project from the configuration that the stack writes for itself."""
+        config = yaml.safe_load(stack_config)
+        (settings,) = config["sources"].values()
+        config["sources"] = {source: settings}
+        config["lake"] = {"url": (folder / "lake").as_uri()}
+        config["state"] = {"url": f"sqlite:///{folder / 'state.db'}"}
+        config["tables"] = dict(tables or {})
+        config["defaults"] = dict(defaults or {})
+        config["spark"] = {"master": "local[2]", "driver_memory": "2g"}
+        (folder / "tributary.yaml").write_text(yaml.safe_dump(config))
+        return cls(folder, source, dsn)
+
+    def run(self, *arguments: str, crash_at: str | None = None, timeout: float = TIMEOUT_S) -> Ran:
+        """Run ``tributary`` with this project's configuration, in a process of its own."""
+        done = subprocess.run(
+            command(self, *arguments),
+            env=environment(crash_at),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=timeout,
+            check=False,
+        )
+        return Ran(tuple(arguments), done.returncode, done.stdout, done.stderr)
+
+    def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
+        """Start ``tributary`` and leave it running; its output goes to ``log``."""
+        with log.open("wb") as sink:
+            return subprocess.Popen(
+                command(self, *arguments),
+                env=environment(None),
+                stdin=subprocess.DEVNULL,
+                stdout=sink,
+                stderr=subprocess.STDOUT,
+            )
+
+    @contextlib.contextmanager
+    def connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """A connection to the primary in autocommit mode."""
+        with psycopg.connect(self.dsn, autocommit=True) as connection:
+            yield connection
+
+    def execute(self, *statements: str) -> None:
+        """Run statements on the primary, each in a transaction of its own."""
+        with self.connect() as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+    def source_rows(self, relation: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """All rows of a table on the primary, sorted."""
+        schema, name = relation.split(".", 1)
+        query = sql.SQL("select {} from {}").format(
+            sql.SQL(", ").join(map(sql.Identifier, columns)), sql.Identifier(schema, name)
+        )
+        with self.connect() as connection:
+            return sorted(connection.execute(query).fetchall(), key=repr)
+
+    def lake_rows(self, spark: Any, relation: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
+        """All rows that a reader of the published table sees, sorted; not by the product's code."""
+        schema, name = relation.split(".", 1)
+        pointer = self.folder / "lake" / self.source / schema / name / "_current.json"
+        path = json.loads(pointer.read_text())["path"]
+        frame = spark.read.format("hudi").load(path)
+        quoted = ["`" + column.replace("`", "``") + "`" for column in columns]
+        return sorted((tuple(row) for row in frame.selectExpr(*quoted).collect()), key=repr)
+
+    def assert_equal(self, spark: Any, relation: str, columns: Sequence[str]) -> None:
+        """Source and lake hold the same rows, and at least one."""
+        source = self.source_rows(relation, columns)
+        lake = self.lake_rows(spark, relation, columns)
+        assert source, f"{relation} is empty on the source: the comparison would prove nothing"
+        missing = [row for row in source if row not in set(lake)]
+        extra = [row for row in lake if row not in set(source)]
+        assert not missing, f"{relation}: {len(missing)} rows are missing, as {missing[:3]}"
+        assert not extra, f"{relation}: {len(extra)} rows are extra, as {extra[:3]}"
+        assert len(source) == len(lake), f"{relation}: rows are doubled in the lake"
+
+
+@dataclass(frozen=True)
+class Ran:
+    """What one run of the command line did."""
+
+    arguments: tuple[str, ...]
+    code: int
+    stdout: str
+    stderr: str
+
+    def expect(self, *codes: int) -> Ran:
+        """This, if the exit code is one of ``codes``."""
+        assert self.code in codes, (
+            f"tributary {' '.join(self.arguments)} ended with {self.code}, not {codes}\n"
+            f"--- stdout\n{self.stdout[-6000:]}\n--- stderr\n{self.stderr[-6000:]}"
+        )
+        return self
+
+    @property
+    def json(self) -> Any:
+        """The output of a command that ran with ``--output json``."""
+        return json.loads(self.stdout)
+
+
+def command(project: Project, *arguments: str) -> list[str]:
+    """The argument vector of one call of the command line."""
+    tributary = str(Path(sys.executable).with_name("tributary"))
+    return [tributary, *arguments, "--config", str(project.folder / "tributary.yaml")]
+
+
+def environment(crash_at: str | None) -> dict[str, str]:
+    """The environment of one call, with the crash point armed if one is named."""
+    clean = {key: value for key, value in os.environ.items() if key != "TRIBUTARY_CRASH_AT"}
+    return clean | ({"TRIBUTARY_CRASH_AT": crash_at} if crash_at else {})
+
+
+def plain(value: Any) -> Any:
+    """A cell without differences that are only of representation (trailing zeros of decimals)."""
+    return value.normalize() if isinstance(value, Decimal) else value
