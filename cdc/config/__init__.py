@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from cdc.config.document import DEFAULT_PATH, VARIABLE, load, parse
 from cdc.config.kafka import ConnectConfig, KafkaConfig, RegistryConfig, Security, TopicConfig
 from cdc.config.lake import LakeConfig, SparkConfig, StateConfig
-from cdc.config.document import DEFAULT_PATH, VARIABLE, load, parse
 from cdc.config.root import Config
 from cdc.config.source import Credential, Credentials, Endpoint, PostgresSourceConfig
 from cdc.config.tables import ColumnRules, TableSettings

@@ -24,7 +24,7 @@ VARIABLE = "TRIBUTARY_CONFIG"
 DEFAULT_PATH = Path("tributary.yaml")
 
 _Path = tuple[str | int, ...]
-_PLAIN_SECRET = (
+_PLAIN_TEXT = (
     "a secret in plain text; write a reference: ${NAME} for an environment variable, "
     "or ${file:/path}"
 )
@@ -225,7 +225,7 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[Problem]) -
 def _plain_secrets(options: Mapping[Any, Any], path: _Path, *, verbatim: bool) -> Iterator[Problem]:
     for key, value in options.items():
         if is_sensitive(str(key)) and not is_reference(str(value)):
-            yield Problem((*path, str(key)), _PLAIN_SECRET)
+            yield Problem((*path, str(key)), _PLAIN_TEXT)
         elif verbatim and re.search(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", str(value)):
             yield Problem(
                 (*path, str(key)),
@@ -238,7 +238,7 @@ def _url_password(url: str, path: _Path) -> Iterator[Problem]:
     parameter = re.search(r"[?&](?:password|passwd|sslpassword)=([^&]*)", url)
     for match in (login, parameter):
         if match is not None and match[1] and not is_reference(match[1]):
-            yield Problem(path, _PLAIN_SECRET)
+            yield Problem(path, _PLAIN_TEXT)
 
 
 def _child(annotation: Any, key: object) -> tuple[Any, set[type]]:

@@ -98,7 +98,7 @@ class Security(Section):
         Raises:
             ConfigError: A certificate file cannot be read, or the key is not in PKCS#8 form.
         """
-        settings = {"security.protocol": self.protocol}
+        settings: dict[str, str] = {"security.protocol": self.protocol}
         if self.mechanism is not None and self.username is not None and self.password is not None:
             login = _LOGIN_MODULES[self.mechanism]
             user, password = _jaas(self.username), _jaas(self.password.resolve())
@@ -145,7 +145,7 @@ class TopicConfig(Section):
     """Copies of each partition; -1 takes the broker's default."""
     retention_ms: Annotated[int, Field(ge=-1)] = 7 * 24 * 3600 * 1000
     """How long changes stay; longer than a bootstrap and the longest pause. -1 is for ever."""
-    config: Options = {}
+    config: Options = Field(default_factory=dict)
     """Other topic settings."""
 
     def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
@@ -169,9 +169,9 @@ class KafkaConfig(Section):
     """host:port of brokers, separated by commas."""
     security: Security = Security()
     """How to reach the brokers."""
-    librdkafka: Options = {}
+    librdkafka: Options = Field(default_factory=dict)
     """Raw overrides for librdkafka clients."""
-    java: Options = {}
+    java: Options = Field(default_factory=dict)
     """Raw overrides for Java clients (Spark's reader)."""
     registry: RegistryConfig
     """The schema registry."""

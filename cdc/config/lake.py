@@ -39,7 +39,7 @@ class LakeConfig(Section):
     """A folder on any Hadoop file system, for example s3a://bucket/lake."""
     name: Annotated[str, Field(min_length=1)] = "{source}/{schema}/{table}"
     """Path of a table under the URL."""
-    hadoop: Options = {}
+    hadoop: Options = Field(default_factory=dict)
     """Hadoop settings, without the prefix spark.hadoop."""
 
 
@@ -65,7 +65,7 @@ class SparkConfig(Section):
 
     master: Annotated[str, Field(min_length=1)] = "local[*]"
     """Spark's master URL."""
-    conf: Options = {}
+    conf: Options = Field(default_factory=dict)
     """Raw Spark settings."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgt]$")] = "2g"
     """Memory of the driver; in local mode, of everything."""

@@ -30,7 +30,7 @@ class Endpoint(Section):
     """PEM file with the client's certificate."""
     sslkey: FilePath | None = None
     """PEM file with the client's key."""
-    options: Options = {}
+    options: Options = Field(default_factory=dict)
     """Other connection parameters, in libpq's terms."""
 
     def conflicts(self) -> list[tuple[tuple[str, ...], str]]:

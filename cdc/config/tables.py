@@ -60,7 +60,7 @@ class TableSettings(Section):
     """Hudi's index; auto chooses by the table."""
     buckets: Positive | None = None
     """Buckets of the bucket index; none chooses by the size at bootstrap."""
-    hudi: Options = {}
+    hudi: Options = Field(default_factory=dict)
     """Raw overrides of Hudi settings."""
 
     def conflicts(self) -> list[tuple[tuple[str, ...], str]]:

@@ -1,0 +1,226 @@
+"""One writer per table: leases with an expiry by the database's clock and a fencing token."""
+
+from __future__ import annotations
+
+import logging
+import os
+import socket
+import threading
+import time
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.errors import FencedError, LeaseHeldError, StateError
+from cdc.progress import NullProgress, Progress
+from cdc.store import Store, leases
+from schemas.table import TableId
+
+DEFAULT_TTL_S = 60.0
+_POLL_S = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class Lease:
+    """The right to write one table, for a time.
+
+    Args:
+        store: Where leases are kept.
+        table: What is leased.
+        owner: Who holds it, as others will read it in their error.
+        ttl_s: Seconds until it expires unless renewed.
+
+    The fencing token rises with each acquisition of the same table, whoever acquires it.
+    """
+
+    def __init__(
+        self, store: Store, table: TableId, owner: str, *, ttl_s: float = DEFAULT_TTL_S
+    ) -> None:
+        self.table = table
+        self.owner = owner
+        self.ttl_s = ttl_s
+        self.token = 0
+        self._store = store
+        self._resource = str(table)
+
+    def acquire(self) -> int:
+        """Take the lease.
+
+        Returns:
+            The fencing token.
+
+        Raises:
+            LeaseHeldError: Someone else holds it; names the owner and the expiry.
+        """
+        clock, row = self._store.clock, leases.c.resource == self._resource
+        free = sa.or_(leases.c.owner.is_(None), leases.c.expires_at <= clock)
+        take = (
+            sa.update(leases)
+            .where(row, free)
+            .values(owner=self.owner, token=leases.c.token + 1, expires_at=clock + self.ttl_s)
+        )
+        first = sa.insert(leases).values(
+            resource=self._resource, owner=self.owner, token=1, expires_at=clock + self.ttl_s
+        )
+        try:
+            with self._store.transaction() as connection:
+                if connection.execute(take).rowcount == 1:
+                    token = connection.execute(sa.select(leases.c.token).where(row)).scalar_one()
+                else:
+                    connection.execute(first)
+                    token = 1
+        except IntegrityError:
+            raise self._held() from None
+        self.token = token
+        return self.token
+
+    def renew(self) -> None:
+        """Move the expiry on. A lease that ran out but that nobody took is still ours.
+
+        Raises:
+            FencedError: Someone else has taken it since, or it was released.
+        """
+        renewal = (
+            sa.update(leases).where(self._mine()).values(expires_at=self._store.clock + self.ttl_s)
+        )
+        with self._store.transaction() as connection:
+            renewed = connection.execute(renewal).rowcount
+        # MySQL counts changed rows only, but the clock has moved since the last renewal.
+        if renewed != 1:
+            raise FencedError(
+                f"the lease on table {self.table} was lost: another run has taken it over",
+                remedy="Nothing was committed after that; the run that holds the table goes on.",
+                table=self.table,
+                token=self.token,
+            )
+
+    def check(self) -> None:
+        """Make sure that the lease is still ours, and for another full term.
+
+        Raises:
+            FencedError: It is not.
+        """
+        self.renew()
+
+    def release(self) -> None:
+        """Give the lease up; a lease that is no longer ours is left alone."""
+        free = sa.update(leases).where(self._mine()).values(owner=None, expires_at=0.0)
+        with self._store.transaction() as connection:
+            connection.execute(free)
+
+    def _mine(self) -> sa.ColumnElement[bool]:
+        return sa.and_(
+            leases.c.resource == self._resource,
+            leases.c.token == self.token,
+            leases.c.owner == self.owner,
+        )
+
+    def _held(self) -> LeaseHeldError:
+        query = sa.select(leases.c.owner, leases.c.expires_at).where(
+            leases.c.resource == self._resource
+        )
+        with self._store.transaction() as connection:
+            row = connection.execute(query).first()
+        owner = row.owner if row is not None and row.owner is not None else "a run that just ended"
+        expires = datetime.fromtimestamp(row.expires_at if row is not None else 0, timezone.utc)
+        return LeaseHeldError(
+            f"table {self.table} is being written by {owner}; "
+            f"its lease runs until {expires:%Y-%m-%d %H:%M:%S} UTC unless renewed",
+            remedy="Wait for that run to end. After a crash the lease runs out by itself.",
+            table=self.table,
+            owner=owner,
+            expires_at=expires.isoformat(),
+        )
+
+
+class Leases:
+    """Hands out leases in the name of one process, and keeps them alive while they are held.
+
+    Args:
+        store: Where leases are kept.
+        owner: Who we are; by default host, process and a unique part.
+        ttl_s: Seconds until a lease expires unless renewed; after a crash others wait this long.
+        progress: Where waits are shown.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        owner: str | None = None,
+        ttl_s: float = DEFAULT_TTL_S,
+        progress: Progress | None = None,
+    ) -> None:
+        self.owner = owner or default_owner()
+        self.ttl_s = ttl_s
+        self._store = store
+        self._progress = progress or NullProgress()
+
+    @contextmanager
+    def hold(self, table: TableId, *, wait_s: float = 0.0) -> Iterator[Lease]:
+        """Hold the lease of a table, renewed in the background, for the length of a block.
+
+        Args:
+            table: What to lease.
+            wait_s: How long to wait for another holder, in seconds.
+
+        Raises:
+            LeaseHeldError: Someone else holds it still when the wait is over.
+        """
+        # Each hold is an owner of its own: two threads of one process exclude each other too.
+        lease = Lease(self._store, table, f"{self.owner}/{uuid.uuid4().hex[:8]}", ttl_s=self.ttl_s)
+        self._acquire(lease, wait_s)
+        stop = threading.Event()
+        renewal = threading.Thread(
+            target=_keep, args=(lease, stop), name=f"lease {table}", daemon=True
+        )
+        renewal.start()
+        try:
+            yield lease
+        finally:
+            stop.set()
+            renewal.join()
+            lease.release()
+
+    def _acquire(self, lease: Lease, wait_s: float) -> None:
+        deadline = time.monotonic() + wait_s
+        task = None
+        try:
+            while True:
+                try:
+                    lease.acquire()
+                except LeaseHeldError as held:
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        raise
+                    task = task or self._progress.start(f"wait for {lease.table}", None, "")
+                    task.note(held.message)
+                    time.sleep(min(_POLL_S, left))
+                else:
+                    return
+        finally:
+            if task is not None:
+                task.done()
+
+
+def default_owner() -> str:
+    """Host and process, with a part that tells restarts with the same process id apart."""
+    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
+
+
+def _keep(lease: Lease, stop: threading.Event) -> None:
+    """Renew until told to stop or until the lease is lost; ``check`` then says so."""
+    while not stop.wait(lease.ttl_s / 3):
+        try:
+            lease.renew()
+        except FencedError as lost:
+            _log.warning("%s", lost)
+            return
+        except StateError as error:
+            # The store may be back before the lease runs out; the next turn tries again.
+            _log.warning("lease on table %s could not be renewed: %s", lease.table, error)

@@ -1,0 +1,379 @@
+"""The life of a replicated table: one closed set of states and one function that moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from types import MappingProxyType
+from typing import Any
+from uuid import UUID
+
+from cdc.errors import StateError
+from schemas.errors import TributaryError
+from schemas.table import TableId
+
+
+class State(str, Enum):
+    """Where a table is in its life. Each member says who sets it."""
+
+    REGISTERED = "registered"
+    """Captured, nothing copied yet. Set by onboard."""
+    BOOTSTRAPPING = "bootstrapping"
+    """An attempt is being copied. Set by bootstrap."""
+    CATCHING_UP = "catching_up"
+    """Copied; the changes since the start of the attempt are being applied. Set by bootstrap."""
+    INCREMENTAL = "incremental"
+    """Published and kept up to date. Set by run."""
+    PAUSED = "paused"
+    """Left alone until someone resumes it. Set by an operator or a policy."""
+    NEEDS_BOOTSTRAP = "needs_bootstrap"
+    """The stream no longer follows from the lake. Set by run or an operator."""
+    FAILED = "failed"
+    """Stopped by an error that a retry may get past. Set by any."""
+    RETIRED = "retired"
+    """No longer replicated. Set by offboard."""
+
+
+RESUMABLE = frozenset({State.PAUSED, State.FAILED})
+"""States that remember where the table was."""
+
+_ALLOWED: dict[State, set[State]] = {
+    State.REGISTERED: {State.BOOTSTRAPPING},
+    State.BOOTSTRAPPING: {State.CATCHING_UP, State.FAILED},
+    State.CATCHING_UP: {State.INCREMENTAL, State.NEEDS_BOOTSTRAP, State.PAUSED, State.FAILED},
+    State.INCREMENTAL: {State.PAUSED, State.NEEDS_BOOTSTRAP, State.FAILED},
+    State.PAUSED: {State.CATCHING_UP, State.INCREMENTAL, State.NEEDS_BOOTSTRAP},
+    State.NEEDS_BOOTSTRAP: {State.BOOTSTRAPPING},
+    State.FAILED: {State.BOOTSTRAPPING, State.CATCHING_UP, State.INCREMENTAL},
+    State.RETIRED: {State.REGISTERED},
+}
+
+TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
+    {state: frozenset(allowed | ({State.RETIRED} - {state})) for state, allowed in _ALLOWED.items()}
+)
+"""From each state, those that may follow; PAUSED and FAILED go back only to where they were."""
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at one generation of a table, with what it has recorded so far.
+
+    Args:
+        id: Identity of the attempt; part of its path.
+        started_at: When it began.
+        path: Base path of the Hudi table that this attempt writes, and no other ever.
+        topic_id: UUID of the topic when O was recorded.
+        start_offsets: O, the first offset per partition that the stream will apply.
+        marker_id: Identity of the marker row written after O.
+        x0: Transaction id taken on the primary after the last publication change.
+        chunks: The planned chunks as plain values.
+        view: The snapshot view as plain values (id, position, whether on the replica).
+        fingerprint_digest: Digest of the table's catalog facts under the view.
+        fingerprint: The facts themselves, to name what differs.
+        reads_upto: R, an upper bound of the position that the view can contain, as text.
+        handoff_offsets: H, the offsets at which everything up to R has been captured.
+    """
+
+    id: UUID
+    started_at: datetime
+    path: str
+    topic_id: str | None = None
+    start_offsets: Mapping[int, int] | None = None
+    marker_id: UUID | None = None
+    x0: int | None = None
+    chunks: tuple[Mapping[str, Any], ...] = ()
+    view: Mapping[str, Any] | None = None
+    fingerprint_digest: str | None = None
+    fingerprint: Mapping[str, Any] | None = None
+    reads_upto: str | None = None
+    handoff_offsets: Mapping[int, int] | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The attempt as plain values."""
+        return {
+            "id": str(self.id),
+            "started_at": self.started_at.isoformat(),
+            "path": self.path,
+            "topic_id": self.topic_id,
+            "start_offsets": _offsets_to_json(self.start_offsets),
+            "marker_id": None if self.marker_id is None else str(self.marker_id),
+            "x0": self.x0,
+            "chunks": [dict(chunk) for chunk in self.chunks],
+            "view": None if self.view is None else dict(self.view),
+            "fingerprint_digest": self.fingerprint_digest,
+            "fingerprint": None if self.fingerprint is None else dict(self.fingerprint),
+            "reads_upto": self.reads_upto,
+            "handoff_offsets": _offsets_to_json(self.handoff_offsets),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Attempt:
+        """Read what ``to_json`` wrote."""
+        return cls(
+            id=UUID(value["id"]),
+            started_at=datetime.fromisoformat(value["started_at"]),
+            path=value["path"],
+            topic_id=value["topic_id"],
+            start_offsets=_offsets_from_json(value["start_offsets"]),
+            marker_id=None if value["marker_id"] is None else UUID(value["marker_id"]),
+            x0=value["x0"],
+            chunks=tuple(value["chunks"]),
+            view=value["view"],
+            fingerprint_digest=value["fingerprint_digest"],
+            fingerprint=value["fingerprint"],
+            reads_upto=value["reads_upto"],
+            handoff_offsets=_offsets_from_json(value["handoff_offsets"]),
+        )
+
+
+@dataclass(frozen=True)
+class CommitSummary:
+    """What the last commit said; a cache for people, the lake's timeline is the truth.
+
+    Args:
+        offsets: Next offset to read, per partition.
+        position: Source position of the last event, as text.
+        watermark: Event time up to which the table is complete.
+        instant: Hudi instant of the commit.
+        committed_at: When it was committed.
+    """
+
+    offsets: Mapping[int, int]
+    position: str | None
+    watermark: datetime | None
+    instant: str
+    committed_at: datetime
+
+    def to_json(self) -> dict[str, Any]:
+        """The summary as plain values."""
+        return {
+            "offsets": _offsets_to_json(self.offsets),
+            "position": self.position,
+            "watermark": None if self.watermark is None else self.watermark.isoformat(),
+            "instant": self.instant,
+            "committed_at": self.committed_at.isoformat(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> CommitSummary:
+        """Read what ``to_json`` wrote."""
+        return cls(
+            offsets=_offsets_from_json(value["offsets"]) or {},
+            position=value["position"],
+            watermark=_time(value["watermark"]),
+            instant=value["instant"],
+            committed_at=datetime.fromisoformat(value["committed_at"]),
+        )
+
+
+@dataclass(frozen=True)
+class TableRecord:
+    """What the state store knows of one table.
+
+    Args:
+        table: Which table.
+        state: Where it is in its life.
+        generation: Counts complete copies, from 1; a re-bootstrap begins the next.
+        base_path: Base path of the table in the lake; attempts lie under it.
+        tier: Tables of one tier share connector, slot and publication.
+        topic: The topic that carries its changes.
+        publication: The publication that it is in.
+        updated_at: When the record last changed.
+        shard: Part of a sharded table, ``None`` when there are no shards.
+        attempt: The current attempt of the generation.
+        resume_to: Where a PAUSED or FAILED table was.
+        reason: Why it is PAUSED or NEEDS_BOOTSTRAP.
+        error: The error of a FAILED table, as ``TributaryError.to_dict`` gives it.
+        remedy: What the reader can do next.
+        retry_at: When a FAILED table is tried again by itself, ``None`` when it is not.
+        failures: Failures in a row.
+        last_commit: The last commit, as far as the store has heard.
+        version: Counts the record's changes in the store; 0 is not stored yet.
+    """
+
+    table: TableId
+    state: State
+    base_path: str
+    tier: str
+    topic: str
+    publication: str
+    updated_at: datetime
+    generation: int = 1
+    shard: str | None = None
+    attempt: Attempt | None = None
+    resume_to: State | None = None
+    reason: str | None = None
+    error: Mapping[str, Any] | None = None
+    remedy: str | None = None
+    retry_at: datetime | None = None
+    failures: int = 0
+    last_commit: CommitSummary | None = None
+    version: int = field(default=0, compare=False)
+
+    def to_json(self) -> dict[str, Any]:
+        """The record as plain values, without its version."""
+        return {
+            "source": self.table.source,
+            "schema": self.table.schema,
+            "table": self.table.name,
+            "state": self.state.value,
+            "base_path": self.base_path,
+            "tier": self.tier,
+            "topic": self.topic,
+            "publication": self.publication,
+            "updated_at": self.updated_at.isoformat(),
+            "generation": self.generation,
+            "shard": self.shard,
+            "attempt": None if self.attempt is None else self.attempt.to_json(),
+            "resume_to": None if self.resume_to is None else self.resume_to.value,
+            "reason": self.reason,
+            "error": None if self.error is None else dict(self.error),
+            "remedy": self.remedy,
+            "retry_at": None if self.retry_at is None else self.retry_at.isoformat(),
+            "failures": self.failures,
+            "last_commit": None if self.last_commit is None else self.last_commit.to_json(),
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], *, version: int = 0) -> TableRecord:
+        """Read what ``to_json`` wrote."""
+        attempt, commit, resume_to = value["attempt"], value["last_commit"], value["resume_to"]
+        return cls(
+            table=TableId(value["source"], value["schema"], value["table"]),
+            state=State(value["state"]),
+            base_path=value["base_path"],
+            tier=value["tier"],
+            topic=value["topic"],
+            publication=value["publication"],
+            updated_at=datetime.fromisoformat(value["updated_at"]),
+            generation=value["generation"],
+            shard=value["shard"],
+            attempt=None if attempt is None else Attempt.from_json(attempt),
+            resume_to=None if resume_to is None else State(resume_to),
+            reason=value["reason"],
+            error=value["error"],
+            remedy=value["remedy"],
+            retry_at=_time(value["retry_at"]),
+            failures=value["failures"],
+            last_commit=None if commit is None else CommitSummary.from_json(commit),
+            version=version,
+        )
+
+
+def transition(
+    record: TableRecord,
+    to: State,
+    *,
+    at: datetime,
+    attempt: Attempt | None = None,
+    reason: str | None = None,
+    error: TributaryError | None = None,
+    remedy: str | None = None,
+    retry_at: datetime | None = None,
+) -> TableRecord:
+    """Move a table to another state; the only way to change ``TableRecord.state``.
+
+    Args:
+        record: The table as it is.
+        to: Where it goes.
+        at: Now, in UTC.
+        attempt: The attempt as it is after the move. BOOTSTRAPPING needs a new one unless it
+            resumes; CATCHING_UP needs one with O and H.
+        reason: Why; PAUSED and NEEDS_BOOTSTRAP need it.
+        error: What failed; FAILED needs it.
+        remedy: What to do next; taken from ``error`` when that is given.
+        retry_at: When a FAILED table is tried again by itself.
+
+    Raises:
+        StateError: The move is not allowed, or lacks what its state carries.
+    """
+    origin = record.state
+    if to not in TRANSITIONS[origin]:
+        allowed = ", ".join(sorted(state.name for state in TRANSITIONS[origin]))
+        raise _refused(record, to, f"from there it can become {allowed}")
+    back = origin in RESUMABLE and to not in (State.RETIRED, State.NEEDS_BOOTSTRAP)
+    if back and to is not record.resume_to:
+        was = record.resume_to.name if record.resume_to else "nowhere"
+        raise _refused(record, to, f"it goes back to where it was, {was}")
+    attempt = attempt or record.attempt
+    if to is State.BOOTSTRAPPING and not back and attempt == record.attempt:
+        raise _refused(record, to, "a new attempt is needed")
+    if to is State.CATCHING_UP and (
+        attempt is None or attempt.start_offsets is None or attempt.handoff_offsets is None
+    ):
+        raise _refused(record, to, "its attempt has not recorded O and H")
+    if to in (State.PAUSED, State.NEEDS_BOOTSTRAP) and not reason:
+        raise _refused(record, to, "no reason is given")
+    if to is State.FAILED and error is None:
+        raise _refused(record, to, "no error is given")
+    next_generation = origin in (State.NEEDS_BOOTSTRAP, State.RETIRED)
+    return replace(
+        record,
+        state=to,
+        generation=record.generation + (1 if next_generation else 0),
+        attempt=None if to is State.REGISTERED else attempt,
+        resume_to=origin if to in RESUMABLE else None,
+        reason=reason,
+        error=None if error is None else error.to_dict(),
+        remedy=remedy if error is None else error.remedy,
+        retry_at=retry_at if to is State.FAILED else None,
+        failures=_failures(record, to),
+        last_commit=None if next_generation else record.last_commit,
+        updated_at=at,
+    )
+
+
+def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> TableRecord:
+    """Note what the attempt of a BOOTSTRAPPING or CATCHING_UP table has recorded since.
+
+    Raises:
+        StateError: The table is in another state.
+    """
+    if record.state not in (State.BOOTSTRAPPING, State.CATCHING_UP):
+        raise StateError(
+            f"table {record.table} is {record.state.name}; there is no attempt to go on with",
+            remedy=f"See `tributary status {record.table}` for what can be done with it now.",
+            table=record.table,
+            state=record.state.name,
+        )
+    return replace(record, attempt=attempt, updated_at=at)
+
+
+def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> TableRecord:
+    """Note the last commit; it ends a row of failures."""
+    return replace(record, last_commit=commit, failures=0, updated_at=at)
+
+
+def _failures(record: TableRecord, to: State) -> int:
+    """Failures in a row: kept while a failed table is tried again, cleared by any progress."""
+    if to is State.FAILED:
+        return record.failures + 1
+    return record.failures if record.state is State.FAILED else 0
+
+
+def _refused(record: TableRecord, to: State, reason: str) -> StateError:
+    return StateError(
+        f"table {record.table} is {record.state.name} and cannot become {to.name}: {reason}",
+        remedy=f"See `tributary status {record.table}` for what can be done with it now.",
+        table=record.table,
+        state=record.state.name,
+        to=to.name,
+    )
+
+
+def _offsets_to_json(offsets: Mapping[int, int] | None) -> dict[str, int] | None:
+    if offsets is None:
+        return None
+    return {str(partition): offset for partition, offset in offsets.items()}
+
+
+def _offsets_from_json(value: Mapping[str, int] | None) -> dict[int, int] | None:
+    if value is None:
+        return None
+    return {int(partition): offset for partition, offset in value.items()}
+
+
+def _time(value: str | None) -> datetime | None:
+    return None if value is None else datetime.fromisoformat(value)
