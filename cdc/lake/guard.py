@@ -1,0 +1,76 @@
+"""Runs a check under Hudi's commit, right before completion, and lets it refuse the commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pyspark.java_gateway import ensure_callback_server_started
+
+from cdc.errors import FencedError
+from cdc.lake.timeline import Timeline
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Guard = Callable[[Timeline], None]
+"""Raises :class:`~cdc.errors.FencedError` to refuse the commit that is about to complete."""
+
+
+class CommitGuard:
+    """Hudi's pre-commit function (a Java ``BiConsumer``), implemented by a Python check.
+
+    Args:
+        spark: The session.
+        path: Base path of the table.
+        check: Called with the table's timeline, fresh from storage.
+
+    Hudi calls it after all data files are written and before the commit file is. If the check
+    raises, Hudi fails the commit, and :attr:`refusal` holds the original exception.
+
+    Beside the caller's check it refuses a commit that is no longer pending (a newer writer has
+    rolled it back), and one whose instant is below a completed one (a clock went backwards):
+    instants order offsets.
+    """
+
+    class Java:
+        """Tells py4j which interface this object implements."""
+
+        implements = ("java.util.function.BiConsumer",)
+
+    def __init__(self, spark: SparkSession, path: str, check: Guard) -> None:
+        ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
+        self._spark = spark
+        self._path = path
+        self._check = check
+        self.refusal: BaseException | None = None
+        self.called = False
+
+    def accept(self, _meta_client: Any, _metadata: Any) -> None:
+        """Run the check; called by the JVM."""
+        self.called = True
+        try:
+            timeline = Timeline(self._spark, self._path)
+            self._require_newest(timeline)
+            self._check(timeline)
+        except BaseException as error:
+            self.refusal = error
+            raise
+
+    def _require_newest(self, timeline: Timeline) -> None:
+        pending, newest = timeline.pending_instants(), timeline.newest_instant()
+        if len(pending) != 1:
+            raise FencedError(
+                f"the lake table at {self._path} has {len(pending)} unfinished commits where this "
+                "writer's was expected: another writer has taken the table over",
+                remedy="Nothing was committed. Run again; only one run at a time holds a table.",
+                path=self._path,
+            )
+        if newest is not None and pending[0] <= newest:
+            raise FencedError(
+                f"commit {pending[0]} of the lake table at {self._path} is not after the newest "
+                f"completed one, {newest}: another writer committed, or this machine's clock is "
+                "behind",
+                remedy="Nothing was committed. Set the machine's clock (NTP), then run again.",
+                path=self._path,
+            )

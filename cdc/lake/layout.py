@@ -1,0 +1,177 @@
+"""The shape of a lake row: meta columns, source columns, record key and partition columns."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from schemas.errors import SchemaError
+from schemas.table import Column, TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+OP, OFFSET, POSITION, DELETED = "_cdc_op", "_cdc_offset", "_cdc_position", "_cdc_deleted"
+SNAPSHOT_OFFSET = -1
+SNAPSHOT_POSITION = "0000000000000000:0000000000000000"
+
+META_COLUMNS: tuple[tuple[str, str], ...] = (
+    (OP, "string"),
+    ("_cdc_source_ts", "timestamp"),
+    (POSITION, "string"),
+    (OFFSET, "bigint"),
+    ("_cdc_schema_id", "int"),
+    ("_cdc_ingested_at", "timestamp"),
+)
+"""Name and Spark type of the columns before the source's, in order."""
+
+KEY_COLUMN = "_cdc_key"
+"""The record key of tables whose key columns Hudi's own key generators cannot render safely."""
+
+_NATURAL_KEY_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
+
+
+@dataclass(frozen=True)
+class RowLayout:
+    """How rows of one table are laid out in the lake.
+
+    Args:
+        schema: The table.
+        partition_by: Lake partition columns; empty for an unpartitioned table.
+        soft_delete: Whether deleted rows stay, with ``_cdc_deleted`` set.
+
+    Raises:
+        SchemaError: The table cannot be laid out: no key, a reserved or colliding column name, or
+            a partition column that it does not have.
+    """
+
+    schema: TableSchema
+    partition_by: tuple[str, ...] = ()
+    soft_delete: bool = False
+
+    def __post_init__(self) -> None:
+        table = self.schema.table
+        if not self.schema.key:
+            raise SchemaError(
+                f"table {table} has no key, and a lake table is keyed",
+                remedy="Set key_columns to columns that are unique and not null.",
+                table=table,
+            )
+        seen: dict[str, str] = {}
+        for column in self.schema.columns:
+            folded = column.name.lower()
+            if folded.startswith(("_cdc_", "_hoodie_")):
+                raise _bad_column(self.schema, column.name, "its prefix is reserved in the lake")
+            if folded in seen:
+                raise _bad_column(
+                    self.schema,
+                    column.name,
+                    f"Spark does not tell it from {seen[folded]!r}",
+                )
+            seen[folded] = column.name
+        for name in self.partition_by:
+            self.schema.column(name)
+
+    @property
+    def needs_key_column(self) -> bool:
+        """Whether the record key is the rendered column ``_cdc_key``.
+
+        Integer and UUID keys are left to Hudi's key generators. Text could hold their separators
+        or be empty (``__empty__`` to them), and dates, timestamps and decimals render differently
+        in Hudi's bulk insert and upsert paths.
+        """
+        return not all(_is_natural(self.schema.column(name)) for name in self.schema.key)
+
+    @property
+    def record_key(self) -> tuple[str, ...]:
+        """The lake columns that form the record key."""
+        return (KEY_COLUMN,) if self.needs_key_column else self.schema.key
+
+    @property
+    def moves_partitions(self) -> bool:
+        """Whether a change of a row can move it to another partition."""
+        return not set(self.partition_by) <= set(self.schema.key)
+
+    @property
+    def columns(self) -> tuple[tuple[str, str], ...]:
+        """Name and Spark type of every lake column, in order."""
+        return (
+            *META_COLUMNS,
+            *(((DELETED, "boolean"),) if self.soft_delete else ()),
+            *(((KEY_COLUMN, "string"),) if self.needs_key_column else ()),
+            *((column.name, column.lake_type) for column in self.schema.columns),
+        )
+
+    def project(self, rows: DataFrame) -> DataFrame:
+        """The rows with exactly the lake's columns, in order and cast.
+
+        Raises:
+            SchemaError: A column is missing.
+        """
+        have = {name.lower() for name in rows.columns}
+        selected: list[SparkColumn] = []
+        for name, lake_type in self.columns:
+            if name == KEY_COLUMN:
+                selected.append(self._rendered_key().alias(name))
+            elif name == DELETED:
+                selected.append((column(OP) == F.lit("d")).alias(name))
+            elif name.lower() not in have:
+                raise _bad_column(self.schema, name, "the rows to write lack it")
+            else:
+                selected.append(column(name).cast(lake_type).alias(name))
+        projected = rows.select(*selected)
+        # Whatever the input promises, lake columns are nullable: else a column that is missing
+        # in a later schema, or a delete that carries only its key, could not be written.
+        return projected.select(
+            *(
+                column(name) if projected.schema[name].nullable else _nullable(name)
+                for name, _ in self.columns
+            )
+        )
+
+    def _rendered_key(self) -> SparkColumn:
+        """An injective text of the key columns, never empty."""
+        parts: list[SparkColumn] = []
+        for name in self.schema.key:
+            kind = self.schema.column(name).lake_type
+            text = F.hex(column(name)) if kind == "binary" else column(name).cast("string")
+            for plain, escaped in (("\\", "\\\\"), (",", "\\,")):
+                text = F.replace(text, F.lit(plain), F.lit(escaped))
+            parts.append(text)
+        return F.concat(F.lit("="), F.concat_ws(",", *parts))
+
+
+def column(name: str) -> SparkColumn:
+    """The column of that exact name, whatever characters it has."""
+    return F.col("`" + name.replace("`", "``") + "`")
+
+
+def _nullable(name: str) -> SparkColumn:
+    return F.when(F.lit(True), column(name)).alias(name)
+
+
+def snapshot_meta(ingested_at: SparkColumn) -> Sequence[SparkColumn]:
+    """The meta columns of snapshot rows, to be selected before the source columns."""
+    position, offset, no_schema = F.lit(SNAPSHOT_POSITION), F.lit(SNAPSHOT_OFFSET), F.lit(None)
+    values = (F.lit("r"), ingested_at, position, offset, no_schema, ingested_at)
+    return [
+        value.cast(kind).alias(name)
+        for (name, kind), value in zip(META_COLUMNS, values, strict=True)
+    ]
+
+
+def _is_natural(column: Column) -> bool:
+    return column.lake_type in _NATURAL_KEY_TYPES or column.source_type == "uuid"
+
+
+def _bad_column(schema: TableSchema, name: str, reason: str) -> SchemaError:
+    return SchemaError(
+        f"column {name!r} of table {schema.table} cannot be written to the lake: {reason}",
+        remedy="Exclude the column with columns.exclude, or rename it on the source.",
+        table=schema.table,
+        field=name,
+    )

@@ -1,0 +1,129 @@
+"""The one Spark session of a process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import SparkSession
+
+from cdc.errors import LakeError
+from cdc.jars import spark_jars
+from cdc.java import find_java
+
+if TYPE_CHECKING:
+    from cdc.config import Config
+
+_START = threading.Lock()
+_LOGGING = Path(__file__).with_name("spark_log4j2.properties")
+
+_REQUIRED = {
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+    "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    # Values that do not fit must fail, not turn into NULL.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+}
+"""Settings that results depend on; ``spark.conf`` may not change them."""
+
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Tables run side by side: none waits for another's long stage.
+    "spark.scheduler.mode": "FAIR",
+    # Changes of one run are few; the default of 200 would be 200 almost empty tasks per table.
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.adaptive.enabled": "true",
+    "spark.cleaner.periodicGC.interval": "10min",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+}
+
+
+def session(config: Config, app_name: str = "tributary") -> SparkSession:
+    """The process's Spark session, started on first use.
+
+    Args:
+        config: Its ``spark`` and ``lake`` sections are used; a later call with other settings
+            returns the session that is already running.
+        app_name: Name in Spark's own UI and logs.
+
+    Raises:
+        LakeError: Spark does not start, or ``spark.conf`` changes a setting that results need.
+        JavaError: There is no Java 17.
+        ArtifactError: The jars cannot be fetched.
+    """
+    with _START:
+        active = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+        if active is not None and active.sparkContext._jsc is not None:
+            return active
+        settings = session_settings(config)
+        # It logs, with a stack trace, what it also raises: a refused commit is not an incident.
+        logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+        # The JVM is a child of this process: it takes Java and Python from the environment.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if config.spark.local:
+            os.environ["JAVA_HOME"] = str(find_java().home)
+        builder = SparkSession.builder.appName(app_name).master(config.spark.master)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        try:
+            return builder.getOrCreate()
+        except Exception as error:
+            raise LakeError(
+                f"Spark did not start: {error}",
+                remedy="Check spark.master, spark.driver_memory and the log above.",
+                field="spark",
+            ) from error
+
+
+def session_settings(config: Config) -> dict[str, str]:
+    """Every Spark setting of the session but master and name.
+
+    Raises:
+        LakeError: ``spark.conf`` changes a setting that results need.
+    """
+    clashes = sorted(
+        key for key, value in config.spark.conf.items() if _REQUIRED.get(key, value) != value
+    )
+    if clashes:
+        raise LakeError(
+            f"spark.conf may not change {', '.join(clashes)}: what is written depends on it",
+            remedy="Remove it from spark.conf.",
+            field=f"spark.conf.{clashes[0]}",
+        )
+    settings = {
+        **_DEFAULTS,
+        "spark.driver.memory": config.spark.driver_memory,
+        **config.spark.conf,
+        **{f"spark.hadoop.{key}": str(value) for key, value in config.lake.hadoop.items()},
+        **_REQUIRED,
+    }
+    java_options = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
+    given = config.spark.conf.get("spark.driver.extraJavaOptions")
+    settings["spark.driver.extraJavaOptions"] = f"{java_options} {given}" if given else java_options
+    if config.spark.jars == "bundled":
+        jars = [str(path) for path in spark_jars()]
+        if "spark.jars" in config.spark.conf:
+            jars.append(str(config.spark.conf["spark.jars"]))
+        settings["spark.jars"] = ",".join(jars)
+    return {key: str(value) for key, value in settings.items()}
+
+
+def java(spark: SparkSession) -> Any:
+    """The session's JVM, for calls that have no Python API."""
+    return spark.sparkContext._jvm
+
+
+def stop() -> None:
+    """End the session and its JVM process's Spark context, if one runs."""
+    with _START:
+        active = SparkSession._instantiatedSession
+        if active is not None:
+            active.stop()
