@@ -1,0 +1,23 @@
+"""Kafka Connect by its REST API: connectors, their state, their stored positions."""
+
+from __future__ import annotations
+
+from cdc.connect.client import ConnectClient
+from cdc.connect.values import (
+    ConnectorStatus,
+    FieldProblem,
+    Plugin,
+    StoredOffset,
+    TaskStatus,
+    Worker,
+)
+
+__all__ = [
+    "ConnectClient",
+    "ConnectorStatus",
+    "FieldProblem",
+    "Plugin",
+    "StoredOffset",
+    "TaskStatus",
+    "Worker",
+]

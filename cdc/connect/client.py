@@ -1,0 +1,390 @@
+"""The REST client. Every wait is bounded; every failure says what to do next."""
+
+from __future__ import annotations
+
+import ssl
+import time
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+from urllib.parse import quote
+
+import httpx
+import stamina
+
+from cdc.connect import failures
+from cdc.connect.values import (
+    ConnectorStatus,
+    FieldProblem,
+    Plugin,
+    StoredOffset,
+    TaskStatus,
+    Worker,
+)
+from cdc.errors import ConnectError
+from cdc.progress import NullProgress
+
+if TYPE_CHECKING:
+    from cdc.config import ConnectConfig
+    from cdc.progress import Progress, Task
+
+_RETRY = stamina.RetryingCaller(attempts=8, timeout=60.0, wait_max=4.0)
+# 409 is what a worker answers while its group rebalances.
+_RETRIED_STATUS = frozenset({409, 429, 502, 503, 504})
+_POLL_S = 0.1
+_DEBEZIUM = "io.debezium.connector.postgresql.PostgresConnector"
+
+
+class ConnectClient:
+    """A Kafka Connect cluster. Safe to share among threads.
+
+    Args:
+        config: Where its REST API is, and how to log in.
+        request_timeout_s: Bound of one request, in seconds.
+    """
+
+    def __init__(self, config: ConnectConfig, *, request_timeout_s: float = 30.0) -> None:
+        self._url = config.url
+        self._timeout_s = float(config.timeout_s)
+        auth = None
+        if config.username is not None:
+            password = config.password.resolve() if config.password is not None else ""
+            auth = httpx.BasicAuth(config.username, password)
+        verify: ssl.SSLContext | bool = True
+        if config.ca_file is not None:
+            verify = ssl.create_default_context(cafile=str(config.ca_file))
+        self._http = httpx.Client(
+            base_url=config.url.rstrip("/") + "/",
+            auth=auth,
+            verify=verify,
+            timeout=request_timeout_s,
+            headers={"Accept": "application/json"},
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def plugins(self) -> list[Plugin]:
+        """The connector plugins that the worker has."""
+        answer = self._ask("GET", "connector-plugins")
+        return [
+            Plugin(str(item["class"]), str(item.get("type", "")), str(item.get("version", "")))
+            for item in answer.json()
+        ]
+
+    def worker(self) -> Worker:
+        """Version, plugins, and whether exactly-once source support is enabled.
+
+        The REST API does not tell the last one, so a configuration that requires it is validated:
+        a worker without it objects.
+        """
+        root = self._ask("GET", "").json()
+        plugins = tuple(self.plugins())
+        exactly_once = None
+        if any(plugin.name == _DEBEZIUM for plugin in plugins):
+            exactly_once = self._exactly_once()
+        return Worker(
+            version=str(root.get("version", "")),
+            kafka_cluster_id=str(root.get("kafka_cluster_id", "")),
+            plugins=plugins,
+            exactly_once=exactly_once,
+        )
+
+    def names(self) -> list[str]:
+        """All connectors, sorted."""
+        return sorted(str(name) for name in self._ask("GET", "connectors").json())
+
+    def connector(self, name: str) -> dict[str, str] | None:
+        """The effective configuration, references unresolved; None when there is no connector."""
+        answer = self._ask("GET", f"connectors/{quote(name, safe='')}/config", missing_ok=True)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        return {str(key): str(value) for key, value in answer.json().items()}
+
+    def validate(self, config: Mapping[str, str]) -> list[FieldProblem]:
+        """Let the worker check a configuration; it connects to the database for that.
+
+        Raises:
+            ConnectError: The worker has no such plugin, or could not validate at all.
+        """
+        plugin = config["connector.class"]
+        path = f"connector-plugins/{quote(plugin, safe='')}/config/validate"
+        answer = self._ask("PUT", path, body=dict(config))
+        found = []
+        for entry in answer.json().get("configs", ()):
+            problems = tuple(str(text) for text in entry["value"].get("errors", ()))
+            if problems:
+                found.append(FieldProblem(str(entry["value"]["name"]), problems))
+        return found
+
+    def put_connector(
+        self, name: str, config: Mapping[str, str], *, progress: Progress | None = None
+    ) -> bool:
+        """Create the connector, or give it another configuration.
+
+        A changed configuration is applied to a stopped connector, so that no task of the former
+        configuration can be taken for a new one. An equal configuration changes nothing and
+        disturbs nothing.
+
+        Returns:
+            Whether anything was changed.
+
+        Raises:
+            ConnectError: The worker refuses the configuration, naming each field.
+        """
+        wanted = {**config, "name": name}
+        existing = self.connector(name)
+        if existing == wanted:
+            return False
+        problems = self.validate(wanted)
+        if problems:
+            listed = "; ".join(f"{item.field}: {' '.join(item.problems)}" for item in problems)
+            raise ConnectError(
+                f"Kafka Connect refuses connector {name}: {listed}",
+                remedy=failures.remedy(listed, "Correct the named properties."),
+                connector=name,
+                field=problems[0].field,
+            )
+        if existing is not None:
+            self.stop(name, progress=progress)
+        self._ask("PUT", f"connectors/{quote(name, safe='')}/config", body=wanted)
+        if existing is not None:
+            self.resume(name)
+        return True
+
+    def status(self, name: str) -> ConnectorStatus | None:
+        """The state of the connector and its tasks; None when there is no connector."""
+        answer = self._ask("GET", f"connectors/{quote(name, safe='')}/status", missing_ok=True)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        document = answer.json()
+        connector = document["connector"]
+        return ConnectorStatus(
+            name=name,
+            state=str(connector["state"]),
+            worker=str(connector.get("worker_id", "")),
+            trace=str(connector.get("trace", "")),
+            tasks=tuple(
+                TaskStatus(
+                    id=int(task["id"]),
+                    state=str(task["state"]),
+                    worker=str(task.get("worker_id", "")),
+                    trace=str(task.get("trace", "")),
+                )
+                for task in document.get("tasks", ())
+            ),
+        )
+
+    def wait_running(
+        self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
+    ) -> ConnectorStatus:
+        """Wait until the connector and its tasks run with the connector's present configuration.
+
+        Args:
+            name: The connector.
+            timeout_s: Bound of the wait, in seconds; ``connect.timeout_s`` when None.
+            progress: Where to show what is waited for.
+
+        Raises:
+            ConnectError: Something failed (with the reason from its trace), or time ran out.
+        """
+
+        def ready(status: ConnectorStatus | None) -> bool:
+            if status is not None and status.failure is not None:
+                raise self._failed(status)
+            return status is not None and status.running and self._tasks_current(name)
+
+        return self._wait(name, "to run", ready, timeout_s, progress)
+
+    def restart(self, name: str, *, only_failed: bool = True) -> None:
+        """Restart the connector and its tasks, or only what has failed."""
+        query = f"includeTasks=true&onlyFailed={str(only_failed).lower()}"
+        self._ask("POST", f"connectors/{quote(name, safe='')}/restart?{query}")
+
+    def pause(self, name: str) -> None:
+        """Stop reading but keep the tasks."""
+        self._ask("PUT", f"connectors/{quote(name, safe='')}/pause")
+
+    def resume(self, name: str) -> None:
+        """Start again what was paused or stopped."""
+        self._ask("PUT", f"connectors/{quote(name, safe='')}/resume")
+
+    def stop(
+        self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
+    ) -> None:
+        """Stop the connector and wait until its tasks are gone; its configuration stays."""
+        self._ask("PUT", f"connectors/{quote(name, safe='')}/stop")
+        self._wait(
+            name,
+            "to stop",
+            lambda status: status is not None and status.state == "STOPPED" and not status.tasks,
+            timeout_s,
+            progress,
+        )
+
+    def delete(
+        self, name: str, *, forget_offsets: bool = True, progress: Progress | None = None
+    ) -> bool:
+        """Delete a connector; returns whether there was one.
+
+        Args:
+            name: The connector.
+            forget_offsets: Also delete its stored position. A connector of the same name with a
+                new slot would otherwise find a position that the slot no longer has.
+            progress: Where to show what is waited for.
+        """
+        if self.status(name) is None:
+            return False
+        if forget_offsets:
+            self.stop(name, progress=progress)
+            self._ask("DELETE", f"connectors/{quote(name, safe='')}/offsets")
+        self._ask("DELETE", f"connectors/{quote(name, safe='')}", missing_ok=True)
+        return True
+
+    def offsets(self, name: str) -> StoredOffset | None:
+        """The position that Connect has stored; None before the first one.
+
+        Raises:
+            ConnectError: There is no such connector.
+        """
+        answer = self._ask("GET", f"connectors/{quote(name, safe='')}/offsets").json()
+        for entry in answer.get("offsets", ()):
+            return StoredOffset.parse(entry.get("offset") or {})
+        return None
+
+    def _exactly_once(self) -> bool:
+        probe = {
+            "name": "tributary-probe",
+            "connector.class": _DEBEZIUM,
+            "exactly.once.support": "required",
+        }
+        path = f"connector-plugins/{_DEBEZIUM}/config/validate"
+        answer = self._send("PUT", path, probe)
+        if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR:
+            return False
+        if answer.status_code != httpx.codes.OK:
+            raise self._refused(answer, "PUT", path)
+        objections = [
+            entry["value"]["errors"]
+            for entry in answer.json().get("configs", ())
+            if entry["value"]["name"] == "exactly.once.support"
+        ]
+        return not any(objections)
+
+    def _tasks_current(self, name: str) -> bool:
+        """Whether the tasks run with the connector's present configuration."""
+        wanted = self.connector(name) or {}
+        answer = self._ask("GET", f"connectors/{quote(name, safe='')}/tasks", missing_ok=True)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return False
+        tasks = [task["config"] for task in answer.json()]
+        return bool(tasks) and all(
+            task.get(key) == value for task in tasks for key, value in wanted.items()
+        )
+
+    def _wait(
+        self,
+        name: str,
+        what: str,
+        ready: Callable[[ConnectorStatus | None], bool],
+        timeout_s: float | None,
+        progress: Progress | None,
+    ) -> ConnectorStatus:
+        bound = self._timeout_s if timeout_s is None else timeout_s
+        deadline = time.monotonic() + bound
+        task: Task = (progress or NullProgress()).start(f"wait for connector {name} {what}")
+        try:
+            while True:
+                status = self.status(name)
+                if ready(status) and status is not None:
+                    return status
+                seen = _describe(status)
+                task.note(seen)
+                if time.monotonic() > deadline:
+                    raise ConnectError(
+                        f"connector {name} was not seen {what} within {bound:.0f} s: {seen}",
+                        remedy="Look into the log of the Connect worker, and raise"
+                        " connect.timeout_s if it is slow.",
+                        connector=name,
+                    )
+                time.sleep(_POLL_S)
+        finally:
+            task.done()
+
+    def _failed(self, status: ConnectorStatus) -> ConnectError:
+        trace = status.failure or ""
+        worker = next((t.worker for t in status.tasks if t.state == "FAILED"), status.worker)
+        return ConnectError(
+            f"connector {status.name} failed on worker {worker}: {failures.explain(trace)}",
+            remedy=failures.remedy(
+                trace,
+                "Correct the cause, then run `tributary retry`, which restarts failed tasks.",
+            ),
+            connector=status.name,
+            worker=worker,
+        )
+
+    def _ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, str] | None = None,
+        missing_ok: bool = False,
+    ) -> httpx.Response:
+        answer = self._send(method, path, body)
+        if answer.is_success or (missing_ok and answer.status_code == httpx.codes.NOT_FOUND):
+            return answer
+        raise self._refused(answer, method, path)
+
+    def _send(self, method: str, path: str, body: Mapping[str, str] | None) -> httpx.Response:
+        def once() -> httpx.Response:
+            answer = self._http.request(method, path, json=body)
+            if answer.status_code in _RETRIED_STATUS:
+                raise _TransientAnswerError(answer)
+            return answer
+
+        try:
+            return _RETRY((httpx.TransportError, _TransientAnswerError), once)
+        except _TransientAnswerError as error:
+            return error.answer
+        except httpx.TransportError as error:
+            raise ConnectError(
+                f"Kafka Connect at {self._url} is unreachable: {error or type(error).__name__}",
+                remedy="Check connect.url and that the worker runs.",
+            ) from error
+
+    def _refused(self, answer: httpx.Response, method: str, path: str) -> ConnectError:
+        status = answer.status_code
+        try:
+            text = str(answer.json().get("message", ""))
+        except (ValueError, AttributeError):
+            text = answer.text
+        remedy = failures.remedy(text, "Look into the log of the Connect worker.")
+        if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            remedy = "Check connect.username and connect.password."
+        elif status == httpx.codes.NOT_FOUND:
+            remedy = "Check connect.url and the connector's name."
+        elif status == httpx.codes.CONFLICT:
+            remedy = "The worker group is rebalancing. Run the command again in a moment."
+        return ConnectError(
+            f"Kafka Connect at {self._url} answered HTTP {status} to {method}"
+            f" {path.partition('?')[0] or '/'}: {failures.explain(text)}",
+            remedy=remedy,
+            status=status,
+        )
+
+
+class _TransientAnswerError(Exception):
+    """An answer that is worth asking for again."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        super().__init__(answer.status_code)
+        self.answer = answer
+
+
+def _describe(status: ConnectorStatus | None) -> str:
+    if status is None:
+        return "no such connector yet"
+    tasks = ", ".join(f"task {task.id} {task.state}" for task in status.tasks) or "no tasks"
+    return f"connector {status.state}, {tasks}"

@@ -1,0 +1,116 @@
+"""From a Java stack trace to one sentence and what to do about it."""
+
+from __future__ import annotations
+
+import re
+
+_CAUSE = re.compile(r"^\s*Caused by: ", re.MULTILINE)
+_EXCEPTION = re.compile(r"^(?:[a-z_][\w$]*\.)+(?P<name>[A-Z][\w$]*)(?:: )?")
+_LENGTH = 400
+
+_REMEDIES: tuple[tuple[str, str], ...] = (
+    (
+        r"password authentication failed|no password was provided",
+        "Check credentials.capture of the source, and that the worker's ConfigProvider reads the"
+        " secret it refers to.",
+    ),
+    (
+        r"no pg_hba\.conf entry",
+        "Allow the worker's address in pg_hba.conf, for the database and for replication.",
+    ),
+    (
+        r"must be superuser or replication role|permission denied",
+        "Give the capture role REPLICATION and the grants that `tributary check` prints.",
+    ),
+    (
+        r"connection to .* refused|connection attempt failed|unknownhost|could not connect",
+        "Check that the worker reaches the primary; set endpoint_for_connect when it sees another"
+        " address than this machine.",
+    ),
+    (
+        r"replication slot .* is active",
+        "Another reader holds the slot. Stop it, or give this tier a slot of its own.",
+    ),
+    (
+        r"all replication slots are in use|max_replication_slots",
+        "Raise max_replication_slots on the primary, or drop a slot that nobody reads.",
+    ),
+    (
+        r"max_wal_senders|remaining connection slots|too many connections",
+        "Raise max_wal_senders or max_connections on the primary.",
+    ),
+    (
+        r"publication .* does not exist",
+        "Run `tributary onboard` again: it creates the publication.",
+    ),
+    (
+        r"no longer available|has already been removed|can no longer get changes"
+        r"|slot .* (?:was|has been) invalidated|ahead of|offset.*behind|wal_status",
+        "Changes between the stored position and the slot are gone. Run `tributary bootstrap` for"
+        " the tables of this source and tier.",
+    ),
+    (
+        r"recordtoolarge|message\.max\.bytes|max\.request\.size",
+        "Raise max.message.bytes of the topic and producer.override.max.request.size of the"
+        " connector (connect.connector).",
+    ),
+    (
+        r"unknown_topic_or_partition|unknowntopicorpartition|not present in metadata",
+        "A topic is missing. Run `tributary onboard` for its table: it creates the topic.",
+    ),
+    (
+        r"topicauthorization|clusterauthorization|transactionalidauthorization|saslauthentication",
+        "Give the worker's Kafka user the ACLs that `tributary check` lists.",
+    ),
+    (
+        r"registryclient|restclientexception|apicurio|schema registry",
+        "Check that the worker reaches the schema registry (connect.registry_url) and may write.",
+    ),
+    (
+        r"configprovider|could not (?:read|find) .*(?:file|path|env)|config provider",
+        "Enable the ConfigProvider on the worker and let it read the secret (connect.secrets"
+        " overrides the reference).",
+    ),
+    (
+        r"exactly-once|exactly once",
+        "Set exactly.once.source.support=enabled on every worker, or connect.exactly_once: false.",
+    ),
+)
+
+
+def explain(trace: str) -> str:
+    """The outermost message of a trace and its root cause, in one line."""
+    parts = [part for part in _CAUSE.split(trace.strip()) if part]
+    if not parts:
+        return "no reason was given"
+    outer, root = _headline(parts[0]), _headline(parts[-1])
+    return outer if outer == root or root in outer else f"{outer} (cause: {root})"
+
+
+def remedy(trace: str, default: str) -> str:
+    """What to do about a failure that is known by its text, else ``default``."""
+    for pattern, advice in _REMEDIES:
+        if re.search(pattern, trace, re.IGNORECASE):
+            return advice
+    return default
+
+
+def _headline(text: str) -> str:
+    lines = []
+    for line in text.splitlines():
+        if line.lstrip().startswith("at "):
+            break
+        if line.strip():
+            lines.append(line.strip())
+    headline = _EXCEPTION.sub(_exception_name, " ".join(lines), count=1)
+    return headline[:_LENGTH]
+
+
+def _exception_name(match: re.Match[str]) -> str:
+    """Keep only names that say something; ``ConnectException:`` in front of a text does not."""
+    name = match["name"]
+    return (
+        ""
+        if name in {"ConnectException", "DebeziumException", "RuntimeException"}
+        else (f"{name}: " if match[0].endswith(": ") else name)
+    )
