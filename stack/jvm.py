@@ -1,0 +1,288 @@
+"""Servers that run on Java: Kafka, Kafka Connect and the schema registry."""
+
+from __future__ import annotations
+
+import base64
+import signal
+import subprocess
+import uuid
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+import confluent_kafka
+import httpx
+from confluent_kafka.admin import AdminClient
+
+from stack.artifacts import Software
+from stack.errors import StackError
+from stack.ports import HOST
+from stack.process import Command
+
+_PROBE_S = 3.0
+_FORMAT_LIMIT_S = 120.0
+_LOGGING = ("-Dlog4j2.level=INFO", "-Djava.awt.headless=true")
+
+
+class JavaServer:
+    """What the Java servers have in common.
+
+    Args:
+        folder: Working directory, which also holds configuration and data.
+        port: Port it listens on.
+        software: Finds the fetched software.
+    """
+
+    name = ""
+    program = "java"
+    stop_signal = signal.SIGTERM
+    stop_limit_s = 20.0
+    ready_limit_s = 180.0
+
+    def __init__(self, *, folder: Path, port: int, software: Callable[[], Software]) -> None:
+        self.folder = folder
+        self.port = port
+        self._software = software
+
+    def _java(self, *arguments: str) -> tuple[str, ...]:
+        java = self._software().java
+        return (str(java.executable), *java.options, *_LOGGING, *arguments)
+
+    def _answers(self, path: str) -> str | None:
+        """Why the server does not answer this path with success, or None when it does."""
+        try:
+            answer = httpx.get(f"http://{HOST}:{self.port}{path}", timeout=_PROBE_S)
+        except httpx.HTTPError as error:
+            return f"no answer ({type(error).__name__})"
+        return None if answer.is_success else f"answers {path} with HTTP {answer.status_code}"
+
+
+class Kafka(JavaServer):
+    """One Kafka node that is broker and controller.
+
+    Args:
+        folder: Working directory.
+        port: Port for clients.
+        controller_port: Port of the controller.
+        software: Finds the fetched software.
+    """
+
+    name = "kafka"
+
+    def __init__(
+        self, *, folder: Path, port: int, controller_port: int, software: Callable[[], Software]
+    ):
+        super().__init__(folder=folder, port=port, software=software)
+        self._controller_port = controller_port
+
+    @property
+    def properties(self) -> Path:
+        """Its configuration file."""
+        return self.folder / "server.properties"
+
+    def prepare(self) -> None:
+        """Write the configuration and the identity of a new node."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        data = self.folder / "data"
+        properties = kafka_properties(self.port, self._controller_port, data)
+        self.properties.write_text(_render(properties), "utf-8")
+        if not (data / "meta.properties").exists():
+            self._format()
+
+    def command(self) -> Command:
+        """How to start it."""
+        classpath = f"{self._software().kafka}/*"
+        argv = self._java("-Xms256m", "-Xmx512m", "-cp", classpath, "kafka.Kafka")
+        return Command((*argv, str(self.properties)), self.folder)
+
+    def _format(self) -> None:
+        classpath = f"{self._software().kafka}/*"
+        argv = self._java(
+            "-cp", classpath, "kafka.tools.StorageTool", "format", "--ignore-formatted"
+        )
+        answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
+            [*argv, "-t", _cluster_id(), "-c", str(self.properties)],
+            capture_output=True,
+            text=True,
+            timeout=_FORMAT_LIMIT_S,
+        )
+        if answer.returncode != 0:
+            reason = (answer.stderr or answer.stdout).strip()
+            raise StackError(
+                f"kafka: its storage cannot be formatted: {reason}",
+                remedy=f"Check the disk, or remove {self.folder}.",
+            )
+
+    def unhealthy(self) -> str | None:
+        """Why it is not ready, or None when it is."""
+        # Silent: while the node starts, every probe would log a refused connection.
+        client = AdminClient({"bootstrap.servers": f"{HOST}:{self.port}", "log_level": 0})
+        try:
+            brokers = client.list_topics(timeout=_PROBE_S).brokers
+        except confluent_kafka.KafkaException as error:
+            return f"no answer ({error.args[0].name()})"
+        return None if brokers else "it knows no broker yet"
+
+
+class Registry(JavaServer):
+    """The schema registry, with a store that survives a restart."""
+
+    name = "registry"
+
+    def prepare(self) -> None:
+        """Create its folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+
+    def command(self) -> Command:
+        """How to start it."""
+        jar = next(self._software().registry.glob("*-runner.jar"), None)
+        if jar is None:
+            raise StackError(
+                f"the schema registry in {self._software().registry} has no runner jar",
+                remedy="Remove that folder from the cache, then run again.",
+            )
+        # In memory, as it is by default, it would number schemas anew after a restart and garble
+        # every topic. WRITE_DELAY=0: an id that was handed out is on disk.
+        database = f"jdbc:h2:file:{self.folder / 'registry'};WRITE_DELAY=0"
+        argv = self._java(
+            *("-Xmx256m", "-XX:TieredStopAtLevel=1"),
+            f"-Dquarkus.http.host={HOST}",
+            f"-Dquarkus.http.port={self.port}",
+            *("-jar", str(jar)),
+        )
+        return Command(argv, self.folder, {"REGISTRY_DATASOURCE_URL": database})
+
+    def unhealthy(self) -> str | None:
+        """Why it is not ready, or None when it is."""
+        return self._answers("/health/ready") or self._answers("/apis/ccompat/v7/subjects")
+
+
+class Connect(JavaServer):
+    """A Kafka Connect worker with Debezium, the Avro converter and exactly-once sources.
+
+    Args:
+        folder: Working directory.
+        port: Port of its REST interface.
+        kafka_port: Kafka's port.
+        secrets: The one folder that its configuration providers may read.
+        software: Finds the fetched software.
+    """
+
+    name = "connect"
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        port: int,
+        kafka_port: int,
+        secrets: Path,
+        software: Callable[[], Software],
+    ) -> None:
+        super().__init__(folder=folder, port=port, software=software)
+        self._kafka_port = kafka_port
+        self._secrets = secrets
+
+    @property
+    def properties(self) -> Path:
+        """Its configuration file."""
+        return self.folder / "worker.properties"
+
+    def prepare(self) -> None:
+        """Write the configuration."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        plugins = (self._software().debezium, self._software().converter)
+        properties = connect_properties(self.port, self._kafka_port, self._secrets, plugins)
+        self.properties.write_text(_render(properties), "utf-8")
+
+    def command(self) -> Command:
+        """How to start it."""
+        argv = self._java(
+            *("-Xms128m", "-Xmx1g", "-cp", f"{self._software().kafka}/*"),
+            "org.apache.kafka.connect.cli.ConnectDistributed",
+            str(self.properties),
+        )
+        return Command(argv, self.folder)
+
+    def unhealthy(self) -> str | None:
+        """Why it is not ready, or None when it is."""
+        return self._answers("/connectors")
+
+
+def kafka_properties(port: int, controller_port: int, data: Path) -> dict[str, str]:
+    """Configuration of a single node: every internal topic has one copy and few partitions."""
+    one_copy = (
+        "offsets.topic.replication.factor",
+        "transaction.state.log.replication.factor",
+        "transaction.state.log.min.isr",
+        "share.coordinator.state.topic.replication.factor",
+        "share.coordinator.state.topic.min.isr",
+    )
+    few = ("offsets.topic.num.partitions", "transaction.state.log.num.partitions")
+    return {
+        "process.roles": "broker,controller",
+        "node.id": "1",
+        "controller.quorum.voters": f"1@{HOST}:{controller_port}",
+        "listeners": f"PLAINTEXT://{HOST}:{port},CONTROLLER://{HOST}:{controller_port}",
+        "advertised.listeners": f"PLAINTEXT://{HOST}:{port}",
+        "controller.listener.names": "CONTROLLER",
+        "log.dirs": str(data),
+        "auto.create.topics.enable": "false",
+        "num.partitions": "1",
+        "group.initial.rebalance.delay.ms": "0",
+        # Rows with large values; Connect's producers are allowed the same.
+        "message.max.bytes": str(_LARGEST_MESSAGE_BYTES),
+        **dict.fromkeys(one_copy, "1"),
+        **dict.fromkeys(few, "4"),
+    }
+
+
+def connect_properties(
+    port: int, kafka_port: int, secrets: Path, plugins: tuple[Path, ...]
+) -> dict[str, str]:
+    """Configuration of one distributed worker."""
+    topics = {f"{kind}.storage.topic": f"connect-{kind}" for kind in ("config", "offset", "status")}
+    providers = {"env": "EnvVar", "file": "File", "directory": "Directory"}
+    classes = {
+        f"config.providers.{name}.class": (
+            f"org.apache.kafka.common.config.provider.{kind}ConfigProvider"
+        )
+        for name, kind in providers.items()
+    }
+    return {
+        "bootstrap.servers": f"{HOST}:{kafka_port}",
+        "group.id": "connect",
+        "listeners": f"http://{HOST}:{port}",
+        "rest.advertised.host.name": HOST,
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        **topics,
+        **{f"{kind}.storage.replication.factor": "1" for kind in ("config", "offset", "status")},
+        "offset.storage.partitions": "1",
+        "status.storage.partitions": "1",
+        "offset.flush.interval.ms": "1000",
+        "topic.creation.enable": "true",
+        "exactly.once.source.support": "enabled",
+        "connector.client.config.override.policy": "All",
+        "producer.max.request.size": str(_LARGEST_MESSAGE_BYTES),
+        "scheduled.rebalance.max.delay.ms": "0",
+        "plugin.path": ",".join(map(str, plugins)),
+        "plugin.discovery": "SERVICE_LOAD",
+        "config.providers": ",".join(providers),
+        **classes,
+        "config.providers.file.param.allowed.paths": str(secrets),
+        "config.providers.directory.param.allowed.paths": str(secrets),
+        "config.providers.env.param.allowlist.pattern": "TRIBUTARY_.*",
+    }
+
+
+_LARGEST_MESSAGE_BYTES = 20 * 1024 * 1024
+
+
+def _render(properties: Mapping[str, str]) -> str:
+    """A Java properties file; backslashes are the only character to escape in our values."""
+    return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in properties.items())
+
+
+def _cluster_id() -> str:
+    """A Kafka cluster id: 16 random bytes; a leading dash would read as an option."""
+    return "T" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii")[1:22]

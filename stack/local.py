@@ -1,0 +1,293 @@
+"""The stack as a whole: every server, in one folder."""
+
+from __future__ import annotations
+
+import contextlib
+import shutil
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from types import TracebackType
+
+from filelock import FileLock, Timeout
+
+from cdc.jars import Report
+from stack.artifacts import fetch_software
+from stack.errors import StackError
+from stack.jvm import Connect, Kafka, Registry
+from stack.layout import PORTS, SECRETS, Layout, Record, layout
+from stack.ports import HOST, choose
+from stack.postgres import DATABASE, ROLES, PostgresServer, find_binaries
+from stack.process import ServerProcess
+from stack.project import Addresses, project_text
+from stack.secrets import PGPASS, Passwords
+from stack.servers import RunningServer, Server, ServerStatus, wait_ready
+from stack.unprivileged import database_user
+
+DEFAULT_FOLDER = Path(".tributary/stack")
+_LOCK_LIMIT_S = 600.0
+
+
+class LocalStack:
+    """A real source side in one folder: PostgreSQL with a replica, Kafka, Connect, a registry.
+
+    Used as a context manager, it starts the stack and always stops it.
+
+    Args:
+        folder: Holds all data, logs and secrets.
+        cache: Cache of downloads; by default the one of ``cdc.jars``.
+        report: Takes lines of progress of the context manager.
+    """
+
+    def __init__(
+        self, folder: Path, *, cache: Path | None = None, report: Report | None = None
+    ) -> None:
+        self.folder = folder.resolve()
+        self._cache = cache
+        self._report: Report = report or _silent
+        self.passwords = Passwords(self.folder / SECRETS)
+        self._pgpass = self.passwords.folder / PGPASS
+
+    def __enter__(self) -> LocalStack:
+        try:
+            self.up(self._report)
+        except BaseException:
+            self.down()
+            raise
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.down()
+
+    def up(self, report: Report | None = None) -> list[ServerStatus]:
+        """Start what does not run, and wait until every server is ready.
+
+        Args:
+            report: Takes lines of progress.
+
+        Returns:
+            The status of every server.
+
+        Raises:
+            ServerDiedError: A server ended or did not get ready; carries the end of its log.
+            StackError: The stack cannot be started.
+        """
+        report = report or self._report
+        with self._locked():
+            before = self.status()
+            if before and all(server.state == "healthy" for server in before):
+                report(f"the stack in {self.folder} is already up")
+                return before
+            # Before anything is created: a machine without Java or network is told so first.
+            fetch_software(self._cache, report)
+            self._create(report)
+            self._start_all(report)
+            return self.status()
+
+    def down(self, *, delete: bool = False, report: Report | None = None) -> None:
+        """Stop every server; no process is left.
+
+        Args:
+            delete: Remove all data, logs and secrets too.
+            report: Takes lines of progress.
+        """
+        report = report or self._report
+        if self._exists():
+            with self._locked():
+                layout = self._layout()
+                # Clients before the servers that they need, so that each can end in peace.
+                groups: tuple[tuple[Server, ...], ...] = (
+                    (layout.connect, layout.registry),
+                    (layout.replica, layout.kafka),
+                    (layout.primary,),
+                )
+                for group in groups:
+                    with ThreadPoolExecutor(len(group)) as pool:
+                        list(pool.map(lambda server: self._end(server, delete, report), group))
+        if delete:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+    def status(self) -> list[ServerStatus]:
+        """Every server's state; empty when there is no stack in the folder."""
+        if not self._exists():
+            return []
+        servers = self._layout().servers
+        with ThreadPoolExecutor(len(servers)) as pool:
+            return list(pool.map(self._status_of, servers))
+
+    def env(self) -> dict[str, str]:
+        """What ``stack env`` exports; no value holds a password."""
+        return self.addresses().env()
+
+    def addresses(self) -> Addresses:
+        """Where the servers of this stack are.
+
+        Raises:
+            StackError: There is no stack in the folder.
+        """
+        return Addresses(Record.read(self.folder).ports, DATABASE, self.passwords)
+
+    def config_text(self) -> str:
+        """A ``tributary.yaml`` for this stack."""
+        return project_text(self.addresses(), self.folder)
+
+    def server(self, name: str) -> RunningServer:
+        """A handle on one server.
+
+        Args:
+            name: ``primary``, ``replica``, ``kafka``, ``registry`` or ``connect``.
+
+        Raises:
+            StackError: There is no such server.
+        """
+        servers = {server.name: server for server in self._layout().servers}
+        if name not in servers:
+            raise StackError(
+                f"the stack has no server {name!r}",
+                remedy=f"Name one of {', '.join(servers)}.",
+            )
+        return RunningServer(servers[name], self._process(servers[name]))
+
+    def psql(self, sql: str, *, database: str = DATABASE, replica: bool = False) -> str:
+        """Run SQL as the superuser, for set-up that the product has no right to do.
+
+        Args:
+            sql: Statements.
+            database: Where to run it.
+            replica: Run it on the replica.
+
+        Returns:
+            What psql printed, one row a line, columns separated by ``|``.
+        """
+        server: PostgresServer = self._layout().replica if replica else self._layout().primary
+        return server.psql(sql, database=database)
+
+    def write_config(self, path: Path) -> bool:
+        """Write a ready ``tributary.yaml`` when there is none; tells whether it did."""
+        try:
+            with path.open("x", encoding="utf-8") as file:
+                file.write(self.config_text())
+        except FileExistsError:
+            return False
+        return True
+
+    def _start_all(self, report: Report) -> None:
+        """Start every server as early as what it needs allows, all at the same time."""
+        layout = self._layout()
+
+        def databases() -> None:
+            layout.primary.prepare()
+            self._ensure(layout.primary, report)
+            layout.primary.initialise()
+            layout.replica.prepare_from(layout.primary)
+            self._ensure(layout.replica, report)
+
+        def java(server: Kafka | Connect | Registry) -> None:
+            if self._process(server).find() is None:
+                server.prepare()
+            self._ensure(server, report)
+
+        # Connect waits for Kafka by itself.
+        tasks: list[Callable[[], None]] = [databases]
+        tasks += [partial(java, server) for server in (layout.kafka, layout.connect)]
+        tasks.append(partial(java, layout.registry))
+        with ThreadPoolExecutor(len(tasks)) as pool:
+            started = [pool.submit(task) for task in tasks]
+        for future in started:
+            future.result()
+
+    def _ensure(self, server: Server, report: Report) -> None:
+        """Start the server unless it runs, and wait until it is ready."""
+        process = self._process(server)
+        if process.find() is None:
+            process.start(server.command())
+        wait_ready(server, process, report)
+
+    def _end(self, server: Server, delete: bool, report: Report) -> None:
+        process = self._process(server)
+        running = process.find() is not None
+        if delete:
+            process.kill()
+        else:
+            process.stop(server.stop_signal, server.stop_limit_s)
+        if running:
+            report(f"{server.name} stopped")
+
+    def _status_of(self, server: Server) -> ServerStatus:
+        process = self._process(server)
+        found = process.find()
+        if found is not None:
+            detail = server.unhealthy()
+            state = "healthy" if detail is None else "unhealthy"
+            memory = process.memory_bytes()
+            return ServerStatus(server.name, server.port, found.pid, memory, state, detail or "")
+        if process.was_started:
+            detail = f"it ended by itself; the end of {process.log}:\n{process.log_tail()}"
+            return ServerStatus(server.name, server.port, None, 0, "dead", detail)
+        return ServerStatus(server.name, server.port, None, 0, "stopped")
+
+    def _process(self, server: Server) -> ServerProcess:
+        return ServerProcess(
+            server.name,
+            program=server.program,
+            folder=server.folder,
+            record=self.folder / "run" / f"{server.name}.json",
+            log=self.folder / "logs" / f"{server.name}.log",
+        )
+
+    def _create(self, report: Report) -> None:
+        """Make the folders, choose ports, and record what a later call must know."""
+        for name in ("run", "logs", "postgres", SECRETS):
+            (self.folder / name).mkdir(parents=True, exist_ok=True)
+        self.passwords.folder.chmod(0o700)
+        binaries = find_binaries()
+        user = database_user(self.folder / "postgres" / "primary", binaries.folder / "postgres")
+        user.own(self.folder / "postgres")
+        kept: dict[str, int] = {}
+        if self._exists():
+            recorded = Record.read(self.folder)
+            kept = recorded.ports
+            binaries = recorded.binaries
+        ports = choose(PORTS, kept, held=self._held(kept))
+        for name, port in kept.items():
+            if ports[name] != port:
+                report(f"port {port} is taken: {name} moves to {ports[name]}")
+        Record(ports, binaries).write(self.folder)
+        self.passwords.write_pgpass(self._pgpass, ROLES, host=HOST)
+
+    def _held(self, kept: Mapping[str, int]) -> set[int]:
+        """Ports that this stack's own live servers listen on."""
+        if not kept:
+            return set()
+        held = {s.port for s in self._layout().servers if self._process(s).find() is not None}
+        return held | ({kept["kafka_controller"]} if kept["kafka"] in held else set())
+
+    def _exists(self) -> bool:
+        return Record.file(self.folder).exists()
+
+    def _layout(self) -> Layout:
+        record = Record.read(self.folder)
+        return layout(self.folder, record, lambda: fetch_software(self._cache, self._report))
+
+    @contextlib.contextmanager
+    def _locked(self) -> Iterator[None]:
+        """One `up` or `down` at a time in a folder."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            with FileLock(self.folder / "stack.lock", timeout=_LOCK_LIMIT_S):
+                yield
+        except Timeout as error:
+            raise StackError(
+                f"another command has worked on {self.folder} for {_LOCK_LIMIT_S:.0f} s",
+                remedy="Wait for it or end it, then run again.",
+            ) from error
+
+
+def _silent(_line: str) -> None:
+    """Progress that nobody asked for."""

