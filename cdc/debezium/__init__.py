@@ -1,0 +1,27 @@
+"""The Debezium PostgreSQL connector: its names, its configuration, and the proof of capture."""
+
+from __future__ import annotations
+
+from cdc.debezium.audit import Finding, audit
+from cdc.debezium.connector import (
+    CONNECTOR_CLASS,
+    PLACEHOLDER,
+    config_digest,
+    connector_config,
+    heartbeat_sql,
+)
+from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
+
+__all__ = [
+    "CONNECTOR_CLASS",
+    "PLACEHOLDER",
+    "CaptureNames",
+    "Finding",
+    "audit",
+    "config_digest",
+    "connector_config",
+    "heartbeat_sql",
+    "names",
+    "topic_collisions",
+    "topic_for",
+]

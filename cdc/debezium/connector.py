@@ -1,0 +1,195 @@
+"""The connector's configuration: the settings that the handoff's proof rests on, and no secret.
+
+Checked against Debezium 3.7.0 on PostgreSQL 15.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cdc.debezium.names import HEARTBEAT_TABLE, SCHEMA, CaptureNames, names
+
+if TYPE_CHECKING:
+    from cdc.config import ConnectConfig, KafkaConfig, PostgresSourceConfig
+    from cdc.secrets import SecretRef
+
+CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
+
+PLACEHOLDER = "__tributary_unavailable_7c1f0f0e__"
+"""What a column holds whose unchanged TOAST value was not in the log."""
+
+CAPTURE_SETTINGS: Mapping[str, str] = {
+    "connector.class": CONNECTOR_CLASS,
+    "tasks.max": "1",
+    "plugin.name": "pgoutput",
+    # The publication is the only filter, and only `onboard` changes it.
+    "publication.autocreate.mode": "disabled",
+    # The snapshot is ours: a second one would put old images behind newer changes.
+    "snapshot.mode": "no_data",
+    "skipped.operations": "none",
+    "skip.messages.without.change": "false",
+    "tombstones.on.delete": "true",
+    "provide.transaction.metadata": "false",
+    # The slot advances only past what Kafka has acknowledged, never by the driver's keepalives.
+    "lsn.flush.mode": "connector",
+    # A slot that is ahead of the stored position has lost changes: fail instead of going on.
+    "offset.mismatch.strategy": "trust_offset",
+    "slot.drop.on.stop": "false",
+    # The defaults turn a value that cannot be converted into NULL with a warning.
+    "event.converting.failure.handling.mode": "fail",
+    "event.processing.failure.handling.mode": "fail",
+    "errors.tolerance": "none",
+    "schema.refresh.mode": "columns_diff",
+    "include.unknown.datatypes": "false",
+    # Strings keep NaN, infinity and every digit; `precise` makes NULL of the first two.
+    "decimal.handling.mode": "string",
+    "time.precision.mode": "microseconds",
+    "interval.handling.mode": "string",
+    "hstore.handling.mode": "json",
+    "binary.handling.mode": "bytes",
+    "unavailable.value.placeholder": PLACEHOLDER,
+    "schema.name.adjustment.mode": "avro",
+    "field.name.adjustment.mode": "avro",
+    # Brings each column's own name and type into the schema: the names that Avro cannot carry
+    # stay known, and a changed type shows up as a new schema id.
+    "column.propagate.source.type": ".*",
+    "topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy",
+    "topic.delimiter": ".",
+}
+"""What every connector must have; `audit` compares each."""
+
+_APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
+_CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
+
+
+def heartbeat_sql(capture: CaptureNames) -> str:
+    """The statement that the connector runs at each heartbeat.
+
+    The row changes with every beat, so a slot moves on while other tables are idle, and a
+    promoted or restored server shows itself in the order of the stream.
+    """
+    return (
+        f"INSERT INTO {SCHEMA}.{HEARTBEAT_TABLE}"  # noqa: S608 - fixed names and [a-z0-9_]
+        " (source, system_identifier, timeline, beat_at)"
+        f" SELECT '{capture.slot}', system_identifier::text,"
+        " ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int,"
+        " clock_timestamp() FROM pg_control_system()"
+        " ON CONFLICT (source) DO UPDATE SET system_identifier = EXCLUDED.system_identifier,"
+        " timeline = EXCLUDED.timeline, beat_at = EXCLUDED.beat_at"
+    )
+
+
+def connector_config(
+    source_name: str,
+    source: PostgresSourceConfig,
+    tier: str,
+    kafka: KafkaConfig,
+    connect: ConnectConfig,
+) -> dict[str, str]:
+    """The configuration of the connector for one source and tier.
+
+    Secrets are references that the worker resolves through its ConfigProviders. Raw overrides of
+    ``connect.connector`` come last; `audit` refuses those that break the capture.
+
+    Args:
+        source_name: Key of the source.
+        source: Its configuration.
+        tier: The tier.
+        kafka: The cluster and registry.
+        connect: Kafka Connect.
+    """
+    capture = names(source_name, source, tier)
+    replication = str(kafka.topic.replication_factor)
+    config = {
+        **CAPTURE_SETTINGS,
+        "name": capture.connector,
+        "topic.prefix": capture.topic_prefix,
+        "publication.name": capture.publication,
+        "slot.name": capture.slot,
+        **_database(source),
+        "heartbeat.interval.ms": str(source.heartbeat_interval_ms),
+        "heartbeat.action.query": heartbeat_sql(capture),
+        "poll.interval.ms": "50",
+        # Only the connector's own heartbeat topic is left for Connect to create.
+        "topic.creation.default.partitions": "1",
+        "topic.creation.default.replication.factor": replication,
+        "topic.creation.default.cleanup.policy": "delete",
+        "producer.override.compression.type": "lz4",
+        "producer.override.max.request.size": str(16 * 1024 * 1024),
+        **_converters(kafka, connect),
+    }
+    if connect.exactly_once:
+        config["exactly.once.support"] = "required"
+        config["transaction.boundary"] = "poll"
+    return {**config, **connect.secrets, **connect.connector}
+
+
+def config_digest(config: Mapping[str, str]) -> str:
+    """A hash of an effective configuration, to see cheaply that nothing has changed."""
+    text = json.dumps(dict(config), sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _database(source: PostgresSourceConfig) -> dict[str, str]:
+    endpoint = source.endpoint_for_connect or source.primary
+    login = source.credentials.capture
+    given = {
+        "database.hostname": endpoint.host,
+        "database.port": str(endpoint.port),
+        "database.dbname": endpoint.database,
+        "database.user": login.user,
+        "database.password": _reference(login.password),
+        "database.sslmode": endpoint.sslmode,
+        "database.sslrootcert": endpoint.sslrootcert,
+        "database.sslcert": endpoint.sslcert,
+        "database.sslkey": endpoint.sslkey,
+    }
+    return {key: str(value) for key, value in given.items() if value is not None}
+
+
+def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
+    registry = kafka.registry
+    url = connect.registry_url or registry.url
+    user, password = registry.username, _reference(registry.password)
+    if connect.converter == "apicurio":
+        settings = {
+            "": _APICURIO_CONVERTER,
+            ".apicurio.registry.url": apicurio_url(url),
+            ".apicurio.registry.auto-register": "true",
+            # Each record names the id of the very schema it was written with.
+            ".apicurio.registry.find-latest": "false",
+            ".apicurio.registry.as-confluent": "true",
+            ".apicurio.registry.use-id": "contentId",
+            ".apicurio.registry.headers.enabled": "false",
+        }
+        if user is not None and password is not None:
+            settings[".apicurio.auth.username"] = user
+            settings[".apicurio.auth.password"] = password
+    else:
+        settings = {
+            "": _CONFLUENT_CONVERTER,
+            ".schema.registry.url": url,
+            ".auto.register.schemas": "true",
+            ".use.latest.version": "false",
+        }
+        if user is not None and password is not None:
+            settings[".basic.auth.credentials.source"] = "USER_INFO"
+            settings[".basic.auth.user.info"] = f"{user}:{password}"
+    return {
+        f"{side}.converter{key}": value
+        for side in ("key", "value")
+        for key, value in settings.items()
+    }
+
+
+def apicurio_url(url: str) -> str:
+    """Apicurio's own API beside its Confluent-compatible one."""
+    root, found, _ = url.partition("/apis/")
+    return f"{root if found else url.rstrip('/')}/apis/registry/v2"
+
+
+def _reference(secret: SecretRef | None) -> str | None:
+    return None if secret is None else secret.connect_reference()

@@ -1,0 +1,125 @@
+"""How a source's capture is named: publication, slot, connector, topics."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc.errors import ConfigError
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.config import PostgresSourceConfig
+
+SCHEMA = "tributary"
+HEARTBEAT_TABLE = "heartbeat"
+MARKER_TABLE = "marker"
+
+_IDENTIFIER_BYTES = 63
+_TOPIC_CHARACTERS = 249
+_TOPIC_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ0123456789._-")
+
+
+@dataclass(frozen=True)
+class CaptureNames:
+    """The names of one connector and what it reads: one per source and tier.
+
+    Args:
+        source: Key of the source in ``tributary.yaml``.
+        tier: The tier.
+        publication: Publication on the primary; the only filter.
+        slot: Replication slot on the primary.
+        connector: Connector in Kafka Connect.
+        topic_prefix: What all its topics begin with.
+    """
+
+    source: str
+    tier: str
+    publication: str
+    slot: str
+    connector: str
+    topic_prefix: str
+
+    def topic(self, table: TableId) -> str:
+        """The topic of a table's changes."""
+        return topic_for(self.topic_prefix, table.schema, table.name)
+
+    @property
+    def heartbeat_topic(self) -> str:
+        """The topic of the heartbeat row's changes, which carry server identity and timeline."""
+        return topic_for(self.topic_prefix, SCHEMA, HEARTBEAT_TABLE)
+
+    @property
+    def marker_topic(self) -> str:
+        """The topic of the marker rows' changes."""
+        return topic_for(self.topic_prefix, SCHEMA, MARKER_TABLE)
+
+    @property
+    def connector_heartbeat_topic(self) -> str:
+        """The topic of the connector's own heartbeats, which carry its position only."""
+        return f"__debezium-heartbeat.{self.topic_prefix}"
+
+
+def names(source_name: str, source: PostgresSourceConfig, tier: str = "default") -> CaptureNames:
+    """Fill the source's name templates.
+
+    Raises:
+        ConfigError: A name is too long for PostgreSQL, which would cut it off silently.
+    """
+    filled = {
+        key: str(getattr(source, key)).format(source=source_name, tier=tier)
+        for key in ("publication", "slot", "topic_prefix")
+    }
+    for key in ("publication", "slot"):
+        if len(filled[key].encode()) > _IDENTIFIER_BYTES:
+            raise ConfigError(
+                f"sources.{source_name}.{key}: {filled[key]} is longer than"
+                f" {_IDENTIFIER_BYTES} bytes",
+                remedy="Shorten the name of the source or tier, or set a shorter template.",
+                field=f"sources.{source_name}.{key}",
+            )
+    return CaptureNames(
+        source=source_name,
+        tier=tier,
+        publication=filled["publication"],
+        slot=filled["slot"],
+        connector=filled["slot"],
+        topic_prefix=filled["topic_prefix"],
+    )
+
+
+def topic_for(prefix: str, schema: str, table: str) -> str:
+    """The topic that the connector writes a table's changes to.
+
+    Follows Debezium: parts that are blank are left out, each UTF-16 unit that Kafka does not
+    allow becomes an underscore, and the name is cut at 249 characters.
+    """
+    joined = ".".join(part for part in (prefix, schema, table) if part.strip())
+    topic = "".join(
+        character
+        if character in _TOPIC_ALLOWED
+        else "_" * (len(character.encode("utf-16-le")) // 2)
+        for character in joined
+    )
+    return topic[:_TOPIC_CHARACTERS]
+
+
+def topic_collisions(prefix: str, tables: Iterable[TableId]) -> dict[str, list[TableId]]:
+    """Topics that several tables would share, each with its tables in order.
+
+    Kafka refuses a topic that differs from another one only in dots and underscores, so names are
+    compared with both taken as one. The topics of the heartbeat and marker tables are taken, too.
+    """
+    taken: defaultdict[str, set[TableId]] = defaultdict(set)
+    shown: dict[str, str] = {}
+    candidates = set(tables)
+    for source in {table.source for table in candidates}:
+        candidates |= {TableId(source, SCHEMA, own) for own in (HEARTBEAT_TABLE, MARKER_TABLE)}
+    for table in sorted(candidates):
+        topic = topic_for(prefix, table.schema, table.name)
+        folded = topic.replace(".", "_")
+        taken[folded].add(table)
+        shown.setdefault(folded, topic)
+    return {shown[key]: sorted(group) for key, group in taken.items() if len(group) > 1}
