@@ -1,0 +1,175 @@
+"""Whether a table can travel to the lake as it is, and what to change when it cannot. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc.errors import CaptureError
+from cdc.sources.values import SourceTable, TableStats
+from schemas.table import TableId, quote_name
+
+if TYPE_CHECKING:
+    from cdc.config import TableSettings
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What keeps a table from being onboarded.
+
+    Args:
+        problem: What is wrong, as half a sentence that the table's name begins; empty when
+            nothing is.
+        remedy: What to do about it.
+        notes: What the reader should know although the table can travel.
+    """
+
+    problem: str = ""
+    remedy: str = ""
+    notes: tuple[str, ...] = ()
+
+    @property
+    def ok(self) -> bool:
+        """Whether the table can be onboarded."""
+        return not self.problem
+
+    def require(self, table: TableId) -> None:
+        """Refuse the table when there is a problem.
+
+        Raises:
+            CaptureError: There is.
+        """
+        if self.problem:
+            raise CaptureError(
+                f"table {table} {self.problem}", remedy=self.remedy, table=table, refused=True
+            )
+
+
+def glance(stats: TableStats, settings: TableSettings) -> Verdict:
+    """What the cheap facts of ``discover`` already say; :func:`judge` has the last word."""
+    kind = _kind(stats)
+    if not kind.ok:
+        return kind
+    if not (settings.key_columns or stats.primary_key):
+        return _no_key(stats.table, (), stats.replica_identity)
+    if stats.replica_identity == "nothing":
+        return _identity_nothing(stats.table)
+    return Verdict(notes=_notes(stats))
+
+
+def judge(table: SourceTable, settings: TableSettings) -> Verdict:
+    """Whether every change of the table can be applied by key."""
+    kind = _kind(table)
+    if not kind.ok:
+        return kind
+    key = settings.key_columns or table.primary_key
+    if not key:
+        return _no_key(table.table, _usable_keys(table), table.replica_identity)
+    if settings.key_columns:
+        unusable = _key_columns(table, settings.key_columns)
+        if not unusable.ok:
+            return unusable
+    if table.replica_identity == "nothing":
+        return _identity_nothing(table.table)
+    missing = [name for name in key if name not in table.identity_columns]
+    if table.replica_identity != "full" and missing:
+        columns = ", ".join(table.identity_columns) or "no column"
+        relation = table.table.relation
+        return Verdict(
+            f"has the key ({', '.join(key)}), but the log identifies deleted rows by {columns}",
+            f"Run ALTER TABLE {relation} REPLICA IDENTITY "
+            f"{'DEFAULT' if set(key) <= set(table.primary_key) else 'FULL'}; or set key_columns:"
+            f" [{', '.join(table.identity_columns)}] for the table.",
+        )
+    return Verdict(notes=(*_notes(table), *_generated(table)))
+
+
+def _kind(table: SourceTable | TableStats) -> Verdict:
+    if table.kind not in ("table", "partitioned"):
+        return Verdict(
+            "is not an ordinary table, so its changes are not in the log",
+            "Onboard the table that holds the rows.",
+        )
+    if table.partition_root is not None:
+        root = table.partition_root
+        return Verdict(
+            f"is a partition of {root}, and partitions travel as one table",
+            f"Onboard the root: tributary onboard {root}.",
+        )
+    return Verdict()
+
+
+def _no_key(table: TableId, usable: tuple[tuple[str, ...], ...], identity: str) -> Verdict:
+    relation = table.relation
+    choices = [f"1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...)"]
+    if usable:
+        columns = ", ".join(usable[0])
+        choices.append(
+            f"2. use its unique index on ({columns}): ALTER TABLE {relation} REPLICA IDENTITY"
+            f" USING INDEX <name of that index>, and key_columns: [{columns}] for the table"
+        )
+    else:
+        choices.append(
+            "2. add a unique index on columns that are not null, then ALTER TABLE"
+            f" {relation} REPLICA IDENTITY USING INDEX <index>, and key_columns: [...]"
+        )
+    choices.append(
+        f"3. with such an index, ALTER TABLE {relation} REPLICA IDENTITY FULL and key_columns:"
+        " [...] (each UPDATE and DELETE then logs the whole old row)"
+    )
+    choices.append("a change log of a table without a key (mode: append) is not in this version")
+    harm = (
+        ""
+        if identity == "full"
+        else "; once published, PostgreSQL itself would refuse its UPDATE and DELETE"
+    )
+    return Verdict(
+        f"has no key, so a change could not be applied to one row{harm}",
+        "Choose: " + "; ".join(choices) + ".",
+    )
+
+
+def _usable_keys(table: SourceTable) -> tuple[tuple[str, ...], ...]:
+    nullable = {column.name for column in table.columns if column.nullable}
+    return tuple(index for index in table.unique_indexes if not nullable & set(index))
+
+
+def _key_columns(table: SourceTable, key: tuple[str, ...]) -> Verdict:
+    names = {column.name for column in table.columns}
+    unknown = [name for name in key if name not in names]
+    if unknown:
+        return Verdict(
+            f"has no column {', '.join(quote_name(name) for name in unknown)}, which key_columns"
+            " names",
+            "Set key_columns to columns that the table has.",
+        )
+    if any(set(index) <= set(key) for index in _usable_keys(table)):
+        return Verdict()
+    return Verdict(
+        f"has no unique index on not-null columns among ({', '.join(key)}), so key_columns is not"
+        " known to identify a row",
+        f"Run CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({', '.join(key)}), with"
+        " the columns NOT NULL; or name other key_columns.",
+    )
+
+
+def _identity_nothing(table: TableId) -> Verdict:
+    return Verdict(
+        "has REPLICA IDENTITY NOTHING: once published, PostgreSQL itself would refuse its UPDATE"
+        " and DELETE",
+        f"Run ALTER TABLE {table.relation} REPLICA IDENTITY DEFAULT (by primary key), or USING"
+        " INDEX <unique index>, or FULL.",
+    )
+
+
+def _notes(table: SourceTable | TableStats) -> tuple[str, ...]:
+    if table.replica_identity == "full":
+        return ("replica identity FULL: each UPDATE and DELETE logs the whole old row",)
+    return ()
+
+
+def _generated(table: SourceTable) -> tuple[str, ...]:
+    names = [column.name for column in table.columns if column.generated]
+    if not names:
+        return ()
+    return (f"generated columns are not in the log and are left out: {', '.join(names)}",)

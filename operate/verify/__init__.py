@@ -1,0 +1,1 @@
+"""Compares source and lake row for row while both move."""

@@ -1,0 +1,182 @@
+"""The Spark side of verify: digests of typed rows, and one pass over both sides.
+
+Both sides come as lake types by the same type rules, so equal digests mean equal values of equal
+types: NaN equals NaN, 0.0 differs from -0.0, NULL differs from everything else.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Observation
+from pyspark.sql import functions as F
+from pyspark.storagelevel import StorageLevel
+
+from operate.verify.settle import Key, RowDigest
+from schemas.table import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame, SparkSession
+
+_DELETED = "_cdc_deleted"
+_SEEDS = (20_011, 90_001)
+"""Two independent 64-bit hashes make one digest of 128 bits."""
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """What one pass over source and lake found.
+
+    Args:
+        source_rows: Rows read from the source.
+        lake_rows: Rows read from the lake.
+        keys: Different keys on either side.
+        differing: How many of them differ, or are in the lake twice.
+        suspects: Their keys, up to the limit that was given.
+    """
+
+    source_rows: int
+    lake_rows: int
+    keys: int
+    differing: int
+    suspects: tuple[Key, ...]
+
+
+def source_rows(
+    spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
+) -> DataFrame:
+    """Rows that were fetched by key, as a frame of lake types."""
+    ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in schema.columns)
+    names = [column.name for column in schema.columns]
+    values = [tuple(row[name] for name in names) for row in rows]
+    return spark.createDataFrame(values, schema=ddl)
+
+
+def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
+    """The lake's live rows with the source's columns; a column it does not have yet is NULL."""
+    if _DELETED in lake.columns:
+        lake = lake.where(~F.coalesce(F.col(_DELETED), F.lit(False)))
+    present = {name.lower() for name in lake.columns}
+    return lake.select(
+        *(
+            (F.col(_quoted(column.name)) if column.name.lower() in present else F.lit(None))
+            .cast(column.lake_type)
+            .alias(column.name)
+            for column in schema.columns
+        )
+    )
+
+
+def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: int) -> Comparison:
+    """Compare all rows in one pass with one shuffle of keys and digests.
+
+    Args:
+        source: The source's columns in lake types.
+        lake: The same columns of the lake (see :func:`as_table`).
+        schema: The table.
+        limit: How many differing keys to return at most.
+    """
+    key = [F.col(_quoted(name)) for name in schema.key]
+    one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
+    ours = source.select(*key, *_row_digest(schema), one.alias("_s"), none.alias("_l"))
+    theirs = lake.select(*key, *_row_digest(schema), none.alias("_s"), one.alias("_l"))
+    grouped = (
+        ours.unionAll(theirs)
+        .groupBy(*key)
+        .agg(
+            F.sum("_s").alias("_s"),
+            F.sum("_l").alias("_l"),
+            ((F.min("_d0") == F.max("_d0")) & (F.min("_d1") == F.max("_d1"))).alias("_same"),
+        )
+        .withColumn("_differs", (F.col("_s") != 1) | (F.col("_l") != 1) | ~F.col("_same"))
+    )
+    totals = Observation(f"verify {uuid.uuid4()}")
+    # Equal keys, which are nearly all, are counted in passing and not kept.
+    differing = (
+        grouped.observe(
+            totals,
+            F.count(F.lit(1)).alias("keys"),
+            F.coalesce(F.sum("_s"), none).alias("source"),
+            F.coalesce(F.sum("_l"), none).alias("lake"),
+        )
+        .where("_differs")
+        .select(*key)
+        .persist(StorageLevel.MEMORY_AND_DISK)
+    )
+    try:
+        count = differing.count()
+        found = totals.get
+        keys = tuple(_key(row, schema) for row in differing.limit(limit).collect())
+    finally:
+        differing.unpersist()
+    return Comparison(found["source"], found["lake"], found["keys"], count, keys)
+
+
+def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
+    """Key and one digest per column of each row. Collects, so the rows must be few."""
+    key = [F.col(_quoted(name)) for name in schema.key]
+    columns = [
+        F.concat(
+            *(
+                _hex(F.xxhash64(F.lit(seed), *_facts(column.name, column.lake_type)))
+                for seed in _SEEDS
+            )
+        )
+        for column in schema.columns
+    ]
+    found = rows.select(F.struct(*key).alias("key"), F.array(*columns).alias("digest")).collect()
+    return [(_key(row["key"], schema), tuple(row["digest"])) for row in found]
+
+
+def with_keys(
+    spark: SparkSession, lake: DataFrame, schema: TableSchema, keys: Iterable[Key]
+) -> DataFrame:
+    """The rows that have one of the keys. The keys must be few; they go to every task."""
+    ddl = ", ".join(f"{_quoted(name)} {schema.column(name).lake_type}" for name in schema.key)
+    wanted = spark.createDataFrame(list(keys), schema=ddl)
+    return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")
+
+
+def _row_digest(schema: TableSchema) -> list[SparkColumn]:
+    facts = [fact for column in schema.columns for fact in _facts(column.name, column.lake_type)]
+    return [
+        F.xxhash64(F.lit(seed), *facts).alias(f"_d{number}") for number, seed in enumerate(_SEEDS)
+    ]
+
+
+def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
+    """What goes into the hash for one column. xxhash64 skips NULL, so that is said apart."""
+    value = F.col(_quoted(name))
+    folded = lake_type.lower()
+    if folded in ("float", "double"):
+        value = value.cast("string")  # the hash takes -0.0 for 0.0, and NaN has many bit patterns
+    elif folded.startswith(("array", "struct", "map")):
+        value = F.to_json(F.struct(value), {"ignoreNullFields": "false"})
+    return F.isnull(F.col(_quoted(name))), value
+
+
+def _hex(number: SparkColumn) -> SparkColumn:
+    return F.lpad(F.hex(number), 16, "0")
+
+
+def _key(row: Any, schema: TableSchema) -> Key:
+    types = (schema.column(name).lake_type for name in schema.key)
+    return tuple(_python(value, kind) for value, kind in zip(row, types, strict=True))
+
+
+def _python(value: Any, lake_type: str) -> object:
+    """A key value as the source layer takes it, and hashable."""
+    if isinstance(value, bytearray):
+        return bytes(value)
+    if isinstance(value, datetime) and lake_type == "timestamp":
+        return value.astimezone(timezone.utc)  # Spark gives instants in this process's zone
+    return value
+
+
+def _quoted(name: str) -> str:
+    return "`" + name.replace("`", "``") + "`"

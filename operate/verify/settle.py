@@ -1,0 +1,132 @@
+"""When a key that differs is a fault and when it is only on its way. Pure.
+
+The source is written to while it is compared, so a difference means nothing by itself. For each
+key in question one round samples the source's row again and again: first after a position P was
+read, last after the lake's commit was read. Everything up to P is in that commit, so the lake must
+show one of the sampled rows, however often the row changed meanwhile. If it does, the key is equal.
+If the row did not change while it was sampled and the lake shows something else, that is a
+difference; it has to be seen in two rounds in a row, so that a row that changed and changed back
+between two samples cannot cause a false alarm. A row that changed all the time and was never caught
+is tried again, and named at the end.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Literal
+
+Kind = Literal["missing", "extra", "different", "duplicate"]
+Key = tuple[object, ...]
+RowDigest = tuple[str, ...]
+"""One digest per column."""
+
+CONFIRMATIONS = 2
+"""Rounds in a row in which a difference must be seen."""
+
+
+@dataclass(frozen=True)
+class Sighting:
+    """What one round saw of one key.
+
+    Args:
+        at_source: The different rows that the source showed, None for no row.
+        in_lake: The lake's row, None for no row.
+        lake_rows: Rows with this key in the lake.
+    """
+
+    at_source: frozenset[RowDigest | None]
+    in_lake: RowDigest | None
+    lake_rows: int = 1
+
+    @property
+    def equal(self) -> bool:
+        """Whether the lake shows what the source showed."""
+        return self.lake_rows <= 1 and self.in_lake in self.at_source
+
+    @property
+    def still(self) -> bool:
+        """Whether the source's row did not change while it was sampled."""
+        return len(self.at_source) == 1
+
+    @property
+    def kind(self) -> Kind:
+        """What kind of difference this would be."""
+        if self.lake_rows > 1:
+            return "duplicate"
+        if self.in_lake is None:
+            return "missing"
+        return "extra" if None in self.at_source else "different"
+
+    def columns(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Which of the columns differ, when the source's row stood still and the lake has one."""
+        if not self.still or self.in_lake is None:
+            return ()
+        (row,) = self.at_source
+        if row is None:
+            return ()
+        return tuple(
+            name
+            for name, ours, theirs in zip(names, row, self.in_lake, strict=True)
+            if ours != theirs
+        )
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A key that differs so far.
+
+    Args:
+        key: Values of the key columns.
+        seen: Rounds in a row in which the same difference was seen.
+        last: The last sighting, None before the first round.
+    """
+
+    key: Key
+    seen: int = 0
+    last: Sighting | None = None
+
+
+@dataclass(frozen=True)
+class Round:
+    """What a round made of the suspects.
+
+    Args:
+        pending: Keys that need another round.
+        differences: Keys for which a difference persisted, as seen last.
+        settled: How many keys turned out to be equal.
+    """
+
+    pending: tuple[Suspect, ...]
+    differences: tuple[Suspect, ...]
+    settled: int
+
+
+def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> Round:
+    """Sort the suspects by what this round saw of them.
+
+    Args:
+        suspects: The keys that differed before.
+        sightings: What was seen of each of them.
+    """
+    pending: list[Suspect] = []
+    differences: list[Suspect] = []
+    settled = 0
+    for suspect in suspects:
+        sighting = sightings[suspect.key]
+        if sighting.equal:
+            settled += 1
+        elif sighting.lake_rows > 1 or sighting.still:
+            again = suspect.last is not None and _same(suspect.last, sighting)
+            seen = suspect.seen + 1 if again else 1
+            after = replace(suspect, seen=seen, last=sighting)
+            (differences if seen >= CONFIRMATIONS else pending).append(after)
+        else:
+            pending.append(replace(suspect, seen=0, last=sighting))
+    return Round(tuple(pending), tuple(differences), settled)
+
+
+def _same(before: Sighting, now: Sighting) -> bool:
+    if before.lake_rows > 1 and now.lake_rows > 1:
+        return True
+    return before.at_source == now.at_source and before.in_lake == now.in_lake
