@@ -197,6 +197,8 @@ def _keys_at(path: _Path) -> list[str]:
 
 def _expand(value: Any, annotation: Any, path: _Path, problems: list[Problem]) -> Any:
     """Replace references in the document, except where the type keeps them as written."""
+    if annotation is None:
+        return value  # below an unknown key, which is a problem of its own
     if isinstance(value, dict):
         result = {}
         for key, item in value.items():

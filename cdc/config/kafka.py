@@ -17,6 +17,7 @@ from cdc.config.values import (
     RawOptions,
     Section,
     Verbatim,
+    defaults,
 )
 from cdc.errors import ConfigError
 from cdc.secrets import SecretRef
@@ -26,6 +27,9 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-256": "org.apache.kafka.common.security.scram.ScramLoginModule",
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
+
+
+ConnectReference = Annotated[str, Field(pattern=r"^\$\{[A-Za-z0-9_-]+:[^{}]+\}$")]
 
 
 class Security(Section):
@@ -167,7 +171,7 @@ class KafkaConfig(Section):
 
     bootstrap_servers: NonEmpty
     """host:port of brokers, separated by commas."""
-    security: Security = Security()
+    security: Security = Field(default_factory=defaults)
     """How to reach the brokers."""
     librdkafka: Options = Field(default_factory=dict)
     """Raw overrides for librdkafka clients."""
@@ -175,7 +179,7 @@ class KafkaConfig(Section):
     """Raw overrides for Java clients (Spark's reader)."""
     registry: RegistryConfig
     """The schema registry."""
-    topic: TopicConfig = TopicConfig()
+    topic: TopicConfig = Field(default_factory=defaults)
     """How topics are created."""
 
     def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
@@ -208,9 +212,13 @@ class ConnectConfig(Section):
     """Reference to the password."""
     ca_file: FilePath | None = None
     """PEM file with the certificates that sign the server's."""
-    secrets: Annotated[Mapping[str, OptionText], Verbatim(), RawOptions()] = {}
+    secrets: Annotated[Mapping[str, ConnectReference], Verbatim(), RawOptions()] = Field(
+        default_factory=dict
+    )
     """Connector property -> ConfigProvider reference, where the worker keeps a secret elsewhere."""
-    connector: Annotated[Mapping[str, OptionText], Verbatim(), RawOptions(), Field(repr=False)] = {}
+    connector: Annotated[Mapping[str, OptionText], Verbatim(), RawOptions()] = Field(
+        default_factory=dict, repr=False
+    )
     """Raw overrides of connector properties; secrets as ConfigProvider references."""
     exactly_once: bool = True
     """Ask for exactly-once source support; the worker must have it enabled."""

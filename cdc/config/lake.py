@@ -9,6 +9,7 @@ from typing import Annotated, Literal
 from pydantic import AfterValidator, Field, ValidationInfo
 
 from cdc.config.values import LoginFreeUrl, Options, Positive, Section, Verbatim
+from cdc.errors import SecretError
 from cdc.secrets import expand
 from schemas.table import TableId
 
@@ -50,6 +51,14 @@ class StateConfig(Section):
         "sqlite:///.tributary/state.db"
     )
     """Any SQLAlchemy URL; a password in it must be a reference."""
+
+    @property
+    def sqlite(self) -> bool:
+        """Whether the store is a SQLite file, as far as the URL can be read now."""
+        try:
+            return self.connection_url().startswith("sqlite")
+        except SecretError:
+            return False  # said by whoever opens the store
 
     def connection_url(self) -> str:
         """The URL with its references resolved. Never to be shown.

@@ -6,11 +6,14 @@ import string
 from collections.abc import Mapping
 from typing import Any
 
+from pydantic import Field
+
 from cdc.config.kafka import ConnectConfig, KafkaConfig
 from cdc.config.lake import LakeConfig, SparkConfig, StateConfig, render_name
 from cdc.config.source import PostgresSourceConfig, SourceName
 from cdc.config.tables import TableSettings, overlay, pattern_problem, resolve
 from cdc.config.values import Section
+from cdc.config.values import defaults as section_defaults
 from cdc.errors import ConfigError
 from schemas.table import TableId
 
@@ -28,13 +31,13 @@ class Config(Section):
     """The Kafka Connect cluster that runs Debezium."""
     lake: LakeConfig
     """Where the tables are written."""
-    state: StateConfig = StateConfig()
+    state: StateConfig = Field(default_factory=section_defaults)
     """Where the tables' states, leases and run history are kept."""
-    spark: SparkConfig = SparkConfig()
+    spark: SparkConfig = Field(default_factory=section_defaults)
     """The Spark session."""
-    defaults: TableSettings = TableSettings()
+    defaults: TableSettings = Field(default_factory=section_defaults)
     """Settings of every table."""
-    tables: Mapping[str, TableSettings] = {}
+    tables: Mapping[str, TableSettings] = Field(default_factory=section_defaults)
     """Settings by table, schema.table or source:schema.table; * and ? match many."""
 
     def source(self, name: str) -> PostgresSourceConfig:
@@ -90,7 +93,7 @@ class Config(Section):
         found: list[tuple[tuple[str, ...], str]] = []
         if not self.sources:
             found.append((("sources",), "name at least one source"))
-        if self.state.url.startswith("sqlite") and not self.spark.local:
+        if self.state.sqlite and not self.spark.local:
             reason = (
                 "SQLite works only with a local Spark master; "
                 "use a PostgreSQL or MySQL URL, or spark.master: local[*]"
@@ -117,8 +120,21 @@ class Config(Section):
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
         """The JSON Schema of ``tributary.yaml``, for editors and for checks before a deployment."""
-        schema = cls.model_json_schema()
+        schema = _or_reference(cls.model_json_schema())
         return {"$schema": SCHEMA_DIALECT, **schema, "title": "tributary.yaml"}
+
+
+def _or_reference(schema: Any) -> Any:
+    """Let a reference such as ``${PORT}`` stand where the schema asks for a number or a choice."""
+    if isinstance(schema, list):
+        return [_or_reference(item) for item in schema]
+    if not isinstance(schema, dict):
+        return schema
+    if schema.get("type") in ("integer", "boolean") or "enum" in schema:
+        about = {key: schema[key] for key in ("default", "description", "title") if key in schema}
+        bare = {key: value for key, value in schema.items() if key not in about}
+        return {"anyOf": [bare, {"type": "string", "pattern": r"\$\{"}], **about}
+    return {key: _or_reference(value) for key, value in schema.items()}
 
 
 _PLACEHOLDERS = {"lake": {"source", "schema", "table"}, "capture": {"source", "tier"}}

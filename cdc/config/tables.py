@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, cast
 
-from pydantic import ByteSize, Field
+from pydantic import ByteSize, Field, WithJsonSchema
 
-from cdc.config.values import NonEmpty, Options, Positive, Section
+from cdc.config.values import NonEmpty, Options, Positive, Section, defaults
 from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
 
@@ -38,7 +38,7 @@ class TableSettings(Section):
     """upsert: one row per key, as on the source."""
     partition_by: tuple[NonEmpty, ...] = ()
     """Lake partition columns."""
-    columns: ColumnRules = ColumnRules()
+    columns: ColumnRules = Field(default_factory=defaults)
     """Which columns are replicated."""
     max_events_per_run: Positive = 1_000_000
     """Events per commit; bounds memory and the size of a commit."""
@@ -50,7 +50,9 @@ class TableSettings(Section):
     """What a TRUNCATE on the source does."""
     chunk_rows: Positive = 500_000
     """Rows of one snapshot chunk, at most (estimate)."""
-    chunk_bytes: Annotated[ByteSize, Field(ge=1)] = ByteSize(128 * 1024 * 1024)
+    chunk_bytes: Annotated[
+        ByteSize, Field(ge=1), WithJsonSchema({"type": ["integer", "string"]})
+    ] = Field(default=cast(Any, "128MiB"))
     """Bytes of one snapshot chunk, at most (estimate)."""
     parallel_chunks: Positive | None = None
     """Chunks that are read at the same time; none takes Spark's parallelism."""
@@ -114,7 +116,7 @@ class Pattern:
 
 
 def resolve(
-    table: TableId, defaults: TableSettings, overrides: Mapping[str, TableSettings]
+    table: TableId, base: TableSettings, overrides: Mapping[str, TableSettings]
 ) -> TableSettings:
     """Settings of one table: the defaults, overlaid by what each matching pattern sets.
 
@@ -126,12 +128,12 @@ def resolve(
         if (pattern := Pattern.parse(text)).matches(table)
     ]
     matching.sort(key=lambda pair: pair[0])
-    return overlay(defaults, (settings for _, settings in matching))
+    return overlay(base, (settings for _, settings in matching))
 
 
-def overlay(defaults: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:
+def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:
     """The defaults with the keys that the overrides set; maps are merged key by key."""
-    merged = defaults.model_dump(exclude_unset=True)
+    merged = base.model_dump(exclude_unset=True)
     for settings in overrides:
         merged = _merge(merged, settings.model_dump(exclude_unset=True))
     return TableSettings.model_validate(merged)

@@ -6,9 +6,17 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    ValidationInfo,
+    WithJsonSchema,
+)
 from pydantic_core import PydanticCustomError
 
 
@@ -72,11 +80,18 @@ def _http(url: str) -> str:
     return url.rstrip("/")
 
 
+def defaults() -> Any:
+    """An empty section as a default: its own defaults are validated in the context of the file."""
+    return {}
+
+
 NonEmpty = Annotated[str, Field(min_length=1)]
 FilePath = Annotated[Path, AfterValidator(_absolute)]
 HttpUrl = Annotated[str, AfterValidator(_http), AfterValidator(_without_login)]
 LoginFreeUrl = Annotated[str, Field(min_length=1), AfterValidator(_without_login)]
-OptionText = Annotated[str, BeforeValidator(_text)]
+OptionText = Annotated[
+    str, BeforeValidator(_text), WithJsonSchema({"type": ["string", "number", "boolean"]})
+]
 Options = Annotated[Mapping[str, OptionText], RawOptions(), Field(repr=False)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Positive = Annotated[int, Field(ge=1)]
