@@ -17,6 +17,8 @@ from cdc.errors import SecretError
 _REFERENCE = re.compile(r"\$\{(?:(?P<env>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>/[^{}]+))\}")
 _PATTERN = r"^\$\{([A-Za-z_][A-Za-z0-9_]*|file:/[^{}]+)\}$"
 
+_resolved: set[str] = set()
+
 
 @dataclass(frozen=True)
 class SecretRef:
@@ -56,6 +58,11 @@ class SecretRef:
         Raises:
             SecretError: The variable is not set, or the file cannot be read or is empty.
         """
+        value = self._read()
+        _resolved.add(value)
+        return value
+
+    def _read(self) -> str:
         if self.kind == "env":
             value = os.environ.get(self.name, "")
             if not value:
@@ -127,6 +134,13 @@ def expand(text: str) -> str:
         return SecretRef.parse(match[0]).resolve()
 
     return re.sub(r"\$?" + _REFERENCE.pattern, replacement, text)
+
+
+def redact(text: str) -> str:
+    """The text without any secret that this process has resolved, for logs and foreign errors."""
+    for secret in sorted(_resolved, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    return text
 
 
 def is_reference(text: str) -> bool:

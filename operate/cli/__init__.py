@@ -1,0 +1,46 @@
+"""The command ``tributary``: parse, call, render."""
+
+from __future__ import annotations
+
+import importlib.metadata
+from typing import Annotated
+
+import typer
+
+from operate.cli import project, stack
+from operate.cli.options import Commands
+
+app = typer.Typer(
+    name="tributary",
+    cls=Commands,
+    help="Replicate PostgreSQL tables to Apache Hudi: parallel bootstrap, exact handoff, upserts.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+# Each module of commands imports what is heavy (Spark, drivers) inside its functions, so that
+# `tributary --help` and completion stay quick.
+for _module in (project, stack):
+    _module.register(app)
+
+
+def _version(value: bool) -> None:
+    if value:
+        typer.echo(f"tributary {importlib.metadata.version('tributary-cdc')}")
+        raise typer.Exit
+
+
+@app.callback()
+def root(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
+    ] = False,
+) -> None:
+    """Replicate PostgreSQL tables to Apache Hudi."""
+
+
+def main() -> None:
+    """Run the command line."""
+    app(prog_name="tributary")

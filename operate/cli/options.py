@@ -1,0 +1,177 @@
+"""Options that every command has, exit codes, and how errors leave the program."""
+
+from __future__ import annotations
+
+import logging
+import sys
+import traceback
+from dataclasses import dataclass
+from enum import IntEnum
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+from cdc.errors import LostHistoryError, SchemaChangeError
+from operate.render import Output, Renderer
+from schemas.errors import TributaryError
+
+_PACKAGES = ("schemas", "cdc", "bootstrap", "operate", "stack")
+_LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
+
+
+class ExitCode(IntEnum):
+    """What the process returns."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    SOME_FAILED = 3
+    NEEDS_BOOTSTRAP = 4
+
+
+def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
+    """The exit code of a command over several tables.
+
+    Args:
+        failed: At least one table failed.
+        needs_bootstrap: At least one table needs a bootstrap; this goes before a failure.
+    """
+    if needs_bootstrap:
+        return ExitCode.NEEDS_BOOTSTRAP
+    return ExitCode.SOME_FAILED if failed else ExitCode.OK
+
+
+@dataclass
+class Invocation:
+    """The shared options of the running command, for what happens outside of it."""
+
+    output: Output = Output.TEXT
+    verbosity: int = 0
+
+
+class Commands(TyperGroup):
+    """The root group: shows errors with their remedy, and a traceback only under ``-v``."""
+
+    def invoke(self, ctx: Any) -> Any:
+        """Run the command; errors become messages and exit codes."""
+        ctx.obj = Invocation()
+        try:
+            return super().invoke(ctx)
+        except TributaryError as error:
+            code = _code(error)
+            _show(error, ctx.obj)
+        except Exception as error:
+            if _is_typers_own(error):
+                raise
+            code = ExitCode.ERROR
+            _show(_unexpected(error), ctx.obj)
+        raise typer.Exit(code)
+
+
+def _remember_output(ctx: typer.Context, value: Output) -> Output:
+    ctx.obj.output = value
+    return value
+
+
+def _remember_verbosity(ctx: typer.Context, value: int) -> int:
+    ctx.obj.verbosity = value
+    configure_logging(value)
+    return value
+
+
+ConfigOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--config",
+        help="Configuration file; else $TRIBUTARY_CONFIG, else ./tributary.yaml.",
+        metavar="FILE",
+        show_default=False,
+    ),
+]
+OutputOption = Annotated[
+    Output,
+    typer.Option(
+        "--output",
+        help="text for people, json for programs (one document per line).",
+        callback=_remember_output,
+        is_eager=True,
+    ),
+]
+VerboseOption = Annotated[
+    int,
+    typer.Option(
+        "--verbose",
+        "-v",
+        count=True,
+        help="Say more: -v logs and tracebacks, -vv debug.",
+        callback=_remember_verbosity,
+        is_eager=True,
+        show_default=False,
+        metavar="",
+    ),
+]
+
+
+def configure_logging(verbosity: int) -> None:
+    """Send logs to stderr; ``verbosity`` 0 shows warnings, 1 what is done, 2 all."""
+    root = logging.getLogger()
+    for handler in [handler for handler in root.handlers if isinstance(handler, _Stderr)]:
+        root.removeHandler(handler)
+    root.addHandler(_Stderr())
+    level = _LEVELS[min(verbosity, len(_LEVELS) - 1)]
+    for package in _PACKAGES:
+        logging.getLogger(package).setLevel(level)
+
+
+class _Stderr(logging.Handler):
+    """Writes to whatever stderr is now (progress bars take its place), without secrets."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+
+    def emit(self, record: logging.LogRecord) -> None:
+        sys.stderr.write(_redacted(self.format(record)) + "\n")
+
+
+def _show(error: TributaryError, invocation: Invocation) -> None:
+    if invocation.verbosity:
+        cause = error.__cause__ if isinstance(error, _InternalError) else error
+        lines = traceback.format_exception(cause or error)
+        sys.stderr.write(_redacted("".join(lines)))
+    Renderer(invocation.output).error(error)
+
+
+class _InternalError(TributaryError):
+    """An error that nobody foresaw; its cause is the error itself."""
+
+
+def _unexpected(error: Exception) -> _InternalError:
+    text = _redacted(str(error)).strip().splitlines()
+    found = _InternalError(
+        f"unexpected {type(error).__name__}: {text[0] if text else 'no message'}",
+        remedy="Run the command again with -v, and report what it prints.",
+    )
+    found.__cause__ = error
+    return found
+
+
+def _code(error: TributaryError) -> ExitCode:
+    if isinstance(error, (LostHistoryError, SchemaChangeError)):
+        return ExitCode.NEEDS_BOOTSTRAP
+    return ExitCode.ERROR
+
+
+def _is_typers_own(error: Exception) -> bool:
+    """Exit, Abort, usage errors and a closed pipe: typer knows what to do with them."""
+    return isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError, EOFError)) or hasattr(
+        error, "exit_code"
+    )
+
+
+def _redacted(text: str) -> str:
+    from cdc.secrets import redact  # costs a second of imports, and most commands never log
+
+    return redact(text)

@@ -1,0 +1,66 @@
+"""``init`` and ``config``: starting a project and describing its configuration."""
+
+from __future__ import annotations
+
+import importlib.resources
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from cdc.errors import ConfigError
+from operate.cli.options import ConfigOption, OutputOption, VerboseOption
+from operate.render import Output, Renderer
+
+config_app = typer.Typer(name="config", help="Describe the configuration.", no_args_is_help=True)
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(init)
+    app.add_typer(config_app)
+
+
+def starting_config() -> str:
+    """The commented configuration that ``init`` writes."""
+    return (importlib.resources.files("operate") / "starting_config.yaml").read_text("utf-8")
+
+
+def init(
+    config: ConfigOption = None,
+    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Write a commented starting configuration."""
+    path = config or Path("tributary.yaml")
+    try:
+        with path.open("w" if force else "x", encoding="utf-8") as file:
+            file.write(starting_config())
+    except FileExistsError:
+        raise ConfigError(
+            f"{path} is there already",
+            remedy="Edit it, name another file by --config, or replace it with --force.",
+            field=str(path),
+        ) from None
+    except OSError as error:
+        raise ConfigError(
+            f"{path} cannot be written: {error.strerror}",
+            remedy="Name a file in a folder that exists and that you can write by --config.",
+            field=str(path),
+        ) from None
+    renderer = Renderer(output)
+    renderer.document({"config": str(path)})
+    renderer.line(f"Wrote {path}. Fill it in, then run: tributary check --config {path}")
+
+
+@config_app.command("schema")
+def schema(
+    config: ConfigOption = None, output: OutputOption = Output.TEXT, verbose: VerboseOption = 0
+) -> None:
+    """Print the JSON Schema of the configuration, for editors and deployment checks."""
+    from cdc.config import Config
+
+    text = json.dumps(Config.json_schema(), indent=None if output is Output.JSON else 2)
+    typer.echo(text)

@@ -1,0 +1,278 @@
+"""What a person or a program sees: results, errors and progress, as text or JSON."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import threading
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import datetime
+from enum import Enum
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.progress import BarColumn, Progress, ProgressColumn, SpinnerColumn, TextColumn
+from rich.progress import Task as RichTask
+from rich.table import Table
+from rich.text import Text
+
+from cdc import progress as protocol
+from schemas.errors import TributaryError
+from schemas.table import TableId
+
+PLAIN_INTERVAL_S = 5.0
+"""Seconds between two lines of one task when there is no terminal."""
+
+_UNLIMITED_WIDTH = 10_000
+
+
+class Output(str, Enum):
+    """What ``--output`` takes."""
+
+    TEXT = "text"
+    JSON = "json"
+
+
+class Renderer:
+    """Writes results to stdout, and all else to stderr.
+
+    Args:
+        output: For people, or one JSON document per line.
+    """
+
+    def __init__(self, output: Output = Output.TEXT) -> None:
+        self.output = output
+
+    @property
+    def json(self) -> bool:
+        """Whether a program reads the results."""
+        return self.output is Output.JSON
+
+    def document(self, value: object) -> None:
+        """Write a result as one line of JSON; nothing in text output."""
+        if self.json:
+            sys.stdout.write(to_json(value) + "\n")
+            sys.stdout.flush()
+
+    def line(self, text: str = "", *, style: str | None = None) -> None:
+        """Write a line of a result; nothing in JSON output."""
+        if not self.json:
+            _console(sys.stdout).print(Text(text, style=style or ""))
+
+    def table(
+        self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: str = ""
+    ) -> None:
+        """Write a table; nothing in JSON output.
+
+        Args:
+            columns: The heads of the columns.
+            rows: Cells, shown as text; ``None`` is shown as a dash.
+            numbers: The heads of columns to align right, separated by commas.
+        """
+        if self.json:
+            return
+        right = numbers.split(",")
+        grid = Table(box=None, pad_edge=False, header_style="bold")
+        for column in columns:
+            grid.add_column(column, justify="right" if column in right else "left", overflow="fold")
+        for row in rows:
+            grid.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
+        _console(sys.stdout).print(grid)
+
+    def note(self, text: str) -> None:
+        """Say something beside the result, on stderr."""
+        _console(sys.stderr).print(Text(text))
+
+    def warning(self, text: str) -> None:
+        """Warn, on stderr."""
+        _console(sys.stderr).print(Text.assemble(("Warning: ", "bold yellow"), text))
+
+    def error(self, error: TributaryError) -> None:
+        """Show an error and its remedy: on stderr as text, on stdout as JSON."""
+        if self.json:
+            self.document(error.to_dict())
+            return
+        console = _console(sys.stderr)
+        console.print(Text.assemble(("Error: ", "bold red"), error.message))
+        console.print(Text.assemble(("What to do: ", "bold"), error.remedy))
+
+    @contextmanager
+    def progress(self) -> Iterator[protocol.Progress]:
+        """Progress on stderr for the length of a block: bars on a terminal, else plain lines."""
+        if not sys.stderr.isatty():
+            yield PlainProgress()
+            return
+        columns = (
+            SpinnerColumn(),
+            TextColumn("{task.description}", markup=False),
+            BarColumn(bar_width=24),
+            _Amount(),
+            TextColumn("{task.fields[note]}", style="dim", markup=False),
+        )
+        with Progress(*columns, console=_console(sys.stderr), transient=True) as live:
+            yield BarProgress(live)
+
+
+def to_json(value: object) -> str:
+    """Plain values, dataclasses, times, tables and enums as one line of JSON."""
+    return json.dumps(_plain(value), ensure_ascii=False)
+
+
+def _plain(value: object) -> object:
+    if isinstance(value, Enum):
+        return value.value
+    if value is None or isinstance(value, (str, bool, int, float)):
+        return value
+    if isinstance(value, TableId):
+        return str(value)
+    if isinstance(value, TributaryError):
+        return value.to_dict()
+    if isinstance(value, datetime):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return {str(_plain(key)): _plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple, set, frozenset)):
+        return [_plain(item) for item in value]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {
+            field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
+        }
+    return str(value)
+
+
+def describe(
+    count: int, total: int | None, unit: str, elapsed_s: float, *, finished: bool = False
+) -> str:
+    """How far a task is, for example ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``."""
+    if not count and total is None:
+        return f"{seconds(elapsed_s)}"
+    parts = [f"{count:,} of {total:,} {unit}" if total is not None else f"{count:,} {unit}"]
+    rate = count / elapsed_s if elapsed_s > 0 else 0.0
+    if rate:
+        parts.append(f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.1f} {unit}/s")
+    if finished:
+        parts.append(f"took {seconds(elapsed_s)}")
+    elif rate and total is not None and total > count:
+        parts.append(f"{seconds((total - count) / rate)} left")
+    return ", ".join(parts)
+
+
+def seconds(duration_s: float) -> str:
+    """A duration as a person says it, for example ``9 s``, ``3 min 20 s`` or ``2 h 5 min``."""
+    whole = round(duration_s)
+    if whole < 60:
+        return f"{whole} s"
+    if whole < 3600:
+        return f"{whole // 60} min {whole % 60} s"
+    return f"{whole // 3600} h {whole % 3600 // 60} min"
+
+
+class BarProgress:
+    """Tasks as bars on a terminal."""
+
+    def __init__(self, live: Progress) -> None:
+        self._live = live
+
+    def start(self, task: str, total: int | None = None, unit: str = "rows") -> protocol.Task:
+        """Begin a task."""
+        return _BarTask(self._live, task, total, unit)
+
+
+class _BarTask:
+    def __init__(self, live: Progress, name: str, total: int | None, unit: str) -> None:
+        self._live = live
+        self._id = live.add_task(name, total=total, unit=unit, note="")
+
+    def advance(self, count: int = 1) -> None:
+        self._live.advance(self._id, count)
+
+    def note(self, text: str) -> None:
+        self._live.update(self._id, note=text)
+
+    def done(self) -> None:
+        self._live.remove_task(self._id)
+
+
+class _Amount(ProgressColumn):
+    """Units done, per second, and time left."""
+
+    def render(self, task: RichTask) -> Text:
+        total = None if task.total is None else int(task.total)
+        unit = str(task.fields["unit"])
+        return Text(describe(int(task.completed), total, unit, task.elapsed or 0.0))
+
+
+class PlainProgress:
+    """Tasks as lines, for logs and pipes.
+
+    Args:
+        interval_s: Seconds between two lines of one task.
+        stream: Where the lines go; stderr by default.
+    """
+
+    def __init__(
+        self, *, interval_s: float = PLAIN_INTERVAL_S, stream: TextIO | None = None
+    ) -> None:
+        self._interval_s = interval_s
+        self._stream = stream
+
+    def start(self, task: str, total: int | None = None, unit: str = "rows") -> protocol.Task:
+        """Begin a task."""
+        return _PlainTask(task, total, unit, self._interval_s, self._stream or sys.stderr)
+
+
+class _PlainTask:
+    def __init__(
+        self, name: str, total: int | None, unit: str, interval_s: float, stream: TextIO
+    ) -> None:
+        self._name, self._total, self._unit = name, total, unit
+        self._interval_s, self._stream = interval_s, stream
+        self._count, self._note, self._ended = 0, "", False
+        self._began = time.monotonic()
+        self._spoke = self._began
+        self._lock = threading.Lock()
+
+    def advance(self, count: int = 1) -> None:
+        with self._lock:
+            self._count += count
+            self._say_in_turn()
+
+    def note(self, text: str) -> None:
+        with self._lock:
+            first = not self._note
+            self._note = text
+            if first:
+                self._say()
+            else:
+                self._say_in_turn()
+
+    def done(self) -> None:
+        with self._lock:
+            if not self._ended:
+                self._ended = True
+                self._say(finished=True)
+
+    def _say_in_turn(self) -> None:
+        if time.monotonic() - self._spoke >= self._interval_s:
+            self._say()
+
+    def _say(self, *, finished: bool = False) -> None:
+        now = time.monotonic()
+        elapsed = now - self._began
+        text = describe(self._count, self._total, self._unit, elapsed, finished=finished)
+        if finished:
+            text = f"done, {text}"
+        elif self._note:
+            text = f"{text}; {self._note}"
+        self._spoke = now
+        self._stream.write(f"{self._name}: {text}\n")
+        self._stream.flush()
+
+
+def _console(stream: TextIO) -> Console:
+    """A console that cuts nothing off when its output goes to a file or a pipe."""
+    width: dict[str, Any] = {} if stream.isatty() else {"width": _UNLIMITED_WIDTH}
+    return Console(file=stream, highlight=False, soft_wrap=True, **width)
