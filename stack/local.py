@@ -125,17 +125,28 @@ class LocalStack:
         """What ``stack env`` exports; no value holds a password."""
         return self.addresses().env()
 
-    def addresses(self) -> Addresses:
+    def addresses(self, database: str = DATABASE) -> Addresses:
         """Where the servers of this stack are.
+
+        Args:
+            database: The database that is captured.
 
         Raises:
             StackError: There is no stack in the folder.
         """
-        return Addresses(Record.read(self.folder).ports, DATABASE, self.passwords)
+        return Addresses(Record.read(self.folder).ports, database, self.passwords)
 
-    def config_text(self) -> str:
-        """A ``tributary.yaml`` for this stack."""
-        return project_text(self.addresses(), self.folder)
+    def config_text(
+        self, *, source: str = DATABASE, database: str = DATABASE, folder: Path | None = None
+    ) -> str:
+        """A ``tributary.yaml`` for this stack.
+
+        Args:
+            source: Name of the source.
+            database: The database that is captured.
+            folder: Takes lake and state; by default the stack's.
+        """
+        return project_text(self.addresses(database), folder or self.folder, source)
 
     def server(self, name: str) -> RunningServer:
         """A handle on one server.

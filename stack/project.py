@@ -9,14 +9,14 @@ from pathlib import Path
 from urllib.parse import quote
 
 from stack.ports import HOST
-from stack.postgres import ADMIN, CAPTURE, MARKER, SNAPSHOT
+from stack.postgres import ADMIN, CAPTURE, DATABASE, MARKER, SNAPSHOT
 from stack.secrets import PGPASS, Passwords
 
 _PROJECT = """\
-# Written by `tributary stack up` for the local stack in {folder}.
+# Written by `tributary stack up`; lake and state are in {folder}.
 # Every key is explained by `tributary init --help` and the README; secrets are references only.
 sources:
-  shop:
+  {source}:
     kind: postgres
     primary: {{host: {host}, port: {primary}, database: {database}}}
     replica: {{host: {host}, port: {replica}, database: {database}}}
@@ -90,12 +90,13 @@ class Addresses:
         }
 
 
-def project_text(addresses: Addresses, folder: Path) -> str:
+def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> str:
     """A ready ``tributary.yaml``.
 
     Args:
         addresses: Where the servers are.
-        folder: The stack's folder, which also takes lake and state.
+        folder: Takes lake and state.
+        source: Name of the source.
     """
     roles = {"admin": ADMIN, "capture": CAPTURE, "snapshot": SNAPSHOT, "marker": MARKER}
     credentials = "".join(
@@ -105,6 +106,7 @@ def project_text(addresses: Addresses, folder: Path) -> str:
     )
     return _PROJECT.format(
         folder=folder,
+        source=source,
         host=HOST,
         primary=addresses.ports["primary"],
         replica=addresses.ports["replica"],

@@ -2,107 +2,125 @@
 
 from __future__ import annotations
 
-import json
 import shlex
-from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.table import Table
+
+from operate.cli.options import ExitCode, OutputOption, VerboseOption
+from operate.render import Output, Renderer
 
 if TYPE_CHECKING:
     from stack.local import LocalStack
     from stack.servers import ServerStatus
 
+_FOLDER = Path(".tributary/stack")
+
 app = typer.Typer(
-    name="stack",
     help="PostgreSQL with a replica, Kafka, Connect and a schema registry on this machine.",
     no_args_is_help=True,
 )
+FolderOption = Annotated[
+    Path, typer.Option("--dir", metavar="FOLDER", help="Holds all data, logs and secrets.")
+]
 
-Folder = Annotated[Path, typer.Option("--dir", help="Folder of all data, logs and secrets.")]
-Output = Annotated[Literal["text", "json"], typer.Option("--output", help="How to print.")]
-_FOLDER = Path(".tributary/stack")
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands to the root."""
+    parent.add_typer(app, name="stack")
 
 
 @app.command()
 def up(
-    folder: Folder = _FOLDER,
+    folder: FolderOption = _FOLDER,
     config: Annotated[
-        Path, typer.Option("--config", help="Configuration to write when there is none.")
+        Path,
+        typer.Option("--config", metavar="FILE", help="Configuration to write if there is none."),
     ] = Path("tributary.yaml"),
-    output: Output = "text",
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
 ) -> None:
     """Start what does not run, wait until all is ready, and write a ready configuration."""
+    renderer = Renderer(output)
     stack = _stack(folder)
-    servers = stack.up(_report)
+    servers = stack.up(renderer.note)
     if stack.write_config(config):
-        _report(f"wrote {config}")
+        renderer.note(f"wrote {config}")
     elif config.read_text("utf-8") != stack.config_text():
-        _report(f"{config} is left as it is; compare its addresses with `tributary stack env`")
-    _print_status(servers, output)
+        renderer.note(f"left {config} as it is; `tributary stack env` prints the addresses")
+    _show(renderer, servers)
 
 
 @app.command()
 def down(
-    folder: Folder = _FOLDER,
+    folder: FolderOption = _FOLDER,
     delete: Annotated[
         bool, typer.Option("--delete", help="Remove all data, logs and secrets too.")
     ] = False,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
 ) -> None:
     """Stop every server."""
-    _stack(folder).down(delete=delete, report=_report)
+    stack = _stack(folder)
+    stack.down(delete=delete, report=Renderer(output).note)
+    if output is Output.JSON:
+        Renderer(output).document({"folder": stack.folder, "deleted": delete})
 
 
 @app.command()
-def status(folder: Folder = _FOLDER, output: Output = "text") -> None:
+def status(
+    folder: FolderOption = _FOLDER,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
     """Show every server's port, process, memory and health; exit code 1 unless all are healthy."""
     servers = _stack(folder).status()
-    _print_status(servers, output)
+    _show(Renderer(output), servers)
     if not servers or any(server.state != "healthy" for server in servers):
-        raise typer.Exit(1)
+        raise typer.Exit(ExitCode.ERROR)
 
 
 @app.command()
-def env(folder: Folder = _FOLDER, output: Output = "text") -> None:
-    """Print shell exports of the addresses: eval "$(tributary stack env)"."""
+def env(
+    folder: FolderOption = _FOLDER,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Print shell exports of the addresses, for eval "$(tributary stack env)"."""
+    renderer = Renderer(output)
     values = _stack(folder).env()
-    if output == "json":
-        typer.echo(json.dumps(values, indent=2))
-        return
+    renderer.document(values)
     for name, value in values.items():
-        typer.echo(f"export {name}={shlex.quote(value)}")
+        renderer.line(f"export {name}={shlex.quote(value)}")
 
 
 def _stack(folder: Path) -> LocalStack:
-    # Imported here: the extra `stack` need not be installed where servers are not run.
+    # Imported here: what runs servers need not be installed where none are run.
     from stack.local import LocalStack
 
     return LocalStack(folder)
 
 
-def _report(line: str) -> None:
-    typer.echo(line, err=True)
-
-
-def _print_status(servers: list[ServerStatus], output: str) -> None:
-    if output == "json":
-        typer.echo(json.dumps([asdict(server) for server in servers], indent=2))
-        return
+def _show(renderer: Renderer, servers: list[ServerStatus]) -> None:
+    renderer.document(servers)
     if not servers:
-        typer.echo("no stack here; start one with `tributary stack up`")
+        renderer.line("no stack here; start one with `tributary stack up`")
         return
-    table = Table("server", "port", "pid", "memory", "state", box=None, pad_edge=False)
-    for server in servers:
-        memory = f"{server.memory_bytes / 2**20:.0f} MiB" if server.pid else "-"
-        table.add_row(server.name, str(server.port), str(server.pid or "-"), memory, server.state)
-    Console().print(table)
+    renderer.table(
+        ("server", "port", "pid", "memory", "state"),
+        [
+            (
+                server.name,
+                server.port,
+                server.pid,
+                f"{server.memory_bytes / 2**20:.0f} MiB" if server.pid else None,
+                server.state,
+            )
+            for server in servers
+        ],
+        numbers="port,pid,memory",
+    )
     for server in servers:
         if server.detail:
-            typer.echo(f"{server.name}: {server.detail}")
-
-
-if __name__ == "__main__":
-    app()
+            renderer.line(f"{server.name}: {server.detail}")

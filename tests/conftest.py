@@ -1,0 +1,36 @@
+"""Fixtures of all tests: the real stack, started once per run."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from stack.local import LocalStack
+
+STACK_VARIABLE = "TRIBUTARY_TEST_STACK"
+"""Folder of a stack to use and leave running, for quick reruns while developing."""
+
+
+@pytest.fixture(scope="session")
+def stack() -> Iterator[LocalStack]:
+    """A real stack of this run: started by the first test that asks, stopped always.
+
+    A server that does not come up fails the tests that need it; nothing is skipped.
+    """
+    if kept := os.environ.get(STACK_VARIABLE):
+        running = LocalStack(Path(kept))
+        running.up()
+        yield running
+        return
+    # Not under pytest's own folder: its name carries the user's, and it keeps three runs.
+    with tempfile.TemporaryDirectory(prefix="tributary-stack-") as folder:
+        started = LocalStack(Path(folder, "stack"))
+        try:
+            with started:
+                yield started
+        finally:
+            started.down(delete=True)

@@ -1,0 +1,98 @@
+"""Fixtures of the integration tests: a database of a test's own on the shared stack."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import psycopg
+import pytest
+
+from stack.local import LocalStack
+from stack.postgres import ADMIN
+
+_NUMBERS = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class Database:
+    """A database of one test.
+
+    Args:
+        stack: The stack that it is on.
+        name: Its name, which is also a good name for the source: slots and topics follow it.
+    """
+
+    stack: LocalStack
+    name: str
+
+    def dsn(self, role: str = ADMIN, *, replica: bool = False) -> str:
+        """A libpq URI without a password in it."""
+        return self.stack.addresses(self.name).dsn(role, replica=replica)
+
+    @contextlib.contextmanager
+    def connect(
+        self, role: str = ADMIN, *, replica: bool = False
+    ) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+        """A connection in autocommit mode."""
+        with psycopg.connect(self.dsn(role, replica=replica), autocommit=True) as connection:
+            yield connection
+
+    def execute(self, *statements: str) -> None:
+        """Run statements as the owner, each in a transaction of its own."""
+        with self.connect() as connection:
+            for statement in statements:
+                connection.execute(statement.encode())
+
+
+@pytest.fixture
+def database(stack: LocalStack) -> Iterator[Database]:
+    """An empty database, captured by nobody; dropped with its connectors and slots."""
+    stack.up()  # the test before may have left a server dead
+    name = f"t{os.getpid()}_{next(_NUMBERS)}"
+    stack.psql(f'CREATE DATABASE "{name}" OWNER {ADMIN}')
+    yield Database(stack, name)
+    stack.up()
+    _delete_connectors(stack, name)
+    _drop(stack, name)
+
+
+def _delete_connectors(stack: LocalStack, name: str) -> None:
+    """Delete the connectors that capture the database."""
+    url = stack.addresses().connect_url
+    listed = httpx.get(f"{url}/connectors", params={"expand": "info"}, timeout=30)
+    for connector, found in listed.raise_for_status().json().items():
+        if found["info"]["config"].get("database.dbname") == name:
+            httpx.delete(f"{url}/connectors/{connector}", timeout=90).raise_for_status()
+
+
+def _drop(stack: LocalStack, name: str) -> None:
+    """Drop the database and its slots; a stopping connector may hold a slot for a moment."""
+    stack.psql(
+        f"""
+        DO $$
+        DECLARE tries int := 0; slot record;
+        BEGIN
+          LOOP
+            FOR slot IN SELECT slot_name, active_pid FROM pg_replication_slots
+                         WHERE database = '{name}' LOOP
+              BEGIN
+                PERFORM pg_terminate_backend(slot.active_pid) WHERE slot.active_pid IS NOT NULL;
+                PERFORM pg_drop_replication_slot(slot.slot_name);
+              EXCEPTION WHEN object_in_use THEN
+                IF tries > 100 THEN RAISE; END IF;
+                PERFORM pg_sleep(0.1);
+              END;
+            END LOOP;
+            EXIT WHEN NOT EXISTS (SELECT FROM pg_replication_slots WHERE database = '{name}');
+            tries := tries + 1;
+          END LOOP;
+        END $$;
+        """
+    )
+    stack.psql(f'DROP DATABASE "{name}" WITH (FORCE)')

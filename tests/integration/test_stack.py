@@ -1,0 +1,253 @@
+"""The local stack does what the product and the tests rely on."""
+
+from __future__ import annotations
+
+import json
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import psycopg
+import pytest
+from confluent_kafka import Consumer
+
+from stack.local import LocalStack
+from stack.postgres import CAPTURE, SNAPSHOT
+from tests.integration.conftest import Database
+
+SERVERS = ["primary", "replica", "kafka", "registry", "connect"]
+
+
+def pids(stack: LocalStack) -> dict[str, int | None]:
+    return {server.name: server.pid for server in stack.status()}
+
+
+def register(stack: LocalStack, subject: str) -> int:
+    """Register a schema under the subject; returns its id."""
+    schema = {"type": "record", "name": "R" + subject, "fields": []}
+    answer = httpx.post(
+        f"{stack.addresses().registry_url}/subjects/{subject}-value/versions",
+        json={"schema": json.dumps(schema)},
+        timeout=30,
+    )
+    return int(answer.raise_for_status().json()["id"])
+
+
+def schema_of(stack: LocalStack, schema_id: int) -> str:
+    url = f"{stack.addresses().registry_url}/schemas/ids/{schema_id}"
+    return str(httpx.get(url, timeout=30).raise_for_status().json()["schema"])
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Processes that work in the folder or name it on their command line."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        text = " ".join([*(process.info["cmdline"] or ()), process.info["cwd"] or ""])
+        if str(folder) in text:
+            found.append(f"{process.pid} {text}")
+    return found
+
+
+def test_every_server_is_healthy_and_up_again_changes_nothing(stack: LocalStack) -> None:
+    before = stack.status()
+    assert [server.name for server in before] == SERVERS
+    assert [server.state for server in before] == ["healthy"] * len(SERVERS)
+    assert all(server.memory_bytes > 10 * 2**20 for server in before)
+
+    stack.up()
+
+    assert pids(stack) == {server.name: server.pid for server in before}
+
+
+def test_the_exports_lead_to_primary_and_replica(stack: LocalStack) -> None:
+    env = stack.env()
+    mark = uuid.uuid4().hex
+    with psycopg.connect(env["TRIBUTARY_PRIMARY_DSN"], autocommit=True) as primary:
+        primary.execute(f"CREATE TABLE t{mark} (id int)".encode())
+        with psycopg.connect(env["TRIBUTARY_REPLICA_DSN"], autocommit=True) as replica:
+            assert replica.execute("SELECT pg_is_in_recovery()").fetchone() == (True,)
+            deadline = time.monotonic() + 30
+            while replica.execute("SELECT to_regclass(%s)", [f"t{mark}"]).fetchone() == (None,):
+                assert time.monotonic() < deadline, "the replica does not follow"
+                time.sleep(0.05)
+        primary.execute(f"DROP TABLE t{mark}".encode())
+
+
+def test_no_role_of_the_product_is_a_superuser(stack: LocalStack) -> None:
+    roles = stack.psql(
+        "SELECT rolname, rolsuper, rolcreatedb, rolcreaterole, rolreplication, rolbypassrls"
+        " FROM pg_roles WHERE rolname LIKE 'tributary%' ORDER BY 1"
+    )
+    assert roles.splitlines() == [
+        "tributary_admin|f|f|f|t|f",
+        "tributary_capture|f|f|f|t|f",
+        "tributary_marker|f|f|f|f|f",
+        "tributary_snapshot|f|f|f|f|f",
+    ]
+
+
+def test_a_killed_server_is_reported_and_comes_back_where_it_was(stack: LocalStack) -> None:
+    before = {server.name: server for server in stack.status()}
+    stack.server("primary").kill()
+
+    dead = {server.name: server for server in stack.status()}["primary"]
+    assert dead.state == "dead"
+    assert dead.pid is None
+    assert "ended by itself" in dead.detail
+    assert "database system is ready to accept connections" in dead.detail  # its log's tail
+
+    after = {server.name: server for server in stack.up()}
+    assert after["primary"].state == "healthy"
+    assert after["primary"].pid != before["primary"].pid
+    assert {name: server.port for name, server in after.items()} == {
+        name: server.port for name, server in before.items()
+    }
+
+
+def test_schema_ids_survive_a_crash_of_the_registry(stack: LocalStack) -> None:
+    for _ in range(3):
+        subject = uuid.uuid4().hex
+        schema_id = register(stack, subject)
+        stack.server("registry").kill()
+        stack.server("registry").start()
+        assert subject in schema_of(stack, schema_id)
+        assert register(stack, subject) == schema_id
+        assert register(stack, uuid.uuid4().hex) > schema_id
+
+
+def test_topics_survive_a_crash_of_kafka(stack: LocalStack, database: Database) -> None:
+    topic = capture(database)
+    first = consume(stack, topic, 3)
+    stack.server("kafka").kill()
+    stack.server("kafka").start()
+    assert consume(stack, topic, 3) == first
+
+
+def test_events_arrive_as_avro_in_the_confluent_wire_format(
+    stack: LocalStack, database: Database
+) -> None:
+    topic = capture(database)
+    for key, value in consume(stack, topic, 3):
+        for message in (key, value):
+            assert message[0] == 0
+            schema = json.loads(schema_of(stack, int.from_bytes(message[1:5], "big")))
+            assert schema["type"] == "record"
+
+
+def test_no_password_leaves_its_file(stack: LocalStack, database: Database) -> None:
+    capture(database)
+    secrets = [file.read_text() for file in stack.passwords.folder.glob("*.password")]
+    assert len(secrets) >= 5
+    places = {str(path): path.read_text("utf-8", "replace") for path in stack.folder.glob("logs/*")}
+    for process in psutil.process_iter(["cmdline"]):
+        places[f"command line of {process.pid}"] = " ".join(process.info["cmdline"] or ())
+    places["env"] = "".join(stack.env().values())
+    places["tributary.yaml"] = stack.config_text()
+    url = stack.addresses().connect_url
+    connectors = httpx.get(f"{url}/connectors", params={"expand": "info"}, timeout=30)
+    places["Connect"] = connectors.raise_for_status().text
+    leaks = [place for place, text in places.items() if any(secret in text for secret in secrets)]
+    assert leaks == []
+
+
+def test_two_stacks_side_by_side_and_down_leaves_no_process(
+    stack: LocalStack, tmp_path: Path
+) -> None:
+    other = LocalStack(tmp_path / "other")
+    try:
+        assert [server.state for server in other.up()] == ["healthy"] * len(SERVERS)
+        assert not {server.port for server in other.status()} & {
+            server.port for server in stack.status()
+        }
+        mine = pids(stack)
+        # A postmaster that was killed leaves children for a moment; they must go too.
+        other.server("primary").kill()
+        other.down()
+        assert processes_in(other.folder) == []
+        assert [server.state for server in other.status()] == ["stopped"] * len(SERVERS)
+        assert pids(stack) == mine
+    finally:
+        other.down(delete=True)
+    assert not other.folder.exists()
+
+
+def capture(database: Database) -> str:
+    """Let Debezium capture a table with three rows; returns its topic."""
+    name = database.name
+    database.execute(
+        "CREATE TABLE goods (id int PRIMARY KEY, title text)",
+        "CREATE PUBLICATION goods FOR TABLE goods",
+        f"GRANT SELECT ON goods TO {CAPTURE}",
+        "INSERT INTO goods SELECT n, 'title ' || n FROM generate_series(1, 3) n",
+    )
+    addresses = database.stack.addresses(name)
+    registry = addresses.registry_url.replace("/apis/ccompat/v7", "/apis/registry/v2")
+    converter = {
+        "": "io.apicurio.registry.utils.converter.AvroConverter",
+        ".apicurio.registry.url": registry,
+        ".apicurio.registry.auto-register": "true",
+        ".apicurio.registry.find-latest": "false",
+        ".apicurio.registry.as-confluent": "true",
+        ".apicurio.registry.use-id": "contentId",
+        ".apicurio.registry.headers.enabled": "false",
+    }
+    folder = database.stack.passwords.folder
+    config = {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "database.hostname": "127.0.0.1",
+        "database.port": str(addresses.ports["primary"]),
+        "database.dbname": name,
+        "database.user": CAPTURE,
+        "database.password": f"${{directory:{folder}:{CAPTURE}.password}}",
+        "plugin.name": "pgoutput",
+        "publication.name": "goods",
+        "publication.autocreate.mode": "disabled",
+        "slot.name": f"goods_{name}",
+        "topic.prefix": name,
+        "snapshot.mode": "initial",
+        "exactly.once.support": "required",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "1",
+        **{f"key.converter{key}": value for key, value in converter.items()},
+        **{f"value.converter{key}": value for key, value in converter.items()},
+    }
+    url = f"{addresses.connect_url}/connectors/goods_{name}/config"
+    httpx.put(url, json=config, timeout=90).raise_for_status()
+    return f"{name}.public.goods"
+
+
+def consume(stack: LocalStack, topic: str, count: int) -> list[tuple[bytes, bytes]]:
+    """The first committed messages of a topic."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": stack.addresses().kafka,
+            "group.id": uuid.uuid4().hex,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "topic.metadata.refresh.interval.ms": 200,
+            "log_level": 0,
+        }
+    )
+    found: list[tuple[bytes, bytes]] = []
+    try:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + 90
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count} messages in {topic}"
+            message: Any = consumer.poll(1.0)
+            if message is not None and message.error() is None:
+                found.append((message.key(), message.value()))
+    finally:
+        consumer.close()
+    return found
+
+
+def test_a_snapshot_role_reads_every_table(database: Database) -> None:
+    database.execute("CREATE TABLE secretly (id int)", "REVOKE ALL ON secretly FROM PUBLIC")
+    with database.connect(SNAPSHOT) as connection:
+        assert connection.execute("SELECT count(*) FROM secretly").fetchone() == (0,)
+        with pytest.raises(psycopg.errors.InsufficientPrivilege):
+            connection.execute("INSERT INTO secretly VALUES (1)")
