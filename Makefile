@@ -1,0 +1,77 @@
+# Everything a developer runs. `make demo` and `make test` do all set-up themselves.
+
+SHELL := /bin/sh
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test test-unit check test-all bench clean
+
+VENV := .venv
+BIN := $(VENV)/bin
+UV := 0.13.8
+
+# One variable moves all downloads: Python packages here, Java artifacts in the program.
+ifdef TRIBUTARY_CACHE
+export UV_CACHE_DIR := $(TRIBUTARY_CACHE)/uv
+export PIP_CACHE_DIR := $(TRIBUTARY_CACHE)/pip
+endif
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export UV_LINK_MODE := copy
+
+help: ## list these commands
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+setup: $(VENV)/.ready ## make .venv with everything, from the lock file
+
+demo: setup ## from a database under writes to a verified lake, on this machine
+	$(BIN)/tributary demo
+
+test: setup ## unit, Spark, integration and crash tests on a real stack
+	$(BIN)/python -m pytest tests -m "not breadth"
+
+test-unit: setup ## tests without a JVM or a server
+	$(BIN)/python -m pytest tests/unit
+
+check: setup ## linters, types, import contracts, dependencies
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+	$(BIN)/deptry .
+
+test-all: check ## check, and every test
+	$(BIN)/python -m pytest tests
+
+bench: setup ## side by side with other ways to move the same rows
+	$(BIN)/python -m benchmarks
+
+clean: ## remove .venv
+	rm -rf $(VENV)
+
+# The interpreter is chosen among those that Spark 3.5 supports, so that a machine whose python3 is
+# newer or older still works when it has another one.
+$(VENV)/.ready: requirements.lock pyproject.toml
+	@set -eu; \
+	fits='import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 13))'; \
+	if ! $(BIN)/python -c "$$fits" 2>/dev/null; then \
+	  chosen=; \
+	  for python in $${PYTHON:-python3} python3.12 python3.11 python3.10; do \
+	    if "$$python" -c "$$fits" 2>/dev/null; then chosen=$$python; break; fi; \
+	  done; \
+	  if [ -z "$$chosen" ]; then \
+	    echo "Python 3.10, 3.11 or 3.12 is needed; $$(python3 --version 2>&1 || true) was found." >&2; \
+	    echo "Install one of them, or name it: make setup PYTHON=/path/to/python3.12" >&2; \
+	    exit 1; \
+	  fi; \
+	  echo "making $(VENV) with $$("$$chosen" --version)"; \
+	  rm -rf $(VENV); \
+	  if ! "$$chosen" -m venv $(VENV); then \
+	    rm -rf $(VENV); \
+	    echo "$$chosen cannot make a virtual environment: install its venv module" >&2; \
+	    echo "(on Debian and Ubuntu the package python3-venv)." >&2; \
+	    exit 1; \
+	  fi; \
+	fi; \
+	$(BIN)/python -m pip install --quiet uv==$(UV); \
+	$(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements.lock; \
+	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e .; \
+	$(BIN)/python -c 'from cdc.java import find_java; java = find_java(); print("Java", java.version, "in", java.home)'; \
+	touch $@
