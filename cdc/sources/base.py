@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
+from cdc.errors import SourceError
 from cdc.position import Lsn
 from cdc.sources.values import (
     Boundaries,
@@ -178,6 +179,13 @@ class Source(Protocol):
                 the settings that matter and the lag.
         """
 
+    def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError:
+        """What a failed read by Spark means, from the text of its exception.
+
+        A lost view becomes `SnapshotLostError`, a session on the wrong server `ReplicaError`, a
+        value that the lake cannot hold a `SourceError` that names the column.
+        """
+
     def current_lsn(self) -> Lsn:
         """The primary's insert position: no commit so far lies beyond it."""
 
@@ -237,5 +245,9 @@ class Source(Protocol):
     def checks(self) -> list[Check]:
         """Pre-flight of connections, versions, settings, privileges and the replica."""
 
-    def grants_sql(self) -> list[str]:
-        """The statements that give each configured role exactly what it needs."""
+    def grants_sql(self, tables: Sequence[SourceTable] = ()) -> list[str]:
+        """The statements that give each configured role exactly what it needs.
+
+        Args:
+            tables: Tables to replicate; without any, all of schema ``public`` is granted.
+        """

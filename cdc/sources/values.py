@@ -15,7 +15,7 @@ from schemas.table import TableId
 from schemas.types_postgres import PostgresType
 
 ReplicaIdentity = Literal["default", "nothing", "full", "index"]
-TableKind = Literal["table", "partitioned", "foreign", "other"]
+TableKind = Literal["table", "partitioned", "unlogged", "foreign", "other"]
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,97 @@
+"""Where to cut a table: its size, and keys of real rows at even distances."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+
+from psycopg import sql
+
+from cdc.sources.postgres.connection import Session
+from cdc.sources.postgres.reader import relation
+from cdc.sources.values import Boundaries, SourceTable, TableSize
+
+PAGE_BYTES = 8192
+PAGES_PER_CHUNK = 300
+MAX_SAMPLED_PAGES = 100_000
+WHOLE_SHARE = 0.3
+"""Above this share of the pages a sample costs as much as walking the key's index."""
+
+_BYTES = """
+SELECT coalesce(sum(pg_catalog.pg_table_size(c.oid)), 0)::int8,
+       coalesce(sum(pg_catalog.pg_relation_size(c.oid)), 0)::int8
+FROM pg_catalog.pg_class c
+WHERE c.oid = %(oid)s AND c.relkind <> 'p'
+   OR c.relkind <> 'p' AND c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%(oid)s))
+"""
+
+
+def table_size(session: Session, table: SourceTable) -> TableSize:
+    """Rows as the planner expects them from the present number of pages, and bytes."""
+    heap, _ = _bytes(session, table)
+    plan = session.execute(
+        sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {}").format(relation(table))
+    ).fetchone()
+    described = plan[0] if plan else "[]"
+    parsed = json.loads(described) if isinstance(described, str) else described
+    return TableSize(rows=int(parsed[0]["Plan"]["Plan Rows"]), heap_bytes=heap)
+
+
+def sample(
+    session: Session,
+    table: SourceTable,
+    key: Sequence[str],
+    chunks: int,
+    size: TableSize,
+) -> Boundaries:
+    """Up to ``chunks - 1`` keys that cut the table evenly, in the key's own order.
+
+    Small tables are walked by the key's index. Of large ones whole pages are sampled, and the
+    server sorts the sampled keys: the work is bounded, whatever the keys are.
+    """
+    if chunks <= 1:
+        return Boundaries((), size)
+    _, main_bytes = _bytes(session, table)
+    share = sampled_share(main_bytes, chunks)
+    clause = (
+        sql.SQL("")
+        if share is None
+        else sql.SQL(" TABLESAMPLE SYSTEM ({}) REPEATABLE (0)").format(sql.Literal(share * 100))
+    )
+    columns = [sql.Identifier(name) for name in key]
+    names = [sql.Identifier(f"k{number}") for number in range(len(key))]
+    # the n-th of m sampled rows begins a chunk where n * chunks / m steps up; a key that occurs
+    # twice in the sample (rows move while it is taken) begins one chunk only
+    query = sql.SQL(
+        "SELECT {texts}, total FROM (SELECT {named}, "
+        "row_number() OVER (ORDER BY {names}) AS n, count(*) OVER () AS total "
+        "FROM (SELECT {aliased} FROM {table}{sample}) AS keys) AS numbered "
+        "WHERE n > 1 AND (n - 1) * {chunks} / total > (n - 2) * {chunks} / total ORDER BY n"
+    ).format(
+        texts=sql.SQL(", ").join(sql.SQL("{}::text").format(name) for name in names),
+        named=sql.SQL(", ").join(names),
+        names=sql.SQL(", ").join(names),
+        aliased=sql.SQL(", ").join(
+            sql.SQL("{} AS {}").format(column, name)
+            for column, name in zip(columns, names, strict=True)
+        ),
+        table=relation(table),
+        sample=clause,
+        chunks=sql.Literal(chunks),
+    )
+    rows = session.execute(query).fetchall()
+    points = list(dict.fromkeys(tuple(row[:-1]) for row in rows))
+    counted = round(rows[0][-1] / (share or 1)) if rows else size.rows
+    return Boundaries(tuple(points), TableSize(counted, size.heap_bytes))
+
+
+def sampled_share(main_bytes: int, chunks: int) -> float | None:
+    """The share of pages to sample, or None to look at every row."""
+    pages = max(1, main_bytes // PAGE_BYTES)
+    share = min(PAGES_PER_CHUNK * chunks, MAX_SAMPLED_PAGES) / pages
+    return None if share >= WHOLE_SHARE else share
+
+
+def _bytes(session: Session, table: SourceTable) -> tuple[int, int]:
+    row = session.execute(_BYTES, {"oid": table.oid}).fetchone()
+    return (int(row[0]), int(row[1])) if row else (0, 0)

@@ -1,0 +1,242 @@
+"""Tables, columns, types and fingerprints from the catalog."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Iterable
+from typing import Any, cast
+
+from cdc.errors import SourceError
+from cdc.sources.postgres.connection import Session
+from cdc.sources.values import (
+    Fingerprint,
+    ReplicaIdentity,
+    SourceColumn,
+    SourceTable,
+    TableKind,
+    TableStats,
+)
+from schemas.table import TableId
+from schemas.types_postgres import PostgresType, TypeKind
+
+SCHEMA = "tributary"
+"""Schema of our own tables on the source."""
+
+_IDENTITY: dict[str, ReplicaIdentity] = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
+_KIND: dict[str, TableKind] = {"r": "table", "p": "partitioned", "f": "foreign"}
+
+# Sizes and rows are summed over the partition tree, in which a plain table is alone.
+_TABLES = """
+SELECT n.nspname, c.relname, c.oid, c.relkind::text, c.relpersistence::text, c.relreplident::text,
+       pg_catalog.pg_get_userbyid(c.relowner), tree.rows, coalesce(tree.bytes, 0),
+       array(SELECT a.attname::text
+             FROM pg_catalog.pg_index i
+             CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
+             JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
+             WHERE i.indrelid = c.oid AND i.indisprimary ORDER BY k.place),
+       array(SELECT a.attname::text
+             FROM pg_catalog.pg_index i
+             CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
+             JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
+             WHERE i.indrelid = c.oid AND i.indisreplident ORDER BY k.place),
+       rn.nspname, r.relname
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+LEFT JOIN pg_catalog.pg_class r ON c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)
+LEFT JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
+CROSS JOIN LATERAL (
+    SELECT sum(leaf.reltuples) FILTER (WHERE leaf.reltuples >= 0)::int8 AS rows,
+           sum(pg_catalog.pg_total_relation_size(leaf.oid))::int8 AS bytes
+    FROM pg_catalog.pg_class leaf
+    WHERE leaf.oid = c.oid AND c.relkind <> 'p'
+       OR c.relkind = 'p' AND leaf.relkind <> 'p' AND leaf.oid IN
+          (SELECT relid FROM pg_catalog.pg_partition_tree(c.oid))) AS tree
+WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't'
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
+  AND ((%(schema)s::text IS NULL AND n.nspname <> 'tributary')
+       OR (n.nspname = %(schema)s AND c.relname = %(name)s))
+ORDER BY n.nspname, c.relname
+"""
+
+_COLUMNS = """
+SELECT a.attname, a.attnum, a.atttypid, a.atttypmod, NOT a.attnotnull, a.attgenerated <> '',
+       pg_catalog.pg_get_expr(d.adbin, d.adrelid)
+FROM pg_catalog.pg_attribute a
+LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum
+"""
+
+_UNIQUE = """
+SELECT array(SELECT a.attname::text
+             FROM unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
+             JOIN pg_catalog.pg_attribute a ON a.attrelid = i.indrelid AND a.attnum = k.attnum
+             WHERE k.place <= i.indnkeyatts ORDER BY k.place)
+FROM pg_catalog.pg_index i
+WHERE i.indrelid = %s AND i.indisunique AND i.indisvalid AND i.indimmediate
+  AND i.indpred IS NULL AND i.indexprs IS NULL
+ORDER BY NOT i.indisprimary, i.indexrelid
+"""
+
+_TYPES = """
+SELECT t.oid, t.typname, t.typtype::text, t.typbasetype, t.typtypmod, e.oid
+FROM pg_catalog.pg_type t
+LEFT JOIN pg_catalog.pg_type e ON e.typarray = t.oid
+WHERE t.oid = ANY(%s)
+"""
+
+# One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
+_FINGERPRINT = """
+SELECT jsonb_build_object(
+    'oid', c.oid::int8,
+    'relfilenode', c.relfilenode::int8,
+    'kind', c.relkind::text,
+    'persistence', c.relpersistence::text,
+    'replica_identity', c.relreplident::text,
+    'columns', (SELECT jsonb_object_agg(a.attnum::text, jsonb_build_object(
+                    'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod))
+                FROM pg_catalog.pg_attribute a
+                WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+    'keys', (SELECT coalesce(jsonb_object_agg(
+                 CASE WHEN i.indisprimary THEN 'primary' ELSE 'identity' END, i.indkey::text), '{}')
+             FROM pg_catalog.pg_index i
+             WHERE i.indrelid = c.oid AND (i.indisprimary OR i.indisreplident)),
+    'leaves', (SELECT coalesce(jsonb_object_agg(
+                   leaf.oid::regclass::text, jsonb_build_object(
+                   'oid', leaf.oid::int8, 'relfilenode', leaf.relfilenode::int8,
+                   'replica_identity', leaf.relreplident::text)), '{}')
+               FROM pg_catalog.pg_partition_tree(c.oid) t
+               JOIN pg_catalog.pg_class leaf ON leaf.oid = t.relid
+               WHERE t.isleaf AND leaf.oid <> c.oid))
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'f')
+"""
+
+
+def read_tables(session: Session, source: str) -> list[TableStats]:
+    """All user tables of the database, without our own."""
+    names = {field.name for field in dataclasses.fields(TableStats)}
+    return [
+        TableStats(**{name: value for name, value in facts.items() if name in names})
+        for facts in _described(session, source, None)
+    ]
+
+
+def read_table(session: Session, table: TableId) -> SourceTable:
+    """One table with its columns.
+
+    Raises:
+        SourceError: There is no such table, or the role may not see it.
+    """
+    with session.transaction():
+        _qualify_names(session)
+        facts = next(iter(_described(session, table.source, table)), None)
+        if facts is None:
+            raise _missing(table)
+        identity_index = facts.pop("identity_index")
+        columns = _columns(session, facts["oid"])
+        unique = [tuple(row[0]) for row in session.execute(_UNIQUE, (facts["oid"],))]
+    identity: dict[ReplicaIdentity, tuple[str, ...]] = {
+        "default": facts["primary_key"],
+        "index": identity_index,
+        "full": tuple(column.name for column in columns),
+        "nothing": (),
+    }
+    return SourceTable(
+        **facts,
+        columns=columns,
+        unique_indexes=tuple(unique),
+        identity_columns=identity[facts["replica_identity"]],
+    )
+
+
+def read_fingerprint(session: Session, table: TableId) -> Fingerprint:
+    """The facts of the table that must not change unseen.
+
+    Raises:
+        SourceError: There is no such table.
+    """
+    with session.transaction():
+        _qualify_names(session)
+        row = session.execute(_FINGERPRINT, (table.schema, table.name)).fetchone()
+    if row is None:
+        raise _missing(table)
+    return Fingerprint(row[0])
+
+
+def _described(session: Session, source: str, only: TableId | None) -> Iterable[dict[str, Any]]:
+    parameters = {"schema": only.schema if only else None, "name": only.name if only else None}
+    for row in session.execute(_TABLES, parameters).fetchall():
+        schema, name, oid, kind, persistence, identity, owner, rows, total = row[:9]
+        primary, identity_index, root_schema, root_name = row[9:]
+        yield {
+            "table": TableId(source, schema, name),
+            "oid": oid,
+            "kind": "unlogged" if persistence == "u" else _KIND.get(kind, "other"),
+            "rows_estimate": rows,
+            "total_bytes": total,
+            "primary_key": tuple(primary),
+            "replica_identity": _IDENTITY[identity],
+            "identity_index": tuple(identity_index),
+            "owner": owner,
+            "partition_root": TableId(source, root_schema, root_name) if root_name else None,
+        }
+
+
+def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
+    rows = session.execute(_COLUMNS, (oid,)).fetchall()
+    types = _Types(session, {row[2] for row in rows})
+    return tuple(
+        SourceColumn(
+            name=name,
+            type=types.describe(type_oid, typmod),
+            attnum=attnum,
+            nullable=nullable,
+            generated=generated,
+            default_sql=default,
+        )
+        for name, attnum, type_oid, typmod, nullable, generated, default in rows
+    )
+
+
+class _Types:
+    """The types that are needed, with those they are made of."""
+
+    def __init__(self, session: Session, oids: set[int]) -> None:
+        self._session = session
+        self._rows: dict[int, tuple[str, TypeKind, int, int, int | None]] = {}
+        missing = oids
+        while missing:
+            for oid, *facts in session.execute(_TYPES, (list(missing),)):
+                self._rows[oid] = cast("tuple[str, TypeKind, int, int, int | None]", tuple(facts))
+            needed = {part for row in self._rows.values() for part in (row[2], row[4]) if part}
+            missing = needed - self._rows.keys()
+
+    def describe(self, oid: int, typmod: int) -> PostgresType:
+        name, kind, base, base_typmod, element = self._rows[oid]
+        row = self._session.execute(
+            "SELECT pg_catalog.format_type(%s, %s)", (oid, typmod)
+        ).fetchone()
+        return PostgresType(
+            name=name,
+            typmod=typmod,
+            kind=kind,
+            # the modifier of an array is that of its elements
+            element=self.describe(element, typmod) if element else None,
+            base=self.describe(base, base_typmod) if kind == "d" else None,
+            display=row[0] if row else name,
+        )
+
+
+def _qualify_names(session: Session) -> None:
+    """Let the server print every name that is not its own with its schema."""
+    session.execute("SET LOCAL search_path TO pg_catalog")
+
+
+def _missing(table: TableId) -> SourceError:
+    return SourceError(
+        f"source {table.source} has no table {table.relation}",
+        remedy="List the tables with `tributary discover`; names are case-sensitive.",
+        table=table,
+    )

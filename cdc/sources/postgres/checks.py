@@ -1,0 +1,206 @@
+"""Pre-flight of one source: can we log in, may we do what we must, is the replica the right one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from cdc.errors import ReplicaError, SourceError
+from cdc.sources.postgres.connection import Connections, Role, Session
+from cdc.sources.postgres.primary import identity
+from cdc.sources.postgres.replica import check_standby, describe_lag, replica_position
+from cdc.sources.values import Check
+
+MINIMUM_VERSION = 130000
+_LAG_WARNING_S = 60.0
+_ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
+
+_SETTINGS = """
+SELECT current_setting('wal_level'),
+       current_setting('max_replication_slots')::int,
+       (SELECT count(*) FROM pg_catalog.pg_replication_slots)::int,
+       current_setting('max_wal_senders')::int,
+       (SELECT count(*) FROM pg_catalog.pg_stat_replication)::int,
+       current_setting('max_slot_wal_keep_size')
+"""
+
+
+def run(connections: Connections) -> list[Check]:
+    """All lines for this source; a check that cannot run says why."""
+    found: list[Check] = []
+    reachable = set()
+    for role in _ROLES:
+        for on_replica in (False, True) if role == "snapshot" else (False,):
+            if on_replica and connections.config.replica is None:
+                continue
+            line = _login(connections, role, on_replica=on_replica)
+            found.append(line)
+            if line.status == "ok":
+                reachable.add((role, on_replica))
+    if ("admin", False) in reachable:
+        with connections.open("admin") as session:
+            found += _primary(session, connections)
+    if ("capture", False) in reachable:
+        with connections.open("capture") as session:
+            found.append(_may_replicate(session, connections))
+    if connections.config.replica is None:
+        found.append(
+            Check(
+                "replica",
+                "warning",
+                "none is configured: snapshots read the primary",
+                "Set `replica` to a physical standby, so that a bootstrap spares the primary.",
+            )
+        )
+    elif {("snapshot", True), ("admin", False)} <= reachable:
+        found += _replica(connections)
+    return found
+
+
+def _login(connections: Connections, role: Role, *, on_replica: bool) -> Check:
+    where = connections.where(on_replica=on_replica)
+    try:
+        with connections.open(role, on_replica=on_replica) as session:
+            row = session.execute("SHOW server_version").fetchone()
+            version = session.info.server_version
+    except SourceError as error:
+        return Check(f"login {role}", "error", error.message, error.remedy)
+    detail = f"{connections.credential(role).user} on {where}, PostgreSQL {row[0] if row else ''}"
+    if version < MINIMUM_VERSION:
+        return Check(f"login {role}", "error", detail, "Upgrade the server to 13 or later.")
+    return Check(f"login {role}", "ok", detail)
+
+
+def _primary(session: Session, connections: Connections) -> Iterator[Check]:
+    row = session.execute("SELECT pg_is_in_recovery()").fetchone()
+    if row and row[0]:
+        yield Check(
+            "primary",
+            "error",
+            f"{connections.where(on_replica=False)} is in recovery: it is a standby",
+            "Point `primary` at the server that takes writes.",
+        )
+        return
+    settings = session.execute(_SETTINGS).fetchone()
+    if settings is not None:
+        yield from _log_settings(settings)
+    yield _identity_readable(session)
+    user = connections.credential("admin").user
+    may = session.execute(
+        "SELECT has_database_privilege(current_database(), 'CREATE'), "
+        "to_regnamespace('tributary') IS NOT NULL"
+    ).fetchone()
+    if may and not any(may):
+        yield Check(
+            "privileges admin",
+            "error",
+            f"{user} may not create the publication and schema tributary",
+            "Run the statements that `tributary check --grants` prints as a superuser.",
+        )
+    else:
+        yield Check("privileges admin", "ok", f"{user} may create the publication")
+
+
+def _log_settings(settings: tuple[Any, ...]) -> Iterator[Check]:
+    wal_level, slots, used_slots, senders, used_senders, keep = settings
+    logical = wal_level == "logical"
+    yield Check(
+        "wal_level",
+        "ok" if logical else "error",
+        str(wal_level),
+        "" if logical else "Set wal_level = logical on the primary and restart it.",
+    )
+    for name, limit, used in (
+        ("max_replication_slots", slots, used_slots),
+        ("max_wal_senders", senders, used_senders),
+    ):
+        free = limit > used
+        yield Check(
+            name,
+            "ok" if free else "error",
+            f"{used} of {limit} in use",
+            "" if free else f"Raise {name} on the primary and restart it.",
+        )
+    bounded = keep != "-1"
+    yield Check(
+        "max_slot_wal_keep_size",
+        "ok" if bounded else "warning",
+        str(keep) if bounded else "unlimited: a stopped connector can fill the primary's disk",
+        "" if bounded else "Set max_slot_wal_keep_size to what the disk can spare.",
+    )
+
+
+def _identity_readable(session: Session) -> Check:
+    found = identity(session)
+    if found.system_identifier is not None and found.timeline is not None:
+        detail = f"system {found.system_identifier}, timeline {found.timeline}"
+        return Check("server identity", "ok", detail)
+    return Check(
+        "server identity",
+        "warning",
+        "pg_control_system() or pg_walfile_name() is not permitted: a switch to another server "
+        "cannot be told from the log",
+        "GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), "
+        "pg_control_recovery() to the roles of this source.",
+    )
+
+
+def _may_replicate(session: Session, connections: Connections) -> Check:
+    user = connections.credential("capture").user
+    row = session.execute(
+        "SELECT bool_or(rolname = current_user AND (rolreplication OR rolsuper) "
+        "OR rolname = 'rds_replication' AND pg_has_role(oid, 'MEMBER')) FROM pg_catalog.pg_roles"
+    ).fetchone()
+    if row and row[0]:
+        return Check("privileges capture", "ok", f"{user} may replicate")
+    return Check(
+        "privileges capture",
+        "error",
+        f"{user} lacks REPLICATION",
+        f'ALTER ROLE "{user}" REPLICATION; (on managed servers, grant its replication role).',
+    )
+
+
+def _replica(connections: Connections) -> Iterator[Check]:
+    where = connections.where(on_replica=True)
+    try:
+        with connections.open("admin") as session:
+            ours = identity(session)
+        with connections.open("snapshot", on_replica=True) as session:
+            theirs = identity(session)
+            delay = session.execute(
+                "SELECT current_setting('max_standby_streaming_delay'), "
+                "current_setting('hot_standby_feedback')"
+            ).fetchone()
+        position = replica_position(connections)
+        warnings = check_standby(theirs, ours, where)
+    except ReplicaError as error:
+        yield Check("replica", "error", error.message, error.remedy)
+        return
+    if warnings:
+        yield Check(
+            "replica",
+            "warning",
+            "; ".join(warnings),
+            "The marker row is compared all the same; nothing else needs to be done.",
+        )
+    else:
+        yield Check("replica", "ok", f"{where} is a standby of the primary")
+    late = position.paused or (position.lag_seconds or 0) > _LAG_WARNING_S
+    yield Check(
+        "replica lag",
+        "warning" if late else "ok",
+        describe_lag(position),
+        "Resume replay, or wait until the replica has caught up." if late else "",
+    )
+    if delay is not None:
+        risky = delay[0] not in ("-1",) and delay[1] != "on"
+        yield Check(
+            "replica conflicts",
+            "warning" if risky else "ok",
+            f"max_standby_streaming_delay = {delay[0]}, hot_standby_feedback = {delay[1]}",
+            "A copy that takes longer than the delay may be cancelled: set "
+            "hot_standby_feedback = on, or raise the delay."
+            if risky
+            else "",
+        )

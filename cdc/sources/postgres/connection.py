@@ -1,0 +1,201 @@
+"""Connections to the primary and the replica, by purpose, and what their errors mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import psycopg
+import stamina
+from psycopg import sql
+
+from cdc.config import Credential, Endpoint, PostgresSourceConfig
+from cdc.errors import SnapshotLostError, SourceError
+
+Role = Literal["admin", "capture", "snapshot", "marker"]
+Session = psycopg.Connection[tuple[Any, ...]]
+
+APPLICATION = "tributary"
+CONNECT_TIMEOUT_S = 10
+_ATTEMPTS = 3
+
+# What a statement is answered with where a managed server lacks or withholds a function.
+NOT_OFFERED = (
+    psycopg.errors.FeatureNotSupported,
+    psycopg.errors.InsufficientPrivilege,
+    psycopg.errors.ObjectNotInPrerequisiteState,
+    psycopg.errors.UndefinedFunction,
+)
+
+
+class Connections:
+    """Opens sessions on one source's servers. Safe to use from any thread.
+
+    Args:
+        source: Key of the source, for messages.
+        config: Where the servers are and who logs in.
+    """
+
+    def __init__(self, source: str, config: PostgresSourceConfig) -> None:
+        self.source = source
+        self.config = config
+
+    def endpoint(self, *, on_replica: bool) -> Endpoint:
+        """The server that is meant; the primary where there is no replica."""
+        return (self.config.replica if on_replica else None) or self.config.primary
+
+    def credential(self, role: Role) -> Credential:
+        """The login for that purpose."""
+        credential: Credential = getattr(self.config.credentials, role)
+        return credential
+
+    def where(self, *, on_replica: bool) -> str:
+        """The server as messages name it."""
+        endpoint = self.endpoint(on_replica=on_replica)
+        kind = "replica" if on_replica and self.config.replica else "primary"
+        return f"{kind} {endpoint.host}:{endpoint.port}/{endpoint.database}"
+
+    @contextmanager
+    def open(
+        self,
+        role: Role,
+        *,
+        on_replica: bool = False,
+        statement_timeout_s: float = 60.0,
+        lock_timeout_s: float = 10.0,
+    ) -> Iterator[Session]:
+        """A session in autocommit mode, closed at the end of the block.
+
+        Args:
+            role: Whose login.
+            on_replica: Which server.
+            statement_timeout_s: Limit per statement; 0 for none.
+            lock_timeout_s: Limit per lock.
+
+        Raises:
+            SourceError: The server cannot be reached, or a statement in the block failed.
+        """
+        session = self._connect(role, on_replica=on_replica)
+        try:
+            _settle(session, statement_timeout_s, lock_timeout_s)
+            yield session
+        except psycopg.Error as error:
+            raise self.explain(error, role, on_replica=on_replica) from error
+        finally:
+            session.close()
+
+    def _connect(self, role: Role, *, on_replica: bool) -> Session:
+        endpoint, credential = self.endpoint(on_replica=on_replica), self.credential(role)
+        parameters: dict[str, Any] = {
+            "connect_timeout": CONNECT_TIMEOUT_S,
+            "keepalives_idle": 30,
+            **endpoint.options,
+            "host": endpoint.host,
+            "port": endpoint.port,
+            "dbname": endpoint.database,
+            "sslmode": endpoint.sslmode,
+            "sslrootcert": endpoint.sslrootcert,
+            "sslcert": endpoint.sslcert,
+            "sslkey": endpoint.sslkey,
+            "user": credential.user,
+            "password": credential.password.resolve() if credential.password else None,
+            "application_name": APPLICATION,
+        }
+        try:
+            for attempt in stamina.retry_context(
+                on=_is_passing, attempts=_ATTEMPTS, timeout=CONNECT_TIMEOUT_S * _ATTEMPTS
+            ):
+                with attempt:
+                    return psycopg.connect(
+                        **{key: value for key, value in parameters.items() if value is not None},
+                        autocommit=True,
+                    )
+        except psycopg.Error as error:
+            raise SourceError(
+                f"cannot connect to the {self.where(on_replica=on_replica)} of source "
+                f"{self.source} as {credential.user}: {_one_line(error)}",
+                remedy="Check host, port, database and the login of this source, pg_hba.conf, "
+                "and that the server is up.",
+                source=self.source,
+                role=role,
+            ) from None
+        raise AssertionError("unreachable: the loop returns or raises")
+
+    def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
+        """The error of a statement as one of ours, with what to do about it."""
+        where = self.where(on_replica=on_replica)
+        user = self.credential(role).user
+        kind: type[SourceError] = SourceError
+        if is_recovery_conflict(str(error)):
+            kind = SnapshotLostError
+            remedy = CONFLICT_REMEDY
+        elif isinstance(error, psycopg.errors.InsufficientPrivilege):
+            remedy = f"Grant role {user} what it lacks; `tributary check` prints the statements."
+        elif isinstance(error, psycopg.errors.LockNotAvailable):
+            remedy = "Another session holds a lock for long; try again when it has ended."
+        elif isinstance(error, psycopg.errors.QueryCanceled):
+            remedy = "The server was too slow, or someone cancelled the statement; try again."
+        elif isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+            remedy = "The server takes no writes: `primary` must name the primary."
+        else:
+            remedy = "Look at the server's log at this time; then run the command again."
+        return kind(
+            f"{where} of source {self.source}, as {user}: {_one_line(error)}",
+            remedy=remedy,
+            source=self.source,
+            role=role,
+            sqlstate=error.sqlstate,
+        )
+
+
+CONFLICT_REMEDY = (
+    "Raise max_standby_streaming_delay on the replica above the time a copy takes, or set "
+    "hot_standby_feedback = on there; then run the command again."
+)
+
+
+def is_recovery_conflict(text: str) -> bool:
+    """Whether an error's text says that a standby cancelled the session to go on replaying."""
+    return "conflict with recovery" in text
+
+
+def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
+    """The first row of a query, or None where the server does not offer it to us.
+
+    In an open transaction the failure stays inside a savepoint.
+    """
+    try:
+        with session.transaction():
+            return session.execute(sql.SQL(query)).fetchone()
+    except NOT_OFFERED:
+        return None
+
+
+def _settle(session: Session, statement_timeout_s: float, lock_timeout_s: float) -> None:
+    """Make the session independent of defaults of the server, the database and the role."""
+    session.execute(
+        "SELECT set_config('statement_timeout', %s, false),"
+        " set_config('lock_timeout', %s, false),"
+        " set_config('idle_in_transaction_session_timeout', '0', false),"
+        " set_config('TimeZone', 'UTC', false),"
+        " set_config('DateStyle', 'ISO', false),"
+        " set_config('IntervalStyle', 'postgres', false),"
+        " set_config('extra_float_digits', '3', false),"
+        " set_config('bytea_output', 'hex', false)",
+        (str(round(statement_timeout_s * 1000)), str(round(lock_timeout_s * 1000))),
+    )
+
+
+def _is_passing(error: Exception) -> bool:
+    """Whether connecting again soon may help: the server starts, stops or has no slot free."""
+    text = str(error)
+    return isinstance(error, psycopg.OperationalError) and any(
+        sign in text
+        for sign in ("refused", "starting up", "shutting down", "too many", "timeout expired")
+    )
+
+
+def _one_line(error: psycopg.Error) -> str:
+    text = error.diag.message_primary or str(error)
+    return " ".join(text.split()) or type(error).__name__

@@ -1,0 +1,137 @@
+"""Single rows by key, as Python values of the lake's types."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, time, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+from psycopg import sql
+
+from cdc.sources.postgres.connection import Session
+from cdc.sources.postgres.reader import identifier, relation
+from cdc.sources.postgres.selection import rules
+from cdc.sources.values import SourceTable
+from schemas.errors import SchemaError
+from schemas.table import TableSchema
+from schemas.types_postgres import TypeRule
+
+BATCH = 500
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+
+
+def fetch_by_key(
+    session: Session,
+    table: SourceTable,
+    schema: TableSchema,
+    keys: Sequence[Sequence[object]],
+    columns: Sequence[str],
+) -> list[dict[str, Any]]:
+    """The rows with those keys; one dictionary each, of the key columns and the others asked for.
+
+    Args:
+        session: On the primary or the replica.
+        table: The table.
+        schema: Its lake schema.
+        keys: Values of the lake's types, in the order of ``schema.key``.
+        columns: Columns of the schema.
+
+    Raises:
+        SchemaError: A column is not in the schema, or a key value is NULL.
+    """
+    names = list(dict.fromkeys([*schema.key, *(schema.column(name).name for name in columns)]))
+    rule = rules(table, schema)
+    time_keys = {
+        column.name
+        for column in table.columns
+        if column.name in schema.key and (column.type.base or column.type).name == "time"
+    }
+    selected = sql.SQL(", ").join(sql.SQL(rule[name].read(identifier(name))) for name in names)
+    key_columns = sql.SQL(", ").join(sql.Identifier(name) for name in schema.key)
+    found = []
+    for batch in _batches(keys):
+        wanted = sql.SQL(", ").join(
+            sql.SQL("({})").format(
+                sql.SQL(", ").join(
+                    sql.Literal(_literal(value, name in time_keys, table, name))
+                    for name, value in zip(schema.key, key, strict=True)
+                )
+            )
+            for key in batch
+        )
+        query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN ({})").format(
+            selected, relation(table), key_columns, wanted
+        )
+        for row in session.execute(query):
+            found.append(
+                {
+                    name: lake_value(rule[name], value)
+                    for name, value in zip(names, row, strict=True)
+                }
+            )
+    return found
+
+
+def lake_value(rule: TypeRule, value: Any) -> Any:
+    """What ``read_sql`` gave through psycopg, as a Python value of the lake type."""
+    if value is None:
+        return None
+    if rule.lake_type.startswith("array<"):
+        item = rule.lake_type[len("array<") : -1]
+        return [None if text is None else _item(item, text) for text in json.loads(value)]
+    return _typed(rule.lake_type, value)
+
+
+def _typed(lake_type: str, value: Any) -> Any:
+    if lake_type == "date":
+        return _EPOCH.date() + timedelta(days=value)
+    if lake_type == "timestamp":
+        return _EPOCH + timedelta(microseconds=value)
+    if lake_type == "timestamp_ntz":
+        return (_EPOCH + timedelta(microseconds=value)).replace(tzinfo=None)
+    return value
+
+
+def _item(lake_type: str, text: str) -> Any:
+    """An array's element from the text that ``read_sql`` makes of it."""
+    if lake_type == "boolean":
+        return text == "true"
+    if lake_type in ("int", "bigint", "date", "timestamp", "timestamp_ntz"):
+        return _typed(lake_type, int(text))
+    if lake_type in ("float", "double"):
+        return float(text)
+    return Decimal(text) if lake_type.startswith("decimal") else text
+
+
+def _literal(value: object, is_time: bool, table: SourceTable, name: str) -> str:
+    """A key value as text that the server reads as a value of the column's type."""
+    if value is None:
+        raise SchemaError(
+            f"a key of table {table.table} has NULL in column {name!r}",
+            remedy="Key columns are NOT NULL on the source; verify the lake table's key.",
+            table=table.table,
+            field=name,
+        )
+    if isinstance(value, (bytes, bytearray)):
+        return "\\x" + value.hex()
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        return aware.astimezone(timezone.utc).isoformat(sep=" ")
+    if isinstance(value, (date, time)):
+        return value.isoformat()
+    if is_time and isinstance(value, int):
+        return f"{value} microseconds"
+    return str(value)
+
+
+def _batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
+    for start in range(0, len(keys), BATCH):
+        yield keys[start : start + BATCH]
+
+
+def count(session: Session, table: SourceTable) -> int:
+    """Rows of the table, counted."""
+    row = session.execute(sql.SQL("SELECT count(*) FROM {}").format(relation(table))).fetchone()
+    return int(row[0]) if row else 0

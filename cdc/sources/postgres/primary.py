@@ -1,0 +1,142 @@
+"""Markers, transaction ids and positions on the server that takes writes."""
+
+from __future__ import annotations
+
+import time
+from uuid import uuid4
+
+from cdc.errors import SourceError
+from cdc.position import Lsn
+from cdc.progress import Progress
+from cdc.sources.postgres.connection import Session, optional_row
+from cdc.sources.postgres.publication import TIMELINE
+from cdc.sources.values import Marker, ServerIdentity
+
+_POLL_S = (0.02, 0.5)
+_NAMED = 10
+
+# An open transaction holds an exclusive lock on its own id: visible to every role, and for
+# prepared transactions too. xid is 32 bits wide, so ages are compared.
+_BLOCKERS = """
+SELECT l.pid, p.gid, coalesce(a.usename, p.owner)::text, coalesce(a.datname, p.database)::text,
+       a.application_name, a.state,
+       round(extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared)))::int8
+FROM pg_catalog.pg_locks l
+LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
+LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = l.transactionid
+WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
+  AND age(l.transactionid) >= age(%s::text::xid8::xid)
+ORDER BY age(l.transactionid) DESC
+"""
+
+
+def current_transaction_id(session: Session) -> int:
+    """A new transaction id, from a transaction that has committed when this returns."""
+    row = session.execute("SELECT pg_current_xact_id()::text").fetchone()
+    return int(_present(row)[0])
+
+
+def wait_for_older_transactions(
+    session: Session, xid: int, *, source: str, timeout_s: float, progress: Progress
+) -> None:
+    """Wait until every transaction with an id up to ``xid`` has ended.
+
+    Raises:
+        SourceError: Time ran out; names what is still open.
+    """
+    task = progress.start(f"wait for older transactions on {source}", None, "checks")
+    deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
+    try:
+        while True:
+            row = session.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text").fetchone()
+            if int(_present(row)[0]) > xid:
+                return
+            blockers = open_transactions(session, xid)
+            if time.monotonic() >= deadline:
+                raise SourceError(
+                    f"transactions of source {source} that began before the table was published "
+                    f"are still open after {timeout_s:.0f} s: "
+                    + ("; ".join(blockers) or "none that this role can see"),
+                    remedy="Let them end, or end them (pg_terminate_backend, ROLLBACK PREPARED); "
+                    "then run the command again.",
+                    source=source,
+                    xid=xid,
+                )
+            task.advance()
+            if blockers:
+                task.note(blockers[0])
+            time.sleep(pause)
+            pause = min(pause * 2, _POLL_S[1])
+    finally:
+        task.done()
+
+
+def open_transactions(session: Session, xid: int) -> list[str]:
+    """Open and prepared transactions as old as ``xid``, oldest first, at most ten."""
+    lines = []
+    for row in session.execute(_BLOCKERS, (str(xid),)).fetchall()[:_NAMED]:
+        pid, gid, user, database, application, state, seconds = row
+        what = f"prepared transaction {gid!r}" if gid is not None else f"session {pid}"
+        facts = [
+            f"{label} {value}"
+            for label, value in (
+                ("user", user),
+                ("database", database),
+                ("application", application),
+                ("state", state),
+            )
+            if value
+        ]
+        if seconds is not None:
+            facts.append(f"open for {seconds} s")
+        lines.append(f"{what} ({', '.join(facts)})" if facts else what)
+    return lines
+
+
+def identity(session: Session) -> ServerIdentity:
+    """Which cluster this server is and on which timeline; for primaries and standbys."""
+    row = session.execute("SELECT pg_is_in_recovery()").fetchone()
+    in_recovery = bool(_present(row)[0])
+    system = optional_row(session, "SELECT system_identifier::text FROM pg_control_system()")
+    # a standby's control file follows at restart points, and min_recovery_end_timeline earlier
+    timeline = optional_row(
+        session,
+        "SELECT greatest(c.timeline_id, r.min_recovery_end_timeline) "
+        "FROM pg_control_checkpoint() c, pg_control_recovery() r"
+        if in_recovery
+        else f"SELECT {TIMELINE}",
+    )
+    return ServerIdentity(
+        system_identifier=system[0] if system else None,
+        timeline=timeline[0] if timeline else None,
+        in_recovery=in_recovery,
+    )
+
+
+def write_marker(session: Session) -> Marker:
+    """Write a new marker row and read a position that is not before its commit."""
+    server = identity(session)
+    marker_id = uuid4()
+    session.execute("DELETE FROM tributary.marker WHERE written_at < now() - interval '30 days'")
+    session.execute(
+        "INSERT INTO tributary.marker (id, system_identifier, timeline) VALUES (%s, %s, %s)",
+        (marker_id, server.system_identifier, server.timeline),
+    )
+    return Marker(
+        id=marker_id,
+        system_identifier=server.system_identifier,
+        timeline=server.timeline,
+        lsn=current_lsn(session),
+    )
+
+
+def current_lsn(session: Session) -> Lsn:
+    """The insert position of the log: every commit so far lies at or below it."""
+    row = session.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
+    return Lsn.parse(_present(row)[0])
+
+
+def _present(row: tuple[object, ...] | None) -> tuple[str, ...]:
+    if row is None:
+        raise AssertionError("a SELECT without FROM gives one row")
+    return row  # type: ignore[return-value]  # each caller knows its one column

@@ -1,0 +1,295 @@
+"""What is captured: schema ``tributary``, the publication and the replication slot."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+import psycopg
+from psycopg import sql
+
+from cdc.config import Credentials
+from cdc.errors import CaptureError
+from cdc.position import Lsn
+from cdc.sources.postgres.catalog import SCHEMA
+from cdc.sources.postgres.connection import Session
+from cdc.sources.values import SlotHealth, SourceTable
+from schemas.table import TableId
+
+PLUGIN = "pgoutput"
+OWN_TABLES = ("marker", "heartbeat")
+_POLL_S = 0.2
+
+# Both tables carry the server's identity, so that a switch to another server shows in the log.
+_MARKER = """
+CREATE TABLE IF NOT EXISTS tributary.marker (
+    id uuid PRIMARY KEY, system_identifier text, timeline int,
+    written_at timestamptz NOT NULL DEFAULT clock_timestamp())
+"""
+_HEARTBEAT = """
+CREATE TABLE IF NOT EXISTS tributary.heartbeat (
+    source text PRIMARY KEY, system_identifier text, timeline int,
+    beat_at timestamptz NOT NULL DEFAULT clock_timestamp())
+"""
+_PUBLISHED = """
+SELECT schemaname::text, tablename::text FROM pg_catalog.pg_publication_tables
+WHERE pubname = %s AND schemaname <> 'tributary' ORDER BY 1, 2
+"""
+_MEMBERS = """
+SELECT n.nspname::text, c.relname::text
+FROM pg_catalog.pg_publication p
+JOIN pg_catalog.pg_publication_rel r ON r.prpubid = p.oid
+JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE p.pubname = %s
+"""
+_SLOT = """
+SELECT active, wal_status, confirmed_flush_lsn::text, restart_lsn::text,
+       pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), restart_lsn)::int8,
+       safe_wal_size, plugin::text, database::text, pg_catalog.current_database()::text
+FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
+"""
+
+TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8))::bit(32)::int"
+"""SQL of the primary's timeline; refused on a standby."""
+
+
+def heartbeat_sql(source: str) -> str:
+    """The statement that the connector runs at each heartbeat, on the primary.
+
+    Args:
+        source: Key of the source; the row's primary key.
+    """
+    statement = sql.SQL(
+        "INSERT INTO tributary.heartbeat (source, system_identifier, timeline, beat_at) "
+        "VALUES ({source}, (SELECT system_identifier::text FROM pg_control_system()), "
+        "{timeline}, clock_timestamp()) ON CONFLICT (source) DO UPDATE SET "
+        "system_identifier = EXCLUDED.system_identifier, timeline = EXCLUDED.timeline, "
+        "beat_at = EXCLUDED.beat_at"
+    ).format(source=sql.Literal(source), timeline=sql.SQL(TIMELINE))
+    return statement.as_string(None)
+
+
+def prepare(session: Session, publication: str, credentials: Credentials) -> None:
+    """Create what is missing of our schema, its tables and grants, and the publication."""
+    with session.transaction():
+        if session.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
+            session.execute("CREATE SCHEMA IF NOT EXISTS tributary")
+        session.execute(_MARKER)
+        session.execute(_HEARTBEAT)
+        for statement in own_grants(credentials):
+            session.execute(statement)
+        if not _exists(session, publication):
+            session.execute(
+                sql.SQL(
+                    "CREATE PUBLICATION {} FOR TABLE tributary.marker, tributary.heartbeat "
+                    "WITH (publish = 'insert, update, delete, truncate', "
+                    "publish_via_partition_root = true)"
+                ).format(sql.Identifier(publication))
+            )
+        members = _members(session, publication)
+        for name in OWN_TABLES:
+            if (SCHEMA, name) not in members:
+                _alter(session, publication, "ADD", [(SCHEMA, name)])
+
+
+def own_grants(credentials: Credentials) -> list[sql.Composed]:
+    """Statements that let the other roles use schema ``tributary``; none for its owner."""
+    rights = [
+        (credentials.capture.user, "SELECT", "marker"),
+        (credentials.capture.user, "SELECT, INSERT, UPDATE", "heartbeat"),
+        (credentials.snapshot.user, "SELECT", "marker"),
+        (credentials.marker.user, "SELECT, INSERT, DELETE", "marker"),
+    ]
+    others = [right for right in rights if right[0] != credentials.admin.user]
+    users = sorted({user for user, _, _ in others})
+    return [
+        sql.SQL("GRANT USAGE ON SCHEMA tributary TO {}").format(sql.Identifier(user))
+        for user in users
+    ] + [
+        sql.SQL("GRANT {} ON tributary.{} TO {}").format(
+            sql.SQL(right), sql.Identifier(table), sql.Identifier(user)
+        )
+        for user, right, table in others
+    ]
+
+
+def add_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
+    """Add the tables that are missing, one statement each, and return them.
+
+    A table at a time, so that one that cannot be added does not keep the others out.
+
+    Raises:
+        CaptureError: There is no such publication.
+    """
+    if not _exists(session, publication):
+        raise CaptureError(
+            f"source {tables[0].source if tables else ''} has no publication {publication}",
+            remedy="`tributary onboard` creates it; run it for one of the source's tables.",
+            publication=publication,
+        )
+    members = _members(session, publication)
+    missing = [table for table in tables if (table.schema, table.name) not in members]
+    for table in missing:
+        _alter(session, publication, "ADD", [(table.schema, table.name)])
+    return missing
+
+
+def remove_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
+    """Remove the tables that are in the publication, and return them."""
+    members = _members(session, publication)
+    present = [table for table in tables if (table.schema, table.name) in members]
+    for table in present:
+        _alter(session, publication, "DROP", [(table.schema, table.name)])
+    return present
+
+
+def published(session: Session, publication: str, source: str) -> list[TableId]:
+    """The application's tables in the publication."""
+    rows = session.execute(_PUBLISHED, (publication,)).fetchall()
+    return [TableId(source, schema, name) for schema, name in rows]
+
+
+def drop(session: Session, publication: str) -> None:
+    """Drop the publication if it exists."""
+    session.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication)))
+
+
+def audit(session: Session, publication: str, table: SourceTable) -> list[str]:
+    """Why changes of the table would not all be published, one sentence each."""
+    row = session.execute(
+        "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables "
+        "FROM pg_catalog.pg_publication WHERE pubname = %s",
+        (publication,),
+    ).fetchone()
+    if row is None:
+        return [f"publication {publication} does not exist"]
+    findings = [
+        f"publication {publication} does not publish {change}"
+        for change, on in zip(("insert", "update", "delete", "truncate"), row, strict=False)
+        if not on
+    ]
+    if not row[4]:
+        findings.append(f"publication {publication} lacks publish_via_partition_root = true")
+    if row[5]:
+        findings.append(f"publication {publication} is FOR ALL TABLES")
+    # column lists and row filters came with version 15
+    detailed = session.info.server_version >= 150000
+    columns = "attnames::text[], rowfilter" if detailed else "NULL::text[], NULL::text"
+    member = session.execute(
+        sql.SQL(
+            "SELECT {} FROM pg_catalog.pg_publication_tables "
+            "WHERE pubname = %s AND schemaname = %s AND tablename = %s"
+        ).format(sql.SQL(columns)),
+        (publication, table.table.schema, table.table.name),
+    ).fetchone()
+    if member is None:
+        findings.append(f"table {table.table} is not in publication {publication}")
+        return findings
+    if member[0] is not None:
+        logged = {column.name for column in table.columns if not column.generated}
+        left_out = sorted(logged - set(member[0]))
+        if left_out:
+            findings.append(
+                f"publication {publication} leaves out columns of {table.table}: "
+                + ", ".join(left_out)
+            )
+    if member[1] is not None:
+        findings.append(f"publication {publication} filters rows of {table.table}: {member[1]}")
+    return findings
+
+
+def ensure_slot(session: Session, slot: str, source: str) -> bool:
+    """Create the slot if it is missing; returns whether it was created.
+
+    Raises:
+        CaptureError: A slot of that name serves something else, or it could not be created while
+            older transactions were open.
+    """
+    row = session.execute(_SLOT, (slot,)).fetchone()
+    if row is not None:
+        plugin, database, ours = row[6:]
+        if (plugin, database) != (PLUGIN, ours):
+            raise CaptureError(
+                f"slot {slot} of source {source} exists for plugin {plugin} and database "
+                f"{database}, not for {PLUGIN} and {ours}",
+                remedy="Choose another slot name in the source's configuration.",
+                slot=slot,
+            )
+        return False
+    try:
+        session.execute("SELECT pg_create_logical_replication_slot(%s, %s)", (slot, PLUGIN))
+    except psycopg.errors.QueryCanceled as error:
+        raise CaptureError(
+            f"slot {slot} of source {source} could not be created in time: transactions that "
+            "were open when it began have not ended",
+            remedy="Find long transactions in pg_stat_activity and pg_prepared_xacts, end them, "
+            "and run the command again.",
+            slot=slot,
+        ) from error
+    return True
+
+
+def slot_health(session: Session, slot: str) -> SlotHealth | None:
+    """The slot now, or None without one."""
+    row = session.execute(_SLOT, (slot,)).fetchone()
+    if row is None:
+        return None
+    active, status, confirmed, restart, retained, safe = row[:6]
+    return SlotHealth(
+        name=slot,
+        active=active,
+        wal_status=status,
+        confirmed_flush_lsn=Lsn.parse(confirmed) if confirmed else None,
+        restart_lsn=Lsn.parse(restart) if restart else None,
+        retained_bytes=retained,
+        safe_wal_size=safe,
+    )
+
+
+def drop_slot(session: Session, slot: str, source: str, timeout_s: float) -> bool:
+    """Drop the slot once nobody reads it; returns whether there was one.
+
+    Raises:
+        CaptureError: It was still being read when time ran out.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        if session.execute(_SLOT, (slot,)).fetchone() is None:
+            return False
+        try:
+            session.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
+        except psycopg.errors.UndefinedObject:
+            return False
+        except psycopg.errors.ObjectInUse as error:
+            if time.monotonic() >= deadline:
+                raise CaptureError(
+                    f"slot {slot} of source {source} is still being read after "
+                    f"{timeout_s:.0f} s: {error.diag.message_primary}",
+                    remedy="Delete the connector that uses the slot, then run the command again.",
+                    slot=slot,
+                ) from error
+        else:
+            return True
+        time.sleep(_POLL_S)
+
+
+def _exists(session: Session, publication: str) -> bool:
+    query = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
+    return session.execute(query, (publication,)).fetchone() is not None
+
+
+def _members(session: Session, publication: str) -> set[tuple[str, str]]:
+    return {(row[0], row[1]) for row in session.execute(_MEMBERS, (publication,))}
+
+
+def _alter(
+    session: Session, publication: str, action: str, tables: Sequence[tuple[str, str]]
+) -> None:
+    session.execute(
+        sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(
+            sql.Identifier(publication),
+            sql.SQL(action),
+            sql.SQL(", ").join(sql.Identifier(*table) for table in tables),
+        )
+    )

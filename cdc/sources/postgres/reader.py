@@ -1,0 +1,237 @@
+"""SQL and JDBC options with which Spark reads key ranges of a table, under a view or as of now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from urllib.parse import quote
+
+from psycopg import sql
+
+from cdc.config import Endpoint
+from cdc.errors import ReplicaError, SourceError
+from cdc.sources.postgres.connection import APPLICATION, CONNECT_TIMEOUT_S, Connections
+from cdc.sources.postgres.selection import rules
+from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable, View
+from schemas.table import TableId, TableSchema
+
+LOCK_TIMEOUT_S = 30
+
+# libpq's names of options that pgjdbc has under another name.
+_JDBC_OPTIONS = {
+    "target_session_attrs": "targetServerType",
+    "gssencmode": "gssEncMode",
+    "channel_binding": "channelBinding",
+    "sslpassword": "sslpassword",
+}
+
+
+def snapshot_query(
+    connections: Connections,
+    table: SourceTable,
+    schema: TableSchema,
+    ranges: Sequence[KeyRange],
+    *,
+    view: View | None,
+    fetch_size: int,
+) -> SnapshotQuery:
+    """How Spark reads the ranges, one JDBC partition each.
+
+    Columns get generated names, since Spark does not escape quotes in names; they get their own
+    back in ``select``. The server flattens the subquery, so predicates use the key's index.
+    """
+    endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
+    rule = rules(table, schema)
+    outputs = [
+        sql.SQL("{} AS {}").format(
+            sql.SQL(rule[column.name].read(identifier(column.name))), sql.Identifier(f"c{number}")
+        )
+        for number, column in enumerate(schema.columns)
+    ]
+    keys = [
+        sql.SQL("{} AS {}").format(sql.Identifier(name), sql.Identifier(f"k{number}"))
+        for number, name in enumerate(schema.key)
+    ]
+    subquery = sql.SQL("(SELECT {} FROM {}) AS source_rows").format(
+        sql.SQL(", ").join(outputs + keys), relation(table)
+    )
+    # the key columns are there for the predicates only: their JDBC types do not matter
+    types = [f"c{n} {rule[column.name].read_type}" for n, column in enumerate(schema.columns)]
+    properties = _properties(connections, endpoint)
+    properties |= {
+        "fetchsize": str(fetch_size),
+        "sessionInitStatement": session_init(view),
+        "customSchema": ", ".join(types + [f"k{n} string" for n in range(len(schema.key))]),
+    }
+    return SnapshotQuery(
+        url=jdbc_url(endpoint),
+        table=subquery.as_string(None),
+        predicates=tuple(predicate(key_range, len(schema.key)) for key_range in ranges),
+        select=tuple(
+            f"{rule[column.name].from_jdbc(f'c{number}')} AS {spark_name(column.name)}"
+            for number, column in enumerate(schema.columns)
+        ),
+        properties=properties,
+    )
+
+
+def predicate(key_range: KeyRange, width: int) -> str:
+    """The WHERE clause of a range over the generated key columns.
+
+    Bounds are untyped literals: the server reads each as a value of its column's type and
+    compares in the column's collation.
+    """
+    keys = sql.SQL(", ").join(sql.Identifier(f"k{number}") for number in range(width))
+    clauses = [
+        sql.SQL("({}) {} ({})").format(
+            keys, sql.SQL(operator), sql.SQL(", ").join(sql.Literal(value) for value in bound)
+        )
+        for operator, bound in ((">=", key_range.lower), ("<", key_range.upper))
+        if bound is not None
+    ]
+    return sql.SQL(" AND ").join(clauses).as_string(None) if clauses else "true"
+
+
+def session_init(view: View | None) -> str:
+    """What each JDBC session runs first, in the transaction that then reads.
+
+    With a fetch size Spark turns autocommit off, so the statements open that transaction. Under
+    a view they import it, and fail where the session does not see the view's marker, which is how
+    a session that a pooler or a load balancer sent elsewhere is found.
+    """
+    begin = (
+        [
+            sql.SQL("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY"),
+            sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(view.snapshot_id)),
+        ]
+        if view is not None
+        else [sql.SQL("SET TRANSACTION READ ONLY")]
+    )
+    settings = [
+        sql.SQL("SET LOCAL {} = {}").format(sql.Identifier(name), sql.Literal(value))
+        for name, value in (
+            ("lock_timeout", f"{LOCK_TIMEOUT_S}s"),
+            ("statement_timeout", "0"),
+            ("idle_in_transaction_session_timeout", "0"),
+            ("TimeZone", "UTC"),
+            ("DateStyle", "ISO"),
+            ("IntervalStyle", "postgres"),
+            ("extra_float_digits", "3"),
+        )
+    ]
+    checks = [_checks(view)] if view is not None else []
+    return sql.SQL("; ").join([*begin, *settings, *checks]).as_string(None)
+
+
+def _checks(view: View) -> sql.Composed:
+    tests = [
+        (
+            sql.SQL("NOT EXISTS (SELECT FROM tributary.marker WHERE id = {})").format(
+                sql.Literal(str(view.marker.id))
+            ),
+            "the marker is not visible in this session",
+        )
+    ]
+    if view.on_replica:
+        tests.append(
+            (sql.Composed([sql.SQL("NOT pg_is_in_recovery()")]), "the server is not in recovery")
+        )
+    if view.identity.system_identifier is not None:
+        tests.append(
+            (
+                sql.SQL("(SELECT system_identifier::text FROM pg_control_system()) <> {}").format(
+                    sql.Literal(view.identity.system_identifier)
+                ),
+                "the server is of another cluster",
+            )
+        )
+    body = sql.SQL(" ").join(
+        sql.SQL("IF {} THEN RAISE EXCEPTION {}; END IF;").format(
+            test, sql.Literal(f"{APPLICATION}: {message}")
+        )
+        for test, message in tests
+    )
+    return sql.SQL("DO $tributary$ BEGIN {} END $tributary$").format(body)
+
+
+def explain_failure(table: TableId, text: str) -> SourceError:
+    """The error of a Spark task that read the table, as one of ours."""
+    refused = re.search(r"ERROR: tributary: ([^\n]+)", text)
+    if refused:
+        return ReplicaError(
+            f"a snapshot session of table {table} is not where it must be: {refused[1].strip()}",
+            remedy="`replica` must lead to one server: a load balancer over several, or a failover "
+            "during the copy, sends sessions to another one.",
+            table=table,
+        )
+    value = re.search(r"\"(column .+? holds .+?)\"\s", text)
+    if value:
+        return SourceError(
+            f"table {table}: {value[1]}",
+            remedy="Correct the value on the source, or leave the column out with columns.exclude.",
+            table=table,
+        )
+    lines = [line.strip() for line in text.splitlines() if "PSQLException" in line]
+    return SourceError(
+        f"table {table} could not be read: {lines[-1] if lines else text.strip()[:500]}",
+        remedy="Look at the server's log at this time; then run the command again.",
+        table=table,
+    )
+
+
+def jdbc_url(endpoint: Endpoint) -> str:
+    """The URL of a server for pgjdbc, without a login.
+
+    Raises:
+        SourceError: The host is a directory of Unix sockets, which pgjdbc cannot use.
+    """
+    if endpoint.host.startswith("/"):
+        raise SourceError(
+            f"snapshots need a TCP host, not the socket directory {endpoint.host}",
+            remedy="Set `host` of the replica (or the primary) to a name or an address.",
+            field="host",
+        )
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"jdbc:postgresql://{host}:{endpoint.port}/{quote(endpoint.database, safe='')}"
+
+
+def _properties(connections: Connections, endpoint: Endpoint) -> dict[str, str]:
+    credential = connections.credential("snapshot")
+    certificates = {
+        "sslrootcert": endpoint.sslrootcert,
+        "sslcert": endpoint.sslcert,
+        "sslkey": endpoint.sslkey,
+    }
+    properties = {
+        "driver": "org.postgresql.Driver",
+        "user": credential.user,
+        "ApplicationName": APPLICATION,
+        "sslmode": endpoint.sslmode,
+        "readOnly": "true",
+        "tcpKeepAlive": "true",
+        "connectTimeout": str(CONNECT_TIMEOUT_S),
+    }
+    properties |= {name: str(path) for name, path in certificates.items() if path is not None}
+    properties |= {
+        _JDBC_OPTIONS[name]: value
+        for name, value in endpoint.options.items()
+        if name in _JDBC_OPTIONS
+    }
+    if credential.password is not None:
+        properties["password"] = credential.password.resolve()
+    return properties
+
+
+def relation(table: SourceTable) -> sql.Identifier:
+    """The table as a quoted, qualified name."""
+    return sql.Identifier(table.table.schema, table.table.name)
+
+
+def identifier(name: str) -> str:
+    """A column as a quoted name."""
+    return sql.Identifier(name).as_string(None)
+
+
+def spark_name(name: str) -> str:
+    """A name quoted for Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,258 @@
+"""The replica: the fence that a view must lie behind, the view itself, and what can end it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from threading import Lock
+
+import psycopg
+
+from cdc.errors import ReplicaError, SnapshotLostError, SourceError
+from cdc.position import Lsn
+from cdc.progress import Progress
+from cdc.sources.postgres.connection import (
+    CONFLICT_REMEDY,
+    Connections,
+    Session,
+    is_recovery_conflict,
+    optional_row,
+)
+from cdc.sources.postgres.primary import current_lsn, identity
+from cdc.sources.values import Marker, ReplicaPosition, ServerIdentity, View
+
+_POLL_S = (0.02, 0.5)
+_SETTINGS = ("max_standby_streaming_delay", "max_standby_archive_delay", "hot_standby_feedback")
+
+
+@dataclass
+class Exporter:
+    """The session that keeps a view importable, and the view."""
+
+    session: Session
+    view: View
+    lock: Lock = field(default_factory=Lock)
+
+
+def replica_position(connections: Connections) -> ReplicaPosition:
+    """How far the replica is, with what the server lets us read."""
+    with connections.open("admin") as primary:
+        ahead = current_lsn(primary)
+    with connections.open("snapshot", on_replica=True) as session:
+        replay = optional_row(session, "SELECT pg_last_wal_replay_lsn()::text")
+        receive = optional_row(session, "SELECT pg_last_wal_receive_lsn()::text")
+        paused = optional_row(session, "SELECT pg_is_wal_replay_paused()")
+        age = optional_row(
+            session,
+            "SELECT date_part('epoch', clock_timestamp() - pg_last_xact_replay_timestamp())",
+        )
+    replay_lsn = Lsn.parse(replay[0]) if replay and replay[0] else None
+    lag_bytes = max(0, ahead - replay_lsn) if replay_lsn is not None else None
+    seconds = float(age[0]) if age and age[0] is not None else None
+    return ReplicaPosition(
+        replay_lsn=replay_lsn,
+        receive_lsn=Lsn.parse(receive[0]) if receive and receive[0] else None,
+        lag_bytes=lag_bytes,
+        lag_seconds=0.0 if lag_bytes == 0 else seconds,
+        paused=bool(paused and paused[0]),
+    )
+
+
+def describe_lag(position: ReplicaPosition) -> str:
+    """The lag as messages show it."""
+    parts = []
+    if position.lag_bytes is not None:
+        parts.append(f"{position.lag_bytes} bytes")
+    if position.lag_seconds is not None:
+        parts.append(f"{position.lag_seconds:.1f} s")
+    text = " and ".join(parts) + " behind" if parts else "lag unknown"
+    return f"{text}, replay paused" if position.paused else text
+
+
+def check_standby(
+    found: ServerIdentity, primary: Marker | ServerIdentity, where: str
+) -> tuple[str, ...]:
+    """Check that a server is a standby of the primary, or of the one that wrote the marker.
+
+    Returns:
+        What could not be checked, one sentence each.
+
+    Raises:
+        ReplicaError: It is not in recovery, or of another cluster or timeline.
+    """
+    if not found.in_recovery:
+        raise ReplicaError(
+            f"{where} is not in recovery: it was promoted, or is no standby",
+            remedy="Point `replica` at a physical standby of the primary, then run again.",
+        )
+    warnings = []
+    for fact, ours, theirs in (
+        ("system identifier", primary.system_identifier, found.system_identifier),
+        ("timeline", primary.timeline, found.timeline),
+    ):
+        if ours is None or theirs is None:
+            warnings.append(f"the {fact} of {where} could not be compared: no permission")
+        elif ours != theirs:
+            raise ReplicaError(
+                f"{where} has {fact} {theirs}, but the primary has {ours}",
+                remedy="Point `replica` at a physical standby of this primary; after a failover, "
+                "wait until it follows the new primary.",
+            )
+    return tuple(warnings)
+
+
+def marker_visible(session: Session, marker: Marker) -> bool:
+    """Whether the session's snapshot shows the marker."""
+    query = "SELECT 1 FROM tributary.marker WHERE id = %s"
+    try:
+        with session.transaction():
+            return session.execute(query, (marker.id,)).fetchone() is not None
+    except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
+        return False  # the replica has not replayed their creation yet
+
+
+def wait_for_marker(
+    connections: Connections, marker: Marker, *, timeout_s: float, progress: Progress
+) -> None:
+    """Wait until new transactions on the replica see the marker.
+
+    Raises:
+        ReplicaError: Time ran out, or the server is no standby of the marker's primary.
+    """
+    where = connections.where(on_replica=True)
+    task = progress.start(f"wait for the {where}", None, "checks")
+    deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
+    try:
+        while True:
+            with connections.open("snapshot", on_replica=True) as session:
+                found = identity(session)
+                visible = marker_visible(session, marker)
+            # a standby reads its timeline from what it has replayed: compare once it is there
+            if visible or not found.in_recovery:
+                check_standby(found, marker, where)
+                return
+            position = replica_position(connections)
+            if time.monotonic() >= deadline:
+                raise _too_late(where, position, timeout_s)
+            task.advance()
+            task.note(describe_lag(position))
+            time.sleep(pause)
+            pause = min(pause * 2, _POLL_S[1])
+    finally:
+        task.done()
+
+
+def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> ReplicaError:
+    remedy = (
+        "Resume it with SELECT pg_wal_replay_resume() on the replica, then run again."
+        if position.paused
+        else "Check that the replica streams from this primary (pg_stat_wal_receiver there, "
+        "pg_stat_replication here); when it is only slow, raise the wait and run again."
+    )
+    return ReplicaError(
+        f"{where} did not show the marker within {timeout_s:.0f} s: {describe_lag(position)}",
+        remedy=remedy,
+    )
+
+
+@contextmanager
+def exported_view(
+    connections: Connections, marker: Marker, *, on_replica: bool
+) -> Iterator[Exporter]:
+    """A session whose snapshot others can import until the block ends.
+
+    Raises:
+        ReplicaError: The view does not show the marker, or the server is not what it must be.
+        SnapshotLostError: The replica cancelled the session.
+    """
+    where = connections.where(on_replica=on_replica)
+    with connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0) as session:
+        session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        session.read_only = True
+        session.autocommit = False
+        row = session.execute("SELECT pg_export_snapshot()").fetchone()
+        if not marker_visible(session, marker):
+            raise ReplicaError(
+                f"a view on the {where} does not show the marker that was waited for",
+                remedy="`replica` must lead to one server: a load balancer over several may send "
+                "each session to another one.",
+            )
+        found = identity(session)
+        warnings = check_standby(found, marker, where) if on_replica else ()
+        # after the snapshot was taken, so nothing in it can lie beyond
+        position = optional_row(session, "SELECT pg_last_wal_replay_lsn()::text")
+        if on_replica and position is not None and position[0] is not None:
+            upper = Lsn.parse(position[0])
+        else:
+            with connections.open("admin") as primary:
+                upper = current_lsn(primary)
+        yield Exporter(
+            session,
+            View(
+                snapshot_id=row[0] if row else "",
+                lsn_upper_bound=upper,
+                opened_at=datetime.now(timezone.utc),
+                on_replica=on_replica,
+                marker=marker,
+                identity=found,
+                warnings=warnings,
+            ),
+        )
+
+
+def assert_alive(connections: Connections, exporter: Exporter) -> None:
+    """Check that the exporting session lives and its server is what it was.
+
+    Raises:
+        SnapshotLostError: It does not, or is not.
+    """
+    view = exporter.view
+    where = connections.where(on_replica=view.on_replica)
+    try:
+        with exporter.lock:
+            found = identity(exporter.session)
+            visible = marker_visible(exporter.session, view.marker)
+    except (psycopg.Error, SourceError) as error:
+        raise lost_view(connections, view, str(error)) from error
+    if found != view.identity or not visible:
+        raise SnapshotLostError(
+            f"the {where} is no longer what it was when the view was opened: "
+            f"{view.identity} then, {found} now",
+            remedy="Point `replica` at a standby of the primary and bootstrap again.",
+        )
+
+
+def lost_view(connections: Connections, view: View, reason: str) -> SnapshotLostError:
+    """Why a view is gone, with the settings that matter and the lag measured now."""
+    where = connections.where(on_replica=view.on_replica)
+    facts = conflict_facts(connections) if view.on_replica else []
+    remedy = (
+        CONFLICT_REMEDY
+        if is_recovery_conflict(reason)
+        else "Run the command again; what is already committed is kept where that is exact."
+    )
+    return SnapshotLostError(
+        f"the view on the {where} is gone: {' '.join(reason.split())}"
+        + (f" ({', '.join(facts)})" if facts else ""),
+        remedy=remedy,
+        snapshot=view.snapshot_id,
+    )
+
+
+def conflict_facts(connections: Connections) -> list[str]:
+    """Settings of the replica that decide how long it lets a view live, and its lag."""
+    try:
+        with connections.open("snapshot", on_replica=True) as session:
+            rows = session.execute(
+                "SELECT name, current_setting(name) FROM pg_catalog.pg_settings "
+                "WHERE name = ANY(%s) ORDER BY name",
+                (list(_SETTINGS),),
+            ).fetchall()
+        return [f"{name} = {value}" for name, value in rows] + [
+            describe_lag(replica_position(connections))
+        ]
+    except SourceError as error:
+        return [f"its settings could not be read: {error}"]

@@ -1,0 +1,130 @@
+"""Which columns of a source table reach the lake, as which types, and what the record key is."""
+
+from __future__ import annotations
+
+from cdc.config import TableSettings
+from cdc.sources.values import SourceTable
+from schemas.errors import SchemaError
+from schemas.table import Column, TableSchema
+from schemas.types_postgres import TypeRule, rule_for
+
+RESERVED = ("_cdc_", "_hoodie_")
+"""Prefixes of columns that the lake adds."""
+
+
+def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
+    """The lake schema of a table.
+
+    Generated columns are left out: the log does not carry them.
+
+    Raises:
+        UnsupportedTypeError: A column that is kept has a type without a rule.
+        SchemaError: A rule names a column that is not there, a name cannot be a lake column, or
+            there is no usable key.
+    """
+    names = {column.name for column in table.columns}
+    wanted = set(settings.columns.include) or names
+    for name in sorted((wanted | set(settings.columns.exclude)) - names):
+        raise SchemaError(
+            f"table {table.table} has no column {name!r}, which `columns` names",
+            remedy="Correct columns.include or columns.exclude of the table.",
+            table=table.table,
+            field=name,
+        )
+    kept = [
+        column
+        for column in table.columns
+        if column.name in wanted - set(settings.columns.exclude) and not column.generated
+    ]
+    _check_names(table, [column.name for column in kept])
+    columns = tuple(
+        Column(
+            name=column.name,
+            source_type=str(column.type),
+            lake_type=rule_for(column.type, table=table.table, column=column.name).lake_type,
+            nullable=column.nullable,
+        )
+        for column in kept
+    )
+    return TableSchema(table.table, columns, record_key(table, settings))
+
+
+def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
+    """The columns that identify a row: configured ones, else the primary key.
+
+    Raises:
+        SchemaError: There is none, or the configured columns are not unique and not null.
+    """
+    key = tuple(settings.key_columns) or table.primary_key
+    if not key:
+        raise SchemaError(
+            f"table {table.table} has no primary key",
+            remedy="Add a primary key; or give the table a unique index on columns that are NOT "
+            "NULL, run ALTER TABLE ... REPLICA IDENTITY USING INDEX with it, and name its columns "
+            "in key_columns.",
+            table=table.table,
+        )
+    by_name = {column.name: column for column in table.columns}
+    for name in key:
+        column = by_name.get(name)
+        problem = (
+            "is not a column"
+            if column is None
+            else "is generated, so the log does not carry it"
+            if column.generated
+            else "allows NULL"
+            if column.nullable
+            else None
+        )
+        if problem:
+            raise SchemaError(
+                f"key column {name!r} of table {table.table} {problem}",
+                remedy="Set key_columns to columns that are NOT NULL and unique together.",
+                table=table.table,
+                field=name,
+            )
+    if not any(set(unique) <= set(key) for unique in table.unique_indexes):
+        raise SchemaError(
+            f"no unique index of table {table.table} keeps ({', '.join(key)}) unique",
+            remedy="Set key_columns to the columns of a unique index, or create one for them.",
+            table=table.table,
+        )
+    return key
+
+
+def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
+    """The type rule of each column of the schema.
+
+    Raises:
+        SchemaError: A column of the schema is no longer in the table, or has no rule.
+    """
+    types = {column.name: column.type for column in table.columns}
+    found = {}
+    for column in schema.columns:
+        if column.name not in types:
+            raise SchemaError(
+                f"table {table.table} no longer has column {column.name!r}",
+                remedy="Bootstrap the table again.",
+                table=table.table,
+                field=column.name,
+            )
+        found[column.name] = rule_for(types[column.name], table=table.table, column=column.name)
+    return found
+
+
+def _check_names(table: SourceTable, names: list[str]) -> None:
+    by_folded: dict[str, str] = {}
+    for name in names:
+        reason = None
+        other = by_folded.setdefault(name.lower(), name)
+        if other != name:
+            reason = f"differs from column {other!r} by case only, which the lake does not tell"
+        elif name.lower().startswith(RESERVED):
+            reason = "begins like a column that the lake adds"
+        if reason:
+            raise SchemaError(
+                f"column {name!r} of table {table.table} {reason}",
+                remedy=f"Leave one out with columns.exclude: [{name}], or rename it.",
+                table=table.table,
+                field=name,
+            )

@@ -1,0 +1,286 @@
+"""One PostgreSQL database, its replica, and everything that is asked of them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+from cdc.config import PostgresSourceConfig, TableSettings
+from cdc.errors import SnapshotLostError, SourceError
+from cdc.position import Lsn
+from cdc.progress import Progress
+from cdc.sources.postgres import (
+    boundaries,
+    catalog,
+    checks,
+    grants,
+    lookup,
+    primary,
+    reader,
+    replica,
+    selection,
+)
+from cdc.sources.postgres import publication as capture
+from cdc.sources.postgres.connection import Connections, Role, is_recovery_conflict
+from cdc.sources.values import (
+    Boundaries,
+    Check,
+    Fingerprint,
+    KeyRange,
+    Marker,
+    ReplicaPosition,
+    ServerIdentity,
+    SlotHealth,
+    SnapshotQuery,
+    SourceTable,
+    TableSize,
+    TableStats,
+    View,
+)
+from schemas.table import TableId, TableSchema
+
+_SLOT_TIMEOUT_S = 120.0
+_SAMPLE_TIMEOUT_S = 1800.0
+
+
+class PostgresSource:
+    """A source of kind ``postgres``; see `cdc.sources.base.Source` for what each method does.
+
+    Args:
+        name: Key of the source in the configuration.
+        config: Its section.
+    """
+
+    def __init__(self, name: str, config: PostgresSourceConfig) -> None:
+        self._name = name
+        self._config = config
+        self._connections = Connections(name, config)
+        self._exporters: dict[str, replica.Exporter] = {}
+
+    @property
+    def name(self) -> str:
+        """Key of the source in ``tributary.yaml``."""
+        return self._name
+
+    @property
+    def has_replica(self) -> bool:
+        """Whether snapshots are read from a replica."""
+        return self._config.replica is not None
+
+    def tables(self) -> list[TableStats]:
+        """All user tables, without our own, sorted by name."""
+        with self._connections.open("admin") as session:
+            return catalog.read_tables(session, self._name)
+
+    def table(self, table: TableId) -> SourceTable:
+        """The table as the primary's catalog describes it."""
+        with self._connections.open("admin") as session:
+            return catalog.read_table(session, table)
+
+    def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
+        """The lake schema: column rules applied, generated columns left out, the record key."""
+        return selection.lake_schema(table, settings)
+
+    def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
+        """The catalog facts of the table, read in a fresh transaction."""
+        role: Role = "snapshot" if on_replica else "admin"
+        with self._connections.open(role, on_replica=on_replica) as session:
+            return catalog.read_fingerprint(session, table)
+
+    def identity(self, *, on_replica: bool = False) -> ServerIdentity:
+        """Which cluster the server is."""
+        role: Role = "snapshot" if on_replica else "admin"
+        with self._connections.open(role, on_replica=on_replica) as session:
+            return primary.identity(session)
+
+    def prepare_capture(self, publication: str) -> None:
+        """Create what is missing of schema ``tributary``, its tables and grants, the capture."""
+        with self._connections.open("admin") as session:
+            capture.prepare(session, publication, self._config.credentials)
+
+    def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
+        """Add those tables that are not yet in it; returns the ones that were added."""
+        with self._connections.open("admin") as session:
+            return capture.add_tables(session, publication, tables)
+
+    def remove_from_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
+        """Remove those tables that are in it; returns the ones that were removed."""
+        with self._connections.open("admin") as session:
+            return capture.remove_tables(session, publication, tables)
+
+    def published_tables(self, publication: str) -> list[TableId]:
+        """The application's tables that are in the publication; empty when there is none."""
+        with self._connections.open("admin") as session:
+            return capture.published(session, publication, self._name)
+
+    def drop_publication(self, publication: str) -> None:
+        """Drop it if it exists."""
+        with self._connections.open("admin") as session:
+            capture.drop(session, publication)
+
+    def audit_publication(self, publication: str, table: SourceTable) -> list[str]:
+        """What keeps changes of this table from being published in full."""
+        with self._connections.open("admin") as session:
+            return capture.audit(session, publication, table)
+
+    def ensure_slot(self, slot: str) -> bool:
+        """Create the logical slot if it is missing; returns whether it was created."""
+        with self._connections.open("capture", statement_timeout_s=_SLOT_TIMEOUT_S) as session:
+            return capture.ensure_slot(session, slot, self._name)
+
+    def slot_health(self, slot: str) -> SlotHealth | None:
+        """The slot now, or None when there is none of that name."""
+        with self._connections.open("admin") as session:
+            return capture.slot_health(session, slot)
+
+    def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
+        """Drop the slot, waiting until its reader has gone; returns whether there was one."""
+        with self._connections.open("capture") as session:
+            return capture.drop_slot(session, slot, self._name, timeout_s)
+
+    def current_transaction_id(self) -> int:
+        """x0: a transaction id of the primary, from a committed transaction of its own."""
+        with self._connections.open("admin") as session:
+            return primary.current_transaction_id(session)
+
+    def wait_for_older_transactions(
+        self, xid: int, *, timeout_s: float, progress: Progress
+    ) -> None:
+        """Wait until no transaction as old as ``xid`` is open on the primary."""
+        with self._connections.open("admin") as session:
+            primary.wait_for_older_transactions(
+                session, xid, source=self._name, timeout_s=timeout_s, progress=progress
+            )
+
+    def write_marker(self) -> Marker:
+        """Write a new marker row on the primary."""
+        with self._connections.open("marker") as session:
+            return primary.write_marker(session)
+
+    def marker_visible(self, marker: Marker, *, on_replica: bool) -> bool:
+        """Whether a new transaction on that server sees the marker."""
+        with self._connections.open("snapshot", on_replica=on_replica) as session:
+            return replica.marker_visible(session, marker)
+
+    def wait_for_marker_on_replica(
+        self, marker: Marker, *, timeout_s: float, progress: Progress
+    ) -> None:
+        """Wait until the replica shows the marker and is a standby of the marker's primary."""
+        if self.has_replica:
+            replica.wait_for_marker(
+                self._connections, marker, timeout_s=timeout_s, progress=progress
+            )
+
+    @contextmanager
+    def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
+        """A view that contains the marker, importable until the block ends.
+
+        On a primary a commit reaches the log before it becomes visible, so that the view is
+        opened only when every transaction that may have been in between has ended.
+        """
+        if self.has_replica:
+            self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
+        else:
+            self.wait_for_older_transactions(
+                self.current_transaction_id(), timeout_s=timeout_s, progress=progress
+            )
+        with replica.exported_view(
+            self._connections, marker, on_replica=self.has_replica
+        ) as exporter:
+            snapshot = exporter.view.snapshot_id
+            self._exporters[snapshot] = exporter
+            try:
+                yield exporter.view
+            finally:
+                del self._exporters[snapshot]
+
+    def assert_view_alive(self, view: View) -> None:
+        """Check that sessions can still import the view and its server is what it was."""
+        exporter = self._exporters.get(view.snapshot_id)
+        if exporter is None:
+            raise SnapshotLostError(
+                f"view {view.snapshot_id} of source {self._name} is closed",
+                remedy="Open a new view.",
+                source=self._name,
+            )
+        replica.assert_alive(self._connections, exporter)
+
+    def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError:
+        """What a failed read by Spark means, from the text of its exception."""
+        if view is not None and is_recovery_conflict(text):
+            return replica.lost_view(
+                self._connections, view, "canceling statement due to conflict with recovery"
+            )
+        return reader.explain_failure(table, text)
+
+    def current_lsn(self) -> Lsn:
+        """The primary's insert position: no commit so far lies beyond it."""
+        with self._connections.open("admin") as session:
+            return primary.current_lsn(session)
+
+    def replica_position(self) -> ReplicaPosition | None:
+        """How far the replica is, or None without one."""
+        return replica.replica_position(self._connections) if self.has_replica else None
+
+    def size(self, table: SourceTable) -> TableSize:
+        """Rows and bytes from the present size of the table."""
+        with self._connections.open("snapshot", on_replica=True) as session:
+            return boundaries.table_size(session, table)
+
+    def sample_boundaries(
+        self,
+        table: SourceTable,
+        key: Sequence[str],
+        chunks: int,
+        *,
+        size: TableSize | None = None,
+    ) -> Boundaries:
+        """Cut the key into up to ``chunks`` ranges of about the same number of rows."""
+        with self._connections.open(
+            "snapshot", on_replica=True, statement_timeout_s=_SAMPLE_TIMEOUT_S
+        ) as session:
+            known = size or boundaries.table_size(session, table)
+            return boundaries.sample(session, table, key, chunks, known)
+
+    def snapshot_query(
+        self,
+        table: SourceTable,
+        schema: TableSchema,
+        ranges: Sequence[KeyRange],
+        *,
+        view: View | None,
+        fetch_size: int = 10_000,
+    ) -> SnapshotQuery:
+        """How Spark reads those ranges, under the view, or as of now when it is None."""
+        return reader.snapshot_query(
+            self._connections, table, schema, ranges, view=view, fetch_size=fetch_size
+        )
+
+    def fetch_by_key(
+        self,
+        table: SourceTable,
+        schema: TableSchema,
+        keys: Sequence[Sequence[object]],
+        columns: Sequence[str],
+        *,
+        on_replica: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Rows with those keys as Python values of the lake types; absent keys are left out."""
+        with self._connections.open("snapshot", on_replica=on_replica) as session:
+            return lookup.fetch_by_key(session, table, schema, keys, columns)
+
+    def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
+        """Rows, counted."""
+        with self._connections.open(
+            "snapshot", on_replica=on_replica, statement_timeout_s=0
+        ) as session:
+            return lookup.count(session, table)
+
+    def checks(self) -> list[Check]:
+        """Pre-flight of connections, versions, settings, privileges and the replica."""
+        return checks.run(self._connections)
+
+    def grants_sql(self, tables: Sequence[SourceTable] = ()) -> list[str]:
+        """The statements that give each configured role exactly what it needs."""
+        return grants.grants_sql(self._config, tables)
