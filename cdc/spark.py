@@ -46,6 +46,15 @@ _DEFAULTS = {
 }
 
 
+# Avro allocates what a length prefix claims before it reads: without a bound, one damaged message
+# ends the JVM, and with it every other table's run. No Kafka record comes near these.
+_AVRO_LIMITS = {
+    "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
+    "org.apache.avro.limits.bytes.maxLength": 128 * 1024 * 1024,
+    "org.apache.avro.limits.collectionItems.maxLength": 10_000_000,
+}
+
+
 def session(config: Config, app_name: str = "tributary") -> SparkSession:
     """The process's Spark session, started on first use.
 
@@ -105,9 +114,13 @@ def session_settings(config: Config) -> dict[str, str]:
         **{f"spark.hadoop.{key}": str(value) for key, value in config.lake.hadoop.items()},
         **_REQUIRED,
     }
-    java_options = f"-Dlog4j2.configurationFile={_LOGGING.as_uri()}"
-    given = config.spark.conf.get("spark.driver.extraJavaOptions")
-    settings["spark.driver.extraJavaOptions"] = f"{java_options} {given}" if given else java_options
+    limits = " ".join(f"-D{key}={value}" for key, value in _AVRO_LIMITS.items())
+    for key, options in (
+        ("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {limits}"),
+        ("spark.executor.extraJavaOptions", limits),
+    ):
+        given = config.spark.conf.get(key)
+        settings[key] = f"{options} {given}" if given else options
     if config.spark.jars == "bundled":
         jars = [str(path) for path in spark_jars()]
         if "spark.jars" in config.spark.conf:

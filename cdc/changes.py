@@ -1,0 +1,301 @@
+"""Changes to rows: what a batch contains, the last image of each key, and its missing values.
+
+Everything works on the normal form of :mod:`cdc.decode`, in the order of the log (the Kafka
+offset), and returns lazy frames; only :func:`summarize` runs a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from cdc.decode import META_COLUMNS, PARTITION, PROBLEM, TOMBSTONE, UNAVAILABLE, UNKNOWN_SCHEMA
+from cdc.semantic_types import quoted
+from schemas.table import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+MISSING = "_cdc_missing"
+"""Columns of a folded row whose value the batch does not have; null when it has all."""
+
+MOVED = "_cdc_moved"
+"""Whether a folded row came to its key within the batch, so that the table's row under that key is
+another row's."""
+
+_LIFE, _RANK, _FOUND = "_cdc_life", "_cdc_rank", "_cdc_found"
+
+
+@dataclass(frozen=True)
+class Problem:
+    """The first record of a batch that cannot be applied."""
+
+    partition: int
+    offset: int
+    schema_id: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a batch contains.
+
+    Args:
+        counts: Records by operation; tombstones under ``tombstone``.
+        schema_ids: Ids of the writers' schemas, those without a known schema too.
+        unknown_schemas: Those of them that :func:`cdc.decode.decode` was not given.
+        problem: The first record that cannot be applied, unknown schemas aside.
+        unavailable: Columns of which some record lacks the value.
+        moved: Inserts and snapshot reads that lack a value: rows that were moved to another key.
+        source_ts: Latest source time per partition.
+        position: Position of the last event in the log.
+        first_truncate: Offset of the first TRUNCATE, or None.
+        last_truncate: Offset of the last one.
+    """
+
+    counts: Mapping[str, int]
+    schema_ids: tuple[int, ...]
+    unknown_schemas: tuple[int, ...]
+    problem: Problem | None
+    unavailable: tuple[str, ...]
+    moved: int
+    source_ts: Mapping[int, datetime]
+    position: str | None
+    first_truncate: int | None
+    last_truncate: int | None
+
+    @property
+    def events(self) -> int:
+        """Changes in the batch; tombstones are none."""
+        return sum(count for op, count in self.counts.items() if op != TOMBSTONE)
+
+
+def summarize(changes: DataFrame) -> Summary:
+    """Look at a whole batch, in one job.
+
+    Args:
+        changes: The batch in normal form, persisted by the caller if it is to be read again.
+    """
+    unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
+    bad = F.col(PROBLEM).isNotNull() & ~unknown
+    truncate = F.when(F.col("_cdc_op") == "t", F.col("_cdc_offset"))
+    lacking = F.col(UNAVAILABLE).isNotNull()
+    where = F.struct("_cdc_offset", PARTITION, "_cdc_schema_id", PROBLEM)
+    rows = (
+        changes.groupBy("_cdc_op", PARTITION)
+        .agg(
+            F.count(F.lit(1)).alias("events"),
+            F.collect_set("_cdc_schema_id").alias("schema_ids"),
+            F.collect_set(F.when(unknown, F.col("_cdc_schema_id"))).alias("unknown"),
+            F.min(F.when(bad, where)).alias("problem"),
+            F.flatten(F.collect_set(UNAVAILABLE)).alias("unavailable"),
+            F.count(F.when(lacking & F.col("_cdc_op").isin("c", "r"), 1)).alias("moved"),
+            F.max(F.unix_micros("_cdc_source_ts")).alias("source_ts"),
+            F.max(F.struct("_cdc_offset", "_cdc_position")).alias("last"),
+            F.min(truncate).alias("first_truncate"),
+            F.max(truncate).alias("last_truncate"),
+        )
+        .collect()
+    )
+    return _summary(rows)
+
+
+def _summary(rows: Sequence[Any]) -> Summary:
+    counts: dict[str, int] = {}
+    times: dict[int, int] = {}
+    for row in rows:
+        if row["_cdc_op"] is not None:
+            counts[row["_cdc_op"]] = counts.get(row["_cdc_op"], 0) + row["events"]
+        if row["source_ts"] is not None:
+            partition = row[PARTITION]
+            times[partition] = max(times.get(partition, row["source_ts"]), row["source_ts"])
+    problems = sorted(row["problem"] for row in rows if row["problem"] is not None)
+    last = max(
+        (row["last"] for row in rows if row["last"]["_cdc_position"] is not None),
+        key=lambda place: place["_cdc_offset"],
+        default=None,
+    )
+    return Summary(
+        counts=dict(sorted(counts.items())),
+        schema_ids=tuple(sorted({n for row in rows for n in row["schema_ids"]})),
+        unknown_schemas=tuple(sorted({n for row in rows for n in row["unknown"]})),
+        problem=_problem(problems[0]) if problems else None,
+        unavailable=tuple(sorted({name for row in rows for name in row["unavailable"]})),
+        moved=sum(row["moved"] for row in rows),
+        source_ts={
+            partition: datetime.fromtimestamp(micros // 1_000_000, timezone.utc).replace(
+                microsecond=micros % 1_000_000
+            )
+            for partition, micros in times.items()
+        },
+        position=last["_cdc_position"] if last is not None else None,
+        first_truncate=min(_known(row["first_truncate"] for row in rows), default=None),
+        last_truncate=max(_known(row["last_truncate"] for row in rows), default=None),
+    )
+
+
+def _known(values: Iterable[int | None]) -> list[int]:
+    return [value for value in values if value is not None]
+
+
+def _problem(row: Any) -> Problem:
+    return Problem(row[PARTITION], row["_cdc_offset"], row["_cdc_schema_id"], row[PROBLEM])
+
+
+def fold(
+    changes: DataFrame,
+    table: TableSchema,
+    *,
+    unavailable: Sequence[str] = (),
+    soft_delete: bool = False,
+    after_offset: int | None = None,
+) -> DataFrame:
+    """The last image of each key, values that its event lacks taken from earlier ones of its life.
+
+    A life of a key starts with an insert and ends with a delete. Values are never carried from
+    one life to the next: another row may have had the key before.
+
+    Args:
+        changes: The batch in normal form, without problems.
+        table: The table.
+        unavailable: Columns of which some record lacks the value; see :class:`Summary`.
+        soft_delete: Whether a deleted row keeps its values. A delete event has none, so all its
+            columns count as lacking.
+        after_offset: Leave out changes up to this offset: those before a TRUNCATE.
+
+    Returns:
+        One row per key in normal form with :data:`MISSING` and :data:`MOVED` in place of the
+        decoder's own columns.
+    """
+    rows = changes.filter(F.col("_cdc_op").isin("c", "r", "u", "d"))
+    if after_offset is not None:
+        rows = rows.filter(F.col("_cdc_offset") > after_offset)
+    keys = [F.col(quoted(name)) for name in table.key]
+    values = [column.name for column in table.columns if column.name not in table.key]
+    lacking = values if soft_delete else [name for name in values if name in unavailable]
+    if not lacking:
+        # Spark keeps one row per key while it sorts, before it shuffles.
+        newest = Window.partitionBy(*keys).orderBy(F.col("_cdc_offset").desc())
+        last = rows.withColumn(_RANK, F.row_number().over(newest)).filter(F.col(_RANK) == 1)
+        return last.drop(_RANK, PARTITION, UNAVAILABLE, PROBLEM).withColumns(
+            {MISSING: F.lit(None).cast("array<string>"), MOVED: F.lit(False)}
+        )
+    return _fold_lives(rows, table, keys, lacking, soft_delete=soft_delete)
+
+
+def _fold_lives(
+    rows: DataFrame,
+    table: TableSchema,
+    keys: Sequence[SparkColumn],
+    lacking: Sequence[str],
+    *,
+    soft_delete: bool,
+) -> DataFrame:
+    order = Window.partitionBy(*keys).orderBy("_cdc_offset")
+    until_here = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    starts = F.col("_cdc_op").isin("c", "r")
+    ends = F.col("_cdc_op") == "d"
+    # A delete belongs to the life that it ends.
+    life = F.count(F.when(starts, 1)).over(until_here) + F.count(F.when(ends, 1)).over(before)
+    lives = rows.withColumn(_LIFE, life)
+
+    def lacks(name: str) -> SparkColumn:
+        listed = F.coalesce(F.array_contains(UNAVAILABLE, name), F.lit(False))
+        return (ends | listed) if soft_delete else (listed & ~ends)
+
+    def known(name: str) -> SparkColumn:
+        value = F.when(
+            ~lacks(name) & ~ends, F.struct(F.col(_LIFE), F.col(quoted(name)).alias("value"))
+        )
+        return F.last(value, ignorenulls=True).over(until_here)
+
+    found = {name: f"_cdc_known_{number}" for number, name in enumerate(lacking)}
+    last = lives.select(
+        "*",
+        F.lead(F.lit(1)).over(order).isNull().alias(_RANK),
+        (F.max(F.when(starts, F.col(_LIFE))).over(until_here) == F.col(_LIFE)).alias(MOVED),
+        *(known(name).alias(alias) for name, alias in found.items()),
+    ).filter(_RANK)
+
+    def same_life(name: str) -> SparkColumn:
+        return F.coalesce(F.col(f"{found[name]}.{_LIFE}") == F.col(_LIFE), F.lit(False))
+
+    missing = F.array_compact(
+        F.array(*(F.when(lacks(name) & ~same_life(name), F.lit(name)) for name in lacking))
+    )
+    columns = {
+        name: F.when(lacks(name), F.when(same_life(name), F.col(f"{found[name]}.value"))).otherwise(
+            F.col(quoted(name))
+        )
+        for name in lacking
+    }
+    return last.select(
+        *META_COLUMNS,
+        *(
+            columns.get(column.name, F.col(quoted(column.name))).alias(column.name)
+            for column in table.columns
+        ),
+        F.when(F.size(missing) > 0, missing).alias(MISSING),
+        F.coalesce(F.col(MOVED), F.lit(False)).alias(MOVED),
+    )
+
+
+def fill(
+    folded: DataFrame,
+    rows: DataFrame,
+    table: TableSchema,
+    columns: Sequence[str],
+    *,
+    moved: bool,
+    absent_is_deleted: bool,
+) -> DataFrame:
+    """Fill missing values from rows that are known by key.
+
+    Args:
+        folded: What :func:`fold` gave.
+        rows: Key columns and ``columns``, one row per key: the lake's table, or what the source
+            was asked for.
+        table: The table.
+        columns: Columns that ``rows`` can give.
+        moved: Whether ``rows`` also speak for rows that were moved to their key in this batch. The
+            lake's table does not: it may still hold another row under that key.
+        absent_is_deleted: Whether a key that ``rows`` lacks has been deleted since.
+    """
+    wanted = F.col(MISSING).isNotNull()
+    if not moved:
+        wanted = wanted & ~F.col(MOVED)
+    known = rows.select(
+        *(F.col(quoted(name)).alias(f"_cdc_key_{n}") for n, name in enumerate(table.key)),
+        *(F.col(quoted(name)).alias(f"_cdc_value_{n}") for n, name in enumerate(columns)),
+        F.lit(True).alias(_FOUND),
+    )
+    on = [F.col(quoted(name)) == F.col(f"_cdc_key_{n}") for n, name in enumerate(table.key)]
+    joined = folded.filter(wanted).join(known, on, "left")
+    found = F.coalesce(F.col(_FOUND), F.lit(False))
+    given = {
+        name: F.when(
+            found & F.array_contains(MISSING, name),
+            F.col(f"_cdc_value_{n}").cast(table.column(name).lake_type),
+        ).otherwise(F.col(quoted(name)))
+        for n, name in enumerate(columns)
+    }
+    rest = F.array_except(
+        MISSING, F.array(*(F.lit(name) for name in columns)).cast("array<string>")
+    )
+    left = F.when(found & (F.size(rest) > 0), rest).when(~found, F.col(MISSING))
+    operation = F.col("_cdc_op")
+    if absent_is_deleted:
+        left = F.when(found, left)
+        operation = F.when(found, operation).otherwise(F.lit("d"))
+    changed = {**given, "_cdc_op": operation, MISSING: left}
+    filled = joined.select(
+        *(changed.get(name, F.col(quoted(name))).alias(name) for name in folded.columns)
+    )
+    return folded.filter(~wanted).unionByName(filled)

@@ -1,0 +1,291 @@
+"""From Kafka records to changes in one normal form, decoded in the JVM by the writer's schema id.
+
+Normal form, one row per record: the lake's meta columns and the table's columns in lake types, and
+three columns of our own that never reach the lake: ``_cdc_partition``, ``_cdc_unavailable`` (names
+of the columns whose value the connector did not have, null when it had all) and ``_cdc_problem``
+(why the record cannot be applied, null when it can).
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import StructType
+
+from cdc.errors import DecodeError
+from cdc.semantic_types import lake_value, literal, placeholder_test, quoted
+from schemas.avro import WIRE_HEADER_BYTES, DebeziumSchema
+from schemas.table import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+META_COLUMNS = (
+    "_cdc_op",
+    "_cdc_source_ts",
+    "_cdc_position",
+    "_cdc_offset",
+    "_cdc_schema_id",
+    "_cdc_ingested_at",
+)
+PARTITION, UNAVAILABLE, PROBLEM = "_cdc_partition", "_cdc_unavailable", "_cdc_problem"
+TOMBSTONE = "tombstone"
+"""What ``_cdc_op`` says of a record without a value."""
+
+UNKNOWN_SCHEMA = "unknown schema id"
+"""What ``_cdc_problem`` says of a record whose schema was not given to :func:`decode`."""
+
+_CHANGE_OPS = ("c", "r", "u", "d", "t")
+
+
+def read_changes(
+    spark: SparkSession,
+    java_config: Mapping[str, str],
+    topic: str,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+    *,
+    tasks: int = 1,
+) -> DataFrame:
+    """The committed records of a topic between offsets, as Spark's Kafka source gives them.
+
+    Args:
+        spark: The session.
+        java_config: Settings of the Java client: servers and security.
+        topic: The topic.
+        start: First offset to read, per partition.
+        end: Offset to stop before, per partition.
+        tasks: In how many pieces to read, at least one per partition.
+
+    Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
+    """
+    reader = spark.read.format("kafka").option("subscribe", topic)
+    for key, value in java_config.items():
+        reader = reader.option(f"kafka.{key}", value)
+    return (
+        reader.option("kafka.isolation.level", "read_committed")
+        .option("startingOffsets", _offsets_json(topic, start))
+        .option("endingOffsets", _offsets_json(topic, end))
+        .option("failOnDataLoss", "true")
+        .option("minPartitions", str(max(tasks, len(start))))
+        .load()
+    )
+
+
+def decode(
+    records: DataFrame,
+    schemas: Mapping[int, DebeziumSchema],
+    table: TableSchema,
+    *,
+    placeholder: str,
+    ingested_at: datetime,
+) -> DataFrame:
+    """Bring records into normal form, each by the schema it was written with.
+
+    Nothing is dropped and nothing raises here: a record that cannot be read has ``_cdc_problem``
+    set, and a record of a schema that is not in ``schemas`` says :data:`UNKNOWN_SCHEMA`.
+
+    Args:
+        records: Rows with Kafka's ``value``, ``partition`` and ``offset``.
+        schemas: The writers' schemas by id.
+        table: The lake's columns and key. Fields that are not columns of it are ignored.
+        placeholder: What the connector sends for an unchanged value it does not have.
+        ingested_at: Time of the run, for ``_cdc_ingested_at``.
+
+    Raises:
+        SchemaChangeError: A writer's type cannot become the lake's type of that column.
+    """
+    value = F.col("value")
+    headed = records.select(
+        F.col("partition").alias(PARTITION),
+        F.col("offset").alias("_cdc_offset"),
+        value,
+        F.expr("TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)").alias(
+            "_cdc_schema_id"
+        ),
+    )
+    readable = F.expr(
+        f"length(value) >= {WIRE_HEADER_BYTES} AND hex(substring(value, 1, 1)) = '00'"
+    )
+    body = F.expr(f"substring(value, {WIRE_HEADER_BYTES + 1})")
+    # One wide row per record: Spark evaluates only the branch of the record's own schema, and
+    # does not merge this projection with the next, which would decode once per column.
+    events = headed.select(
+        PARTITION,
+        "_cdc_offset",
+        "_cdc_schema_id",
+        F.when(value.isNull(), TOMBSTONE)
+        .when(F.length(value) < WIRE_HEADER_BYTES, f"shorter than {WIRE_HEADER_BYTES} bytes")
+        .when(~readable, "does not start with a zero byte")
+        .alias("_frame"),
+        *(
+            F.when(
+                readable & (F.col("_cdc_schema_id") == schema_id),
+                from_avro(body, schema.avro_json, {"mode": "PERMISSIVE"}),
+            ).alias(_event(schema_id))
+            for schema_id, schema in schemas.items()
+        ),
+    )
+    plans = {
+        schema_id: _plan(events, schema_id, schema, table, placeholder)
+        for schema_id, schema in schemas.items()
+    }
+    return _normal(events, plans, table, ingested_at)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Spark SQL expressions over the decoded events of one schema."""
+
+    operation: str
+    source_ts: str
+    sequence: str
+    values: Mapping[str, str]
+    unavailable: str
+    lost: str
+
+
+def _plan(
+    events: DataFrame,
+    schema_id: int,
+    schema: DebeziumSchema,
+    table: TableSchema,
+    placeholder: str,
+) -> _Plan:
+    event = _event(schema_id)
+    envelope = events.schema[event].dataType
+    if not (isinstance(envelope, StructType) and schema.is_envelope):
+        raise DecodeError(
+            f"schema id {schema_id} of table {table.table} is not a change event",
+            remedy="Check that only the Debezium connector writes to the topic.",
+            table=table.table,
+            schema_id=schema_id,
+        )
+    values: dict[str, str] = {}
+    flags: list[tuple[str, str]] = []
+    lost: list[tuple[str, str]] = []
+    for column in table.columns:
+        field = schema.field(column.name)
+        if field is None:
+            values[column.name] = "NULL"
+            continue
+        raw = f"{event}.after.{quoted(field.name)}"
+        if column.name in table.key:
+            # A delete has no row after it; before it, at least the key is known.
+            raw = f"coalesce({raw}, {event}.before.{quoted(field.name)})"
+        value = lake_value(raw, field, column, table.table)
+        real = f"{raw} IS NOT NULL"
+        expression = value.sql
+        shown = placeholder_test(raw, field, placeholder)
+        if shown is not None and column.name not in table.key:
+            flags.append((column.name, shown))
+            expression = f"CASE WHEN {shown} THEN NULL ELSE {expression} END"
+            real = f"{real} AND NOT {shown}"
+        if not value.total:
+            lost.append((column.name, f"{real} AND {value.sql} IS NULL"))
+        values[column.name] = expression
+    source = envelope["source"].dataType
+    micros = isinstance(source, StructType) and "ts_us" in source.names
+    clock = f"{event}.source.ts_us" if micros else f"{event}.source.ts_ms * 1000"
+    return _Plan(
+        operation=f"{event}.op",
+        source_ts=f"timestamp_micros({clock})",
+        sequence=f"{event}.source.sequence",
+        values=values,
+        unavailable=_names_where(flags),
+        lost=_first_where(lost),
+    )
+
+
+def _names_where(conditions: Sequence[tuple[str, str]]) -> str:
+    """The names whose condition holds, as an array; null (and cheap) when none does."""
+    if not conditions:
+        return "NULL"
+    anywhere = " OR ".join(condition for _, condition in conditions)
+    names = ", ".join(f"CASE WHEN {test} THEN {literal(name)} END" for name, test in conditions)
+    return f"CASE WHEN {anywhere} THEN array_compact(array({names})) END"
+
+
+def _first_where(conditions: Sequence[tuple[str, str]]) -> str:
+    cases = " ".join(f"WHEN {test} THEN {literal(name)}" for name, test in conditions)
+    return f"CASE {cases} END" if cases else "NULL"
+
+
+def _event(schema_id: int) -> str:
+    return f"_event_{schema_id}"
+
+
+def _normal(
+    events: DataFrame, plans: Mapping[int, _Plan], table: TableSchema, ingested_at: datetime
+) -> DataFrame:
+    def pick(expressions: Mapping[int, str], kind: str) -> str:
+        """The expression of the record's own schema."""
+        cases = " ".join(f"WHEN _cdc_schema_id = {n} THEN {e}" for n, e in expressions.items())
+        return f"CAST(CASE {cases} END AS {kind})" if cases else f"CAST(NULL AS {kind})"
+
+    def of(take: str, kind: str) -> str:
+        return pick({n: str(getattr(plan, take)) for n, plan in plans.items()}, kind)
+
+    flat = events.selectExpr(
+        PARTITION,
+        "_cdc_offset",
+        "_cdc_schema_id",
+        "_frame",
+        f"{of('operation', 'STRING')} AS _op",
+        f"{of('source_ts', 'TIMESTAMP')} AS _cdc_source_ts",
+        f"{of('sequence', 'STRING')} AS _sequence",
+        f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
+        f"{of('lost', 'STRING')} AS _lost",
+        *(
+            pick({n: plan.values[column.name] for n, plan in plans.items()}, column.lake_type)
+            + f" AS {quoted(column.name)}"
+            for column in table.columns
+        ),
+    )
+    known = ", ".join(str(schema_id) for schema_id in plans) or "NULL"
+    without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
+    changes = ", ".join(f"'{op}'" for op in _CHANGE_OPS)
+    problem = f"""CASE
+        WHEN _frame = '{TOMBSTONE}' THEN NULL
+        WHEN _frame IS NOT NULL THEN _frame
+        WHEN NOT coalesce(_cdc_schema_id IN ({known}), FALSE) THEN '{UNKNOWN_SCHEMA}'
+        WHEN _op IS NULL THEN 'the body does not match its schema'
+        WHEN _op NOT IN ({changes}) THEN concat('unknown operation ', _op)
+        WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
+        WHEN _lost IS NOT NULL THEN concat('no exact value for column ', _lost)
+        END"""
+    return flat.select(
+        F.expr(f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame ELSE _op END").alias("_cdc_op"),
+        "_cdc_source_ts",
+        F.expr(_POSITION).alias("_cdc_position"),
+        "_cdc_offset",
+        "_cdc_schema_id",
+        F.lit(ingested_at).cast("timestamp").alias("_cdc_ingested_at"),
+        *(F.col(quoted(column.name)) for column in table.columns),
+        PARTITION,
+        UNAVAILABLE,
+        F.expr(problem).alias(PROBLEM),
+    )
+
+
+# Debezium's `source.sequence` is a JSON array of two decimal strings, the first null until the
+# connector has seen a commit; zero sorts first, as null must.
+_HALVES = "translate(_sequence, '[]\" ', '')"
+_HALF = (
+    "lpad(hex(TRY_CAST(coalesce(nullif(substring_index({halves}, ',', {side}), 'null'), '0')"
+    " AS BIGINT)), 16, '0')"
+)
+_POSITION = (
+    "CASE WHEN _sequence IS NOT NULL THEN concat("
+    f"{_HALF.format(halves=_HALVES, side=1)}, ':', {_HALF.format(halves=_HALVES, side=-1)}) END"
+)
+
+
+def _offsets_json(topic: str, offsets: Mapping[int, int]) -> str:
+    return json.dumps({topic: {str(partition): at for partition, at in offsets.items()}})

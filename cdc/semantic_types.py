@@ -1,0 +1,204 @@
+"""What a decoded stream value becomes in the lake, as Spark SQL expressions over ``from_avro``.
+
+The writer's schema says what a value means (Debezium's semantic type); the table's schema says what
+the lake holds. Both must fit, or the column has changed its type and the table stops.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import uuid
+from dataclasses import dataclass
+
+from cdc.errors import SchemaChangeError
+from schemas.avro import DebeziumField
+from schemas.table import Column, TableId
+
+_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
+_ARRAY = re.compile(r"array<(.+)>")
+_INTEGERS = ("tinyint", "smallint", "int", "bigint")
+# Years 1 to 9999, which Parquet readers and Python agree on. Outside lie the integers that stand
+# for infinity, and dates BC.
+_DAYS = (-719_162, 2_932_896)
+_MICROS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
+
+_DATE = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+_TIME_MILLIS = ("io.debezium.time.Time", "org.apache.kafka.connect.data.Time")
+_TIMESTAMP_MILLIS = ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp")
+
+
+@dataclass(frozen=True)
+class LakeValue:
+    """An expression for a lake value.
+
+    Args:
+        sql: Spark SQL; null for a null.
+        total: Whether it is null for nothing else. When not, a null that comes of a value marks
+            one that the lake type cannot hold exactly.
+    """
+
+    sql: str
+    total: bool = True
+
+
+def quoted(name: str) -> str:
+    """A column name as Spark SQL takes it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def literal(text: str) -> str:
+    """A string literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
+
+
+def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
+    """The lake's value of a decoded field.
+
+    Args:
+        raw: Spark SQL of the decoded value.
+        field: The field in the writer's schema.
+        column: The lake's column.
+        table: For the error.
+
+    Raises:
+        SchemaChangeError: The writer's type cannot become the lake's type.
+    """
+    value = _scalar(raw, field, column.lake_type) or _array(raw, field, column.lake_type)
+    if value is None:
+        written = field.connect_name or field.avro_type
+        raise SchemaChangeError(
+            f"column {column.name!r} of table {table} is written as {written}, which does not"
+            f" become {column.lake_type}: its type has changed",
+            remedy=f"Copy the table again: `tributary bootstrap {table}`.",
+            table=table,
+            field=column.name,
+        )
+    return value
+
+
+def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | None:
+    """Spark SQL that is true for the connector's stand-in for an unchanged value.
+
+    A real value that equals the stand-in is taken for it: nothing on the wire tells them apart. It
+    is then filled with the value that the table or the source has, which is that same value unless
+    the row was changed to it in the update that is being read; so the stand-in is chosen to be
+    text that nobody stores. Numbers, dates and booleans have no stand-in.
+
+    Returns:
+        The expression, or None when the type has no stand-in.
+    """
+    data = placeholder.encode()
+    if field.avro_type == "string":
+        return f"{raw} = {literal(placeholder)}"
+    if field.avro_type == "bytes":
+        return f"{raw} = X'{data.hex()}'"
+    if field.avro_type == "map":
+        return f"element_at({raw}, {literal(placeholder)}) = {literal(placeholder)}"
+    if field.avro_type != "array" or field.element is None:
+        return None
+    numbers = ", ".join(str(byte) for byte in data)
+    if field.element.avro_type == "string":
+        texts = (literal(placeholder), literal(str(_name_uuid(data))))
+        return "(" + " OR ".join(f"{raw} = array({text})" for text in texts) + ")"
+    if field.element.avro_type in ("int", "long"):
+        kind = "INT" if field.element.avro_type == "int" else "BIGINT"
+        return f"{raw} = CAST(array({numbers}) AS ARRAY<{kind}>)"
+    if field.element.avro_type == "bytes":
+        return f"{raw} = array(X'{data.hex()}')"
+    return None
+
+
+def _name_uuid(data: bytes) -> uuid.UUID:
+    """Java's ``UUID.nameUUIDFromBytes``, Debezium's stand-in in arrays of UUIDs."""
+    digest = hashlib.md5(data, usedforsecurity=False).digest()
+    return uuid.UUID(bytes=digest, version=3)
+
+
+def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
+    name, kind = field.connect_name or "", field.avro_type
+    cast = f"TRY_CAST({raw} AS {lake.upper()})"
+    if lake in _INTEGERS:
+        if name.endswith("time.MicroTime") and lake == "bigint":
+            return LakeValue(raw)
+        if name in _TIME_MILLIS and lake == "bigint":
+            return LakeValue(f"CAST({raw} AS BIGINT) * 1000")
+        if name.endswith("time.NanoTime") and lake == "bigint":
+            return LakeValue(f"{raw} DIV 1000")
+        # A narrower lake type is one that the catalog has narrowed since: exact or not at all.
+        if kind in ("int", "long") and not name:
+            exact = f"CASE WHEN CAST({cast} AS BIGINT) = {raw} THEN {cast} END"
+            fits = (kind == "int" and lake in ("int", "bigint")) or lake == "bigint"
+            return LakeValue(cast if fits else exact, total=fits)
+        if kind == "int" and name.endswith("Int16"):
+            return LakeValue(cast)
+        return None
+    if lake == "boolean":
+        return LakeValue(raw) if kind == "boolean" else None
+    if lake in ("float", "double"):
+        return LakeValue(cast) if kind in ("float", "double") and not name else None
+    if lake == "binary":
+        return LakeValue(raw) if kind == "bytes" and not name else None
+    if decimal := _DECIMAL.fullmatch(lake):
+        return _decimal(raw, field, int(decimal[1]), int(decimal[2]))
+    if lake == "string":
+        return LakeValue(raw) if kind == "string" else None
+    if lake == "date":
+        if name not in _DATE or kind != "int":
+            return None
+        within = f"{raw} BETWEEN {_DAYS[0]} AND {_DAYS[1]}"
+        return LakeValue(f"CASE WHEN {within} THEN date_from_unix_date({raw}) END", total=False)
+    if lake in ("timestamp", "timestamp_ntz"):
+        return _timestamp(raw, field, lake)
+    return None
+
+
+def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> LakeValue | None:
+    kind = f"DECIMAL({precision},{scale})"
+    if field.avro_type in ("int", "long") and not field.connect_name:
+        return LakeValue(f"TRY_CAST({raw} AS {kind})", total=False)
+    if field.avro_type != "string" or field.connect_name:
+        return None
+    # A cast would round silently, so digits past the scale must be refused; NaN and infinity become
+    # null, which the caller sees as a value without an exact image.
+    digits = f"length({raw}) - instr({raw}, '.')"
+    exact = f"instr({raw}, '.') = 0 OR {digits} <= {scale}"
+    return LakeValue(f"CASE WHEN {exact} THEN TRY_CAST({raw} AS {kind}) END", total=False)
+
+
+def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
+    name = field.connect_name or ""
+    if name.endswith("time.ZonedTimestamp") and lake == "timestamp":
+        instant = f"TRY_CAST({raw} AS TIMESTAMP)"
+        within = f"unix_micros({instant}) BETWEEN {_MICROS[0]} AND {_MICROS[1]}"
+        return LakeValue(f"CASE WHEN {within} THEN {instant} END", total=False)
+    if name.endswith("time.MicroTimestamp"):
+        micros = raw
+    elif name in _TIMESTAMP_MILLIS:
+        micros = f"{raw} * 1000"
+    elif name.endswith("time.NanoTimestamp"):
+        micros = f"{raw} DIV 1000"
+    else:
+        return None
+    # The session's zone is UTC, so both lake types show the source's wall clock.
+    value = f"CAST(timestamp_micros({micros}) AS {lake.upper()})"
+    low, high = (bound if micros == raw else bound // 1000 for bound in _MICROS)
+    if name.endswith("time.NanoTimestamp"):
+        low, high = (bound * 1000 for bound in _MICROS)
+    return LakeValue(f"CASE WHEN {raw} BETWEEN {low} AND {high} THEN {value} END", total=False)
+
+
+def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
+    match = _ARRAY.fullmatch(lake)
+    if match is None or field.avro_type != "array" or field.element is None:
+        return None
+    element = _scalar("x", field.element, match[1])
+    if element is None:
+        return None
+    kind = f"ARRAY<{match[1].upper()}>"
+    changed = raw if element.sql == "x" else f"transform({raw}, x -> {element.sql})"
+    value = f"CAST({changed} AS {kind})"
+    if element.total:
+        return LakeValue(value)
+    lost = f"exists({raw}, x -> x IS NOT NULL AND {element.sql} IS NULL)"
+    return LakeValue(f"CASE WHEN NOT {lost} THEN {value} END", total=False)

@@ -1,0 +1,297 @@
+from __future__ import annotations
+
+import io
+from datetime import date, datetime, timezone
+from decimal import Decimal
+
+import fastavro
+import pytest
+from pyspark.sql import Row, SparkSession
+
+from cdc.decode import PROBLEM, UNAVAILABLE, UNKNOWN_SCHEMA, decode
+from cdc.errors import DecodeError, SchemaChangeError
+from schemas.table import Column, TableId, TableSchema
+from tests.spark.debezium import DATE, DECIMAL, MICROS, PLACEHOLDER, STRING, ZONED, Topic
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+TABLE = TableId("shop", "public", "orders")
+
+
+def at(*parts: int) -> datetime:
+    """A time as Spark's collect gives it: without a zone, in that of the session."""
+    return datetime(*parts)  # noqa: DTZ001 - the session's zone is UTC
+
+
+def write_long(out: io.BytesIO, number: int) -> None:
+    """Avro's variable-length zig-zag encoding of a positive number."""
+    fastavro.schemaless_writer(out, "long", number)
+
+
+def table(*key: str, **columns: str) -> TableSchema:
+    return TableSchema(
+        TABLE, tuple(Column(name, kind, kind) for name, kind in columns.items()), key or ("id",)
+    )
+
+
+def rows(spark: SparkSession, topic: Topic, schema: TableSchema) -> list[Row]:
+    frame = decode(
+        topic.frame(spark), topic.parsed(), schema, placeholder=PLACEHOLDER, ingested_at=NOW
+    )
+    return frame.orderBy("_cdc_offset").collect()
+
+
+def test_every_operation_has_its_normal_form(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(7, {"id": "int", "note": STRING})
+    topic.insert(id=1, note="a")
+    topic.update(id=1, note="b")
+    topic.delete(id=1)
+    topic.event("t")
+    topic.event("r", {"id": 2, "note": None})
+    found = rows(spark, topic, table(id="int", note="string"))
+    assert [row["_cdc_op"] for row in found] == ["c", "u", "d", "tombstone", "t", "r"]
+    assert [row[PROBLEM] for row in found] == [None] * 6
+    assert [(row["id"], row["note"]) for row in found] == [
+        (1, "a"),
+        (1, "b"),
+        (1, None),
+        (None, None),
+        (None, None),
+        (2, None),
+    ]
+    assert found[0]["_cdc_offset"] == 100
+    assert found[0]["_cdc_schema_id"] == 7
+    assert found[0]["_cdc_position"] == "0000000000001008:0000000000001010"
+    assert found[0]["_cdc_source_ts"] == at(1970, 1, 1, 0, 0, 0, 100_000)
+    assert found[0]["_cdc_ingested_at"] == at(2026, 1, 2, 3, 4, 5)
+
+
+def test_position_sorts_a_missing_first_half_first(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int"})
+    topic.event("c", {"id": 1}, sequence='[null,"255"]')
+    assert rows(spark, topic, table(id="int"))[0]["_cdc_position"] == (
+        "0000000000000000:00000000000000FF"
+    )
+
+
+def test_each_record_is_read_by_its_own_schema(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(3, {"id": "int", "qty": "int"})
+    topic.register(4, {"id": "int", "qty": "long", "note": STRING})
+    topic.event("c", {"id": 1, "qty": 5}, schema_id=3)
+    topic.event("c", {"id": 2, "qty": 2**40, "note": "x"}, schema_id=4)
+    topic.event("u", {"id": 1, "qty": 6}, schema_id=3)
+    found = rows(spark, topic, table(id="int", qty="bigint", note="string"))
+    assert [(row["id"], row["qty"], row["note"]) for row in found] == [
+        (1, 5, None),
+        (2, 2**40, "x"),
+        (1, 6, None),
+    ]
+    assert [row["_cdc_schema_id"] for row in found] == [3, 4, 3]
+
+
+def test_values_become_lake_types(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(
+        1,
+        {
+            "id": "long",
+            "price": DECIMAL,
+            "at": ZONED,
+            "wall": MICROS,
+            "day": DATE,
+            "data": "bytes",
+            "tags": {"type": "array", "items": ["null", "string"]},
+        },
+    )
+    topic.insert(
+        id=1,
+        price="-12.50",
+        at="2024-02-29T23:59:59.123456Z",
+        wall=1_709_251_199_123_456,
+        day=19_782,
+        data=b"\x00\xff",
+        tags=["a", None],
+    )
+    (row,) = rows(
+        spark,
+        topic,
+        table(
+            id="bigint",
+            price="decimal(10,2)",
+            at="timestamp",
+            wall="timestamp",
+            day="date",
+            data="binary",
+            tags="array<string>",
+        ),
+    )
+    assert row[PROBLEM] is None
+    assert row["price"] == Decimal("-12.50")
+    assert row["at"] == row["wall"] == at(2024, 2, 29, 23, 59, 59, 123_456)
+    assert row["day"] == date(2024, 2, 29)
+    assert bytes(row["data"]) == b"\x00\xff"
+    assert row["tags"] == ["a", None]
+
+
+@pytest.mark.parametrize(
+    ("kind", "lake", "value"),
+    [
+        (DECIMAL, "decimal(6,2)", "NaN"),
+        (DECIMAL, "decimal(6,2)", "Infinity"),
+        (DECIMAL, "decimal(6,2)", "12345.00"),
+        (DECIMAL, "decimal(6,2)", "1.005"),
+        (ZONED, "timestamp", "infinity"),
+        (MICROS, "timestamp", 2**63 - 1),
+        (MICROS, "timestamp", -(2**63)),
+        (DATE, "date", 2**31 - 1),
+        ("long", "int", 2**31),
+        ({"type": "array", "items": ["null", "string"]}, "array<decimal(6,2)>", ["1.00", "NaN"]),
+    ],
+)
+def test_a_value_the_lake_cannot_hold_is_a_problem_and_never_null(
+    spark: SparkSession, kind: object, lake: str, value: object
+) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "v": kind})
+    topic.insert(id=1, v=value)
+    topic.insert(id=2, v=None)
+    bad, fine = rows(spark, topic, table(id="int", v=lake))
+    assert bad[PROBLEM] == "no exact value for column v"
+    assert fine[PROBLEM] is None
+
+
+@pytest.mark.parametrize(
+    ("message", "reason"),
+    [
+        (b"", "shorter than 5 bytes"),
+        (b"\x00\x00\x00", "shorter than 5 bytes"),
+        (b"\x01\x00\x00\x00\x01rest", "does not start with a zero byte"),
+        (b"\x00\x00\x00\x00\x09rest", UNKNOWN_SCHEMA),
+        (b"\x00\xff\xff\xff\xff", UNKNOWN_SCHEMA),
+        (b"\x00\x00\x00\x00\x01", "the body does not match its schema"),
+        (b"\x00\x00\x00\x00\x01\x02\x02\x0e", "the body does not match its schema"),
+        (b"\x00\x00\x00\x00\x01" + b"\xff" * 20, "the body does not match its schema"),
+    ],
+)
+def test_a_record_that_cannot_be_read_says_why(
+    spark: SparkSession, message: bytes, reason: str
+) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "note": STRING})
+    topic.raw(message)
+    topic.insert(id=1, note="fine")
+    bad, fine = rows(spark, topic, table(id="int", note="string"))
+    assert bad[PROBLEM] == reason
+    assert fine[PROBLEM] is None
+
+
+def test_every_truncation_of_a_record_is_found(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "note": STRING})
+    topic.insert(id=1, note="some text")
+    whole = topic.records.pop()[1]
+    assert whole is not None
+    for length in range(len(whole)):
+        topic.raw(whole[:length])
+    found = rows(spark, topic, table(id="int", note="string"))
+    # The last field is nullable without a value; its branch byte is the last byte.
+    assert all(row[PROBLEM] for row in found)
+
+
+@pytest.mark.parametrize("length", [2**31 - 1, 2**31 - 20, 1_900_000_000, 300_000_000])
+@pytest.mark.parametrize("kind", ["string", "bytes"])
+def test_a_claimed_length_is_refused_and_not_allocated(
+    spark: SparkSession, kind: str, length: int
+) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "v": kind})
+    out = io.BytesIO()
+    write_long(out, length)
+    topic.raw(b"\x00\x00\x00\x00\x01\x00\x02\x02\x02" + out.getvalue() + b"x")
+    (row,) = rows(spark, topic, table(id="int", v="string" if kind == "string" else "binary"))
+    assert row[PROBLEM] == "the body does not match its schema"
+
+
+def test_a_delete_without_its_key_is_a_problem(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int"}, required=())
+    topic.event("d", None, None)
+    topic.event("d", None, {"id": None})
+    topic.event("x", {"id": 1})
+    found = rows(spark, topic, table(id="int"))
+    assert [row[PROBLEM] for row in found] == [
+        "the key is missing",
+        "the key is missing",
+        "unknown operation x",
+    ]
+
+
+def test_placeholders_are_named_and_never_a_value(spark: SparkSession) -> None:
+    text = {"type": "array", "items": ["null", "string"]}
+    numbers = {"type": "array", "items": ["null", "int"]}
+    topic = Topic()
+    topic.register(
+        1, {"id": "int", "note": STRING, "data": "bytes", "tags": text, "days": numbers, "n": "int"}
+    )
+    stand_in = PLACEHOLDER.encode()
+    topic.update(
+        id=1, note=PLACEHOLDER, data=stand_in, tags=[PLACEHOLDER], days=list(stand_in), n=1
+    )
+    topic.update(id=2, note=None, data=b"", tags=[], days=None, n=None)
+    topic.update(id=3, note=PLACEHOLDER + "x", data=None, tags=[PLACEHOLDER, "x"], days=[1], n=2)
+    schema = table(
+        id="int", note="string", data="binary", tags="array<string>", days="array<int>", n="int"
+    )
+    first, second, third = rows(spark, topic, schema)
+    assert first[UNAVAILABLE] == ["note", "data", "tags", "days"]
+    assert first["note"] is first["data"] is first["tags"] is first["days"] is None
+    assert first["n"] == 1
+    assert second[UNAVAILABLE] is third[UNAVAILABLE] is None
+    assert (second["tags"], bytes(second["data"])) == ([], b"")
+    assert third["note"] == PLACEHOLDER + "x"
+
+
+def test_hostile_column_names(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "select": STRING, "group": "int"}, required=("id",))
+    topic.insert(id=1, select=PLACEHOLDER, group=3)
+    (row,) = rows(spark, topic, table(id="int", select="string", group="int"))
+    assert (row["select"], row["group"], row[UNAVAILABLE]) == (None, 3, ["select"])
+
+
+def test_a_field_that_is_no_column_is_ignored(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "secret": STRING})
+    topic.insert(id=1, secret="hidden")
+    (row,) = rows(spark, topic, table(id="int"))
+    assert "secret" not in row.asDict()
+
+
+def test_a_changed_type_stops_before_anything_is_read(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "v": STRING})
+    with pytest.raises(SchemaChangeError, match=r"column 'v' of table shop:public\.orders"):
+        rows(spark, topic, table(id="int", v="bigint"))
+
+
+def test_a_schema_that_is_no_change_event_is_refused(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.schemas[1] = '{"type":"record","name":"Key","fields":[{"name":"id","type":"int"}]}'
+    topic.raw(b"\x00\x00\x00\x00\x01\x02")
+    with pytest.raises(DecodeError, match="schema id 1"):
+        rows(spark, topic, table(id="int"))
+
+
+@pytest.mark.parametrize("items", [2_000_000_000, 11_000_000])
+def test_a_claimed_number_of_items_is_refused_and_not_allocated(
+    spark: SparkSession, items: int
+) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "v": {"type": "array", "items": ["null", "int"]}})
+    out = io.BytesIO()
+    write_long(out, items)
+    topic.raw(b"\x00\x00\x00\x00\x01\x00\x02\x02\x02" + out.getvalue() + b"x")
+    (row,) = rows(spark, topic, table(id="int", v="array<int>"))
+    assert row[PROBLEM] == "the body does not match its schema"
