@@ -1,0 +1,139 @@
+"""How a table is cut for its snapshot: chunks of rows, and waves of chunks. Pure planning."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.sources.values import Boundaries, KeyRange, TableSize
+
+SMALL_ROWS = 50_000
+"""Below this a table is one chunk: reading it in parallel gains nothing."""
+WAVE_SHARE = 0.2
+"""The largest part of a table that one Hudi commit, and so one crash, may cost."""
+SINGLE_WAVE_BYTES = 64 * 1024 * 1024
+"""A table up to this size is one commit: reading it again costs seconds."""
+
+
+@dataclass(frozen=True)
+class Chunk:
+    """A range of a table's key that is read by one task.
+
+    Args:
+        id: Its place in the plan, from 0; commits name the chunks they hold by it.
+        lower: First key of the chunk as PostgreSQL prints it; None in the first chunk.
+        upper: First key of the next chunk; None in the last chunk.
+        rows_estimate: Rows expected.
+        bytes_estimate: Bytes expected, as the source stores them.
+    """
+
+    id: int
+    lower: tuple[str, ...] | None
+    upper: tuple[str, ...] | None
+    rows_estimate: int
+    bytes_estimate: int
+
+    @property
+    def range(self) -> KeyRange:
+        """The chunk as the source reads it."""
+        return KeyRange(self.lower, self.upper)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values, for the attempt's record."""
+        return {
+            "id": self.id,
+            "lower": None if self.lower is None else list(self.lower),
+            "upper": None if self.upper is None else list(self.upper),
+            "rows": self.rows_estimate,
+            "bytes": self.bytes_estimate,
+        }
+
+    @classmethod
+    def from_json(cls, plain: dict[str, Any]) -> Chunk:
+        """The chunk that `to_json` wrote."""
+        lower, upper = plain["lower"], plain["upper"]
+        return cls(
+            id=plain["id"],
+            lower=None if lower is None else tuple(lower),
+            upper=None if upper is None else tuple(upper),
+            rows_estimate=plain["rows"],
+            bytes_estimate=plain["bytes"],
+        )
+
+
+def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel: int) -> int:
+    """How many chunks a table is cut into, at least one.
+
+    Args:
+        size: Of the table.
+        chunk_rows: Rows of a chunk, at most.
+        chunk_bytes: Bytes of a chunk, at most.
+        parallel: Chunks that are read at the same time. A table that is not small has at least as
+            many, and one that takes several commits enough for each of them.
+    """
+    needed = max(_ceil(size.rows, chunk_rows), _ceil(size.heap_bytes, chunk_bytes), 1)
+    if size.rows >= SMALL_ROWS:
+        commits = 1 if size.heap_bytes <= SINGLE_WAVE_BYTES else round(1 / WAVE_SHARE)
+        needed = max(needed, parallel * commits)
+    return max(1, min(needed, size.rows))
+
+
+def plan(boundaries: Boundaries) -> tuple[Chunk, ...]:
+    """Disjoint chunks that cover every key: one between each two neighbouring boundaries.
+
+    The estimates share the table's size evenly, as the boundaries were chosen to.
+    """
+    points = boundaries.points
+    count = len(points) + 1
+    lowers: list[tuple[str, ...] | None] = [None, *points]
+    uppers: list[tuple[str, ...] | None] = [*points, None]
+    rows, size = boundaries.size.rows, boundaries.size.heap_bytes
+    return tuple(
+        Chunk(
+            id=number,
+            lower=lower,
+            upper=upper,
+            rows_estimate=rows * (number + 1) // count - rows * number // count,
+            bytes_estimate=size * (number + 1) // count - size * number // count,
+        )
+        for number, (lower, upper) in enumerate(zip(lowers, uppers, strict=True))
+    )
+
+
+def waves(
+    chunks: Sequence[Chunk],
+    *,
+    parallel: int,
+    done: Collection[int] = (),
+    share: float = WAVE_SHARE,
+    single_wave_bytes: int = SINGLE_WAVE_BYTES,
+) -> tuple[tuple[Chunk, ...], ...]:
+    """Group the chunks that are left into commits, in order.
+
+    A wave is as large as ``share`` of the whole table allows, so that a crash repeats no more
+    than that; but at least one chunk, and no fewer than are read in parallel while that stays
+    within the share.
+
+    Args:
+        chunks: The whole plan.
+        parallel: Chunks that are read at the same time.
+        done: Ids that are already committed.
+        share: Part of the table's bytes in one wave, at most, where chunks are smaller than that.
+        single_wave_bytes: A table up to this size is one wave.
+    """
+    left = [chunk for chunk in chunks if chunk.id not in set(done)]
+    if not left:
+        return ()
+    total = sum(chunk.bytes_estimate for chunk in chunks)
+    if total <= single_wave_bytes:
+        return (tuple(left),)
+    most = max(1, int(len(chunks) * share + 1e-9))
+    # whole rounds of the readers, so that none idles in the last round of a wave
+    if most > parallel:
+        most -= most % parallel
+    return tuple(tuple(left[start : start + most]) for start in range(0, len(left), most))
+
+
+def _ceil(amount: int, unit: int) -> int:
+    return -(-amount // unit)
