@@ -23,6 +23,7 @@ from cdc.secrets import SecretRef, expand, is_reference
 VARIABLE = "TRIBUTARY_CONFIG"
 DEFAULT_PATH = Path("tributary.yaml")
 
+_MERGE = "tag:yaml.org,2002:merge"
 _Path = tuple[str | int, ...]
 _PLAIN_TEXT = (
     "a secret in plain text; write a reference: ${NAME} for an environment variable, "
@@ -121,18 +122,25 @@ def dotted(path: _Path) -> str:
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """The safe loader, but a key given twice is an error instead of the last one winning."""
+    """The safe loader, but a key given twice, or one that YAML takes for no text, is an error."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[object] = set()
         for key_node, _ in node.value:
-            if not isinstance(key_node, yaml.ScalarNode):
+            if not isinstance(key_node, yaml.ScalarNode) or key_node.tag == _MERGE:
                 continue
-            if key_node.value in seen and key_node.value != "<<":
+            if key_node.value in seen:
                 raise yaml.constructor.ConstructorError(
                     None, None, f"key {key_node.value!r} is given twice", key_node.start_mark
                 )
             seen.add(key_node.value)
+            if not isinstance(self.construct_object(key_node), str):
+                raise yaml.constructor.ConstructorError(
+                    None,
+                    None,
+                    f"key {key_node.value} is not text; put it in quotes",
+                    key_node.start_mark,
+                )
         return super().construct_mapping(node, deep=deep)
 
 

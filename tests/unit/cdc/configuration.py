@@ -1,0 +1,146 @@
+"""A configuration in which every key is set."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+ENVIRONMENT = {
+    name: f"canary-{name.lower()}"
+    for name in (
+        "ADMIN_PW",
+        "CAPTURE_PW",
+        "KAFKA_PW",
+        "KEY_PW",
+        "REGISTRY_PW",
+        "CONNECT_PW",
+        "STATE_PW",
+        "S3_SECRET",
+    )
+}
+
+_ENDPOINT = {
+    "host": "db.example.com",
+    "port": 5433,
+    "database": "shop",
+    "sslmode": "verify-full",
+    "sslrootcert": "ca.pem",
+    "sslcert": "client.pem",
+    "sslkey": "client.key",
+    "options": {"connect_timeout": 10},
+}
+
+_TABLE = {
+    "name": "sales/{table}",
+    "tier": "hot",
+    "key_columns": ["id"],
+    "mode": "upsert",
+    "partition_by": ["country"],
+    "columns": {"include": ["id", "country"], "exclude": []},
+    "max_events_per_run": 10,
+    "allowed_lateness_s": 5,
+    "delete_mode": "soft",
+    "on_truncate": "pause",
+    "chunk_rows": 100,
+    "chunk_bytes": "64MiB",
+    "parallel_chunks": 2,
+    "freshness_target_s": 60,
+    "index": "bucket",
+    "buckets": 4,
+    "hudi": {"hoodie.parquet.compression.codec": "zstd"},
+}
+
+
+def full() -> dict[str, Any]:
+    """A fresh, valid document."""
+    return {
+        "sources": {
+            "shop": {
+                "kind": "postgres",
+                "primary": copy.deepcopy(_ENDPOINT),
+                "replica": copy.deepcopy(_ENDPOINT),
+                "endpoint_for_connect": copy.deepcopy(_ENDPOINT),
+                "credentials": {
+                    "admin": {"user": "admin", "password": "${ADMIN_PW}"},
+                    "capture": {"user": "capture", "password": "${CAPTURE_PW}"},
+                    "snapshot": {"user": "snapshot", "password": "${file:/run/secrets/snapshot}"},
+                    "marker": {"user": "marker", "password": "${ADMIN_PW}"},
+                },
+                "topic_prefix": "cdc.{source}.{tier}",
+                "publication": "pub_{source}_{tier}",
+                "slot": "slot_{source}_{tier}",
+                "heartbeat_interval_ms": 500,
+            }
+        },
+        "kafka": {
+            "bootstrap_servers": "a:9092,b:9092",
+            "security": {
+                "protocol": "SASL_SSL",
+                "mechanism": "SCRAM-SHA-512",
+                "username": "kafka",
+                "password": "${KAFKA_PW}",
+                "ca_file": "ca.pem",
+                "certificate_file": "client.pem",
+                "key_file": "client.key",
+                "key_password": "${KEY_PW}",
+            },
+            "librdkafka": {"socket.timeout.ms": 1000},
+            "java": {"request.timeout.ms": 1000},
+            "registry": {
+                "url": "https://registry.example.com/apis/ccompat/v7",
+                "username": "registry",
+                "password": "${REGISTRY_PW}",
+                "ca_file": "ca.pem",
+            },
+            "topic": {
+                "replication_factor": 3,
+                "retention_ms": 1000,
+                "config": {"min.insync.replicas": 2},
+            },
+        },
+        "connect": {
+            "url": "https://connect.example.com",
+            "username": "connect",
+            "password": "${CONNECT_PW}",
+            "ca_file": "ca.pem",
+            "secrets": {"database.password": "${vault:shop:password}"},
+            "connector": {"max.batch.size": 4096},
+            "exactly_once": False,
+            "timeout_s": 5,
+            "converter": "confluent",
+            "registry_url": "https://registry.internal",
+        },
+        "lake": {
+            "url": "s3a://bucket/lake",
+            "name": "{source}/{schema}/{table}",
+            "hadoop": {"fs.s3a.secret.key": "${S3_SECRET}"},
+        },
+        "state": {"url": "postgresql://tributary:${STATE_PW}@db/state"},
+        "spark": {
+            "master": "yarn",
+            "conf": {"spark.sql.shuffle.partitions": 8, "spark.ui.enabled": False},
+            "driver_memory": "4g",
+            "jars": "provided",
+            "parallel_tables": 2,
+        },
+        "defaults": copy.deepcopy(_TABLE),
+        "tables": {"public.orders": copy.deepcopy(_TABLE)},
+    }
+
+
+def minimal() -> dict[str, Any]:
+    """A fresh document with only what is required."""
+    return {
+        "sources": {
+            "shop": {
+                "primary": {"host": "localhost", "database": "shop"},
+                "credentials": {"admin": {"user": "admin"}},
+            }
+        },
+        "kafka": {
+            "bootstrap_servers": "localhost:9092",
+            "registry": {"url": "http://localhost:8080"},
+        },
+        "connect": {"url": "http://localhost:8083"},
+        "lake": {"url": "lake"},
+    }

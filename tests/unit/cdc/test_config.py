@@ -1,0 +1,496 @@
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+import yaml
+from pydantic import BaseModel
+
+from cdc.config import Config, TableSettings, load, parse
+from cdc.config.document import dotted
+from cdc.config.tables import Pattern
+from cdc.errors import ConfigError
+from schemas.errors import InvalidIdentifierError
+from schemas.table import TableId
+from tests.unit.cdc.configuration import ENVIRONMENT, full, minimal
+
+Path_ = tuple[Any, ...]
+
+
+@pytest.fixture(autouse=True)
+def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("TRIBUTARY_CONFIG", raising=False)
+
+
+def read(document: dict[str, Any], base: Path | None = None) -> Config:
+    return parse(yaml.safe_dump(document, sort_keys=False), base=base)
+
+
+def refusal(document: dict[str, Any]) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        read(document)
+    return caught.value
+
+
+def at(document: Any, path: Path_) -> Any:
+    for part in path:
+        document = document[part]
+    return document
+
+
+def changed(path: Path_, value: object, document: dict[str, Any] | None = None) -> dict[str, Any]:
+    document = copy.deepcopy(document or full())
+    at(document, path[:-1])[path[-1]] = value
+    return document
+
+
+def leaves(value: object, path: Path_ = ()) -> Iterator[Path_]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from leaves(item, (*path, key))
+    else:
+        yield path
+
+
+def maps(value: object, path: Path_ = ()) -> Iterator[Path_]:
+    if isinstance(value, dict):
+        yield path
+        for key, item in value.items():
+            yield from maps(item, (*path, key))
+
+
+RAW = {"options", "librdkafka", "java", "config", "secrets", "connector", "hadoop", "conf", "hudi"}
+OPEN = RAW | {"sources", "tables"}
+CLOSED_MAPS = [path for path in maps(full()) if not path or path[-1] not in OPEN]
+
+
+def test_a_full_document_is_read_and_keeps_every_value() -> None:
+    config = read(full(), base=Path("/etc/tributary"))
+    shop = config.sources["shop"]
+    assert shop.primary.port == 5433
+    assert shop.primary.sslrootcert == Path("/etc/tributary/ca.pem")
+    assert shop.primary.options == {"connect_timeout": "10"}
+    assert shop.credentials.capture.user == "capture"
+    assert config.kafka.topic.config == {"min.insync.replicas": "2"}
+    assert config.spark.conf == {"spark.sql.shuffle.partitions": "8", "spark.ui.enabled": "false"}
+    assert config.lake.hadoop == {"fs.s3a.secret.key": "canary-s3_secret"}
+    assert config.defaults.chunk_bytes == 64 * 1024 * 1024
+    assert config.state.connection_url() == "postgresql://tributary:canary-state_pw@db/state"
+
+
+def test_a_minimal_document_takes_the_documented_defaults(tmp_path: Path) -> None:
+    config = read(minimal(), base=tmp_path)
+    shop = config.sources["shop"]
+    assert (shop.kind, shop.primary.port, shop.replica) == ("postgres", 5432, None)
+    assert shop.credentials.capture == shop.credentials.admin
+    assert config.lake.url == str(tmp_path / "lake")
+    assert config.state.url == f"sqlite:///{tmp_path}/.tributary/state.db"
+    assert config.spark.local
+    assert config.defaults == TableSettings()
+    assert config.defaults.chunk_bytes == 128 * 1024 * 1024
+    assert config.connect.exactly_once
+
+
+def test_the_full_document_sets_every_key_there_is() -> None:
+    """So that the tests below, which change its keys in turn, cover the whole configuration."""
+
+    def missing(model: type[BaseModel], value: Any, path: str) -> Iterator[str]:
+        for name, field in model.model_fields.items():
+            if name not in value:
+                yield f"{path}.{name}"
+            elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
+                yield from missing(field.annotation, value[name], f"{path}.{name}")
+
+    document = full()
+    config = read(document)
+    assert list(missing(Config, document, "")) == []
+    source = type(config.sources["shop"])
+    assert list(missing(source, document["sources"]["shop"], "shop")) == []
+    assert list(missing(TableSettings, document["tables"]["public.orders"], "orders")) == []
+
+
+@pytest.mark.parametrize("path", list(leaves(full())), ids=dotted)
+def test_a_value_of_the_wrong_type_is_refused_by_its_path(path: Path_) -> None:
+    wrong = {"not": {"a": "scalar"}} if path[-1] not in ("include", "exclude") else 7
+    error = refusal(changed(path, wrong))
+    assert error.context["field"].startswith(dotted(path))
+    assert dotted(path) in error.message
+
+
+@pytest.mark.parametrize("path", [path for path in maps(full()) if path], ids=dotted)
+def test_a_section_that_is_no_map_is_refused_by_its_path(path: Path_) -> None:
+    error = refusal(changed(path, 42))
+    assert error.context["field"] == dotted(path)
+    assert "must be a map" in error.message
+
+
+@pytest.mark.parametrize("path", CLOSED_MAPS, ids=dotted)
+def test_an_unknown_key_is_refused_by_its_path(path: Path_) -> None:
+    error = refusal(changed((*path, "zzz"), 1))
+    assert error.context["field"] == dotted((*path, "zzz"))
+    assert "unknown key; known are" in error.message
+
+
+@pytest.mark.parametrize("path", CLOSED_MAPS, ids=dotted)
+def test_a_misspelt_key_is_answered_with_the_one_that_was_meant(path: Path_) -> None:
+    document = full()
+    names = list(at(document, path))
+    for name in names:
+        at(document, path)[f"{name}s" if len(name) > 3 else name + name[-1]] = 1
+    message = refusal(document).message
+    for name in names:
+        assert f"did you mean '{name}'?" in message
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        ("sources",),
+        ("kafka",),
+        ("connect",),
+        ("lake",),
+        ("sources", "shop", "primary"),
+        ("sources", "shop", "primary", "host"),
+        ("sources", "shop", "primary", "database"),
+        ("sources", "shop", "credentials"),
+        ("sources", "shop", "credentials", "admin"),
+        ("sources", "shop", "credentials", "admin", "user"),
+        ("kafka", "bootstrap_servers"),
+        ("kafka", "registry"),
+        ("kafka", "registry", "url"),
+        ("connect", "url"),
+        ("lake", "url"),
+    ],
+    ids=dotted,
+)
+def test_a_required_key_that_is_missing_is_named(path: Path_) -> None:
+    document = minimal()
+    del at(document, path[:-1])[path[-1]]
+    error = refusal(document)
+    assert error.message == f"tributary.yaml: {dotted(path)}: is required"
+    assert error.context["field"] == dotted(path)
+
+
+def test_all_problems_are_reported_at_once() -> None:
+    document = minimal()
+    document["sources"]["shop"]["primary"]["prot"] = 1
+    document["kafka"]["bootstrap_servers"] = ""
+    document["spark"] = {"parallel_tables": 0}
+    error = refusal(document)
+    assert error.message.startswith("tributary.yaml has 3 problems:\n")
+    for expected in (
+        "sources.shop.primary.prot: unknown key; did you mean 'port'?",
+        "kafka.bootstrap_servers: string should have at least 1 character",
+        "spark.parallel_tables: input should be greater than or equal to 1",
+    ):
+        assert expected in error.message
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "field", "text"),
+    [
+        (("sources",), {}, "sources", "at least one source"),
+        (("sources", "Shop"), {}, "sources.Shop", "match pattern"),
+        (("state", "url"), "sqlite:///x.db", "state.url", "SQLite works only with a local"),
+        (("sources", "shop", "primary", "sslkey"), None, "sources.shop.primary.sslkey", "together"),
+        (
+            ("sources", "shop", "replica", "sslmode"),
+            "disable",
+            "sources.shop.replica.sslmode",
+            "certif",
+        ),
+        (("kafka", "security", "protocol"), "SSL", "kafka.security.mechanism", "takes no login"),
+        (("kafka", "security", "protocol"), "SASL_PLAINTEXT", "kafka.security.ca_file", "no TLS"),
+        (("kafka", "security", "password"), None, "kafka.security.password", "needs it"),
+        (("kafka", "security", "key_file"), None, "kafka.security.key_file", "go together"),
+        (("kafka", "topic", "replication_factor"), 0, "kafka.topic.replication_factor", "-1"),
+        (
+            ("kafka", "topic", "config"),
+            {"cleanup.policy": "compact"},
+            'kafka.topic.config."cleanup.policy"',
+            "loses",
+        ),
+        (
+            ("kafka", "topic", "config"),
+            {"retention.ms": 5},
+            'kafka.topic.config."retention.ms"',
+            "retention_ms",
+        ),
+        (("kafka", "registry", "url"), "registry:8080", "kafka.registry.url", "http://"),
+        (("kafka", "registry", "url"), "http://a:b@c", "kafka.registry.url", "holds a login"),
+        (("lake", "url"), "s3a://key:hidden@bucket", "lake.url", "holds a login"),
+        (("lake", "name"), "../{table}", "lake.name", "relative path"),
+        (("lake", "name"), "{source}//{table}", "lake.name", "relative path"),
+        (("lake", "name"), "{tabel}", "lake.name", "{tabel} is not known"),
+        (("lake", "name"), "{table", "lake.name", "not a template"),
+        (("lake", "name"), "{table!r}", "lake.name", "is not known"),
+        (("tables", "public.orders", "name"), "/x", 'tables."public.orders".name', "relative"),
+        (("sources", "shop", "slot"), "slot_{tire}", "sources.shop.slot", "{tire} is not known"),
+        (("sources", "shop", "slot"), "Slot", "sources.shop.slot", "match pattern"),
+        (("spark", "driver_memory"), "4 GB", "spark.driver_memory", "match pattern"),
+        (
+            ("defaults", "columns"),
+            {"include": ["id"], "exclude": ["x"]},
+            "defaults.columns",
+            "not both",
+        ),
+        (("defaults", "columns"), {"exclude": ["id"]}, "defaults.columns", "left out: id"),
+        (("defaults", "columns"), {"include": ["country"]}, "defaults.columns", "left out: id"),
+        (("defaults", "index"), "bloom", "defaults.buckets", "has no buckets"),
+        (("tables", "public.orders", "index"), "bloom", 'tables."public.orders".buckets', "has no"),
+        (("tables", "orders"), {}, "tables.orders", "is not *, schema.table"),
+        (("tables", "shp:public.orders"), {}, 'tables."shp:public.orders"', "no configured source"),
+        (("defaults", "tier"), "a_b", "defaults.tier", "match pattern"),
+        (
+            ("connect", "secrets"),
+            {"database.password": "hidden"},
+            'connect.secrets."database.password"',
+            "plain text",
+        ),
+        (
+            ("connect", "connector"),
+            {"a.password": "hidden"},
+            'connect.connector."a.password"',
+            "plain text",
+        ),
+        (("connect", "connector"), {"a": "${ADMIN_PW}"}, "connect.connector.a", "${env:NAME}"),
+        (("spark", "conf"), {"x.password": "hidden"}, 'spark.conf."x.password"', "plain text"),
+        (
+            ("kafka", "java"),
+            {"sasl.jaas.config": "hidden"},
+            'kafka.java."sasl.jaas.config"',
+            "plain text",
+        ),
+        (
+            ("lake", "hadoop"),
+            {"fs.s3a.secret.key": "hidden"},
+            'lake.hadoop."fs.s3a.secret.key"',
+            "plain text",
+        ),
+        (("state", "url"), "postgresql://a:hidden@b/c", "state.url", "plain text"),
+        (("state", "url"), "postgresql://b/c?password=hidden", "state.url", "plain text"),
+        (
+            ("sources", "shop", "primary", "host"),
+            "${NOT_SET}",
+            "sources.shop.primary.host",
+            "NOT_SET is not set",
+        ),
+    ],
+)
+def test_what_cannot_work_is_refused_by_its_path(
+    path: Path_, value: object, field: str, text: str
+) -> None:
+    error = refusal(changed(path, value))
+    assert error.context["field"] == field
+    assert text in error.message
+    assert error.remedy
+    assert "hidden" not in error.message
+
+
+SECRETS = [path for path in leaves(full()) if path[-1] in ("password", "key_password")]
+
+
+@pytest.mark.parametrize("path", SECRETS, ids=dotted)
+@pytest.mark.parametrize("plain", ["hunter2", "", "${A}${B}", "x${A}", "${file:relative}", 7])
+def test_a_secret_in_plain_text_is_refused_and_not_repeated(path: Path_, plain: object) -> None:
+    error = refusal(changed(path, plain))
+    assert error.context["field"] == dotted(path)
+    assert "plain text" in error.message
+    assert "${NAME}" in error.message
+    assert "hunter2" not in f"{error!r} {error} {error.to_dict()} {error.__cause__}"
+
+
+def test_no_secret_shows_in_the_repr_or_survives_pickling() -> None:
+    config = read(full())
+    shown = f"{config!r} {config} {pickle.dumps(config)!r}"
+    assert "canary" not in repr(config)
+    for name, value in ENVIRONMENT.items():
+        if name != "S3_SECRET":  # handed to Spark as it is, so the value has to be in the object
+            assert value not in shown
+
+
+def test_references_in_plain_values_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_PORT", "6000")
+    monkeypatch.setenv("DB_HOST", "db")
+    document = changed(("sources", "shop", "primary", "port"), "${DB_PORT}")
+    document = changed(("sources", "shop", "primary", "host"), "${DB_HOST}.example.com", document)
+    document = changed(("spark", "conf"), {"a": "$${DB_HOST}"}, document)
+    config = read(document)
+    assert config.sources["shop"].primary.port == 6000
+    assert config.sources["shop"].primary.host == "db.example.com"
+    assert config.spark.conf == {"a": "${DB_HOST}"}
+
+
+def test_references_for_connect_are_kept_as_written() -> None:
+    document = changed(("connect", "connector"), {"database.password": "${env:PW}"})
+    config = read(document)
+    assert config.connect.connector == {"database.password": "${env:PW}"}
+    assert config.connect.secrets == {"database.password": "${vault:shop:password}"}
+
+
+def test_sqlite_behind_a_reference_is_refused_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STATE_URL", "sqlite:////var/state.db")
+    assert refusal(changed(("state", "url"), "${STATE_URL}")).context["field"] == "state.url"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "must be a map of sections"),
+        ("- a", "must be a map of sections"),
+        ("a: [", "not valid YAML"),
+        ("a: {password: hidden", "not valid YAML"),
+        ("lake: {}\nlake: {}", "key 'lake' is given twice (line 2, column 1)"),
+        ("x: \x01hidden", "not valid YAML"),
+        ("? [a]\n: b", "not valid YAML"),
+        ("1: {}", "key 1 is not text; put it in quotes (line 1, column 1)"),
+        ("sources: {no: {}}", "key no is not text; put it in quotes (line 1, column 11)"),
+    ],
+)
+def test_text_that_is_no_configuration_is_refused(text: str, message: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse(text)
+    assert message in caught.value.message
+    assert "hidden" not in caught.value.message
+
+
+def test_anchors_and_merges_work() -> None:
+    text = yaml.safe_dump(minimal()) + "tables: {public.a: &a {tier: x}, public.b: {<<: *a}}\n"
+    assert parse(text).table_settings(TableId("shop", "public", "b")).tier == "x"
+
+
+def test_where_the_file_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(ConfigError, match=r"there is no configuration file tributary\.yaml"):
+        load()
+    for name, url in (("tributary", "a"), ("named", "b"), ("given", "c")):
+        document = changed(("lake", "url"), f"s3a://{url}", minimal())
+        Path(f"{name}.yaml").write_text(yaml.safe_dump(document))
+    assert load().lake.url == "s3a://a"
+    monkeypatch.setenv("TRIBUTARY_CONFIG", str(tmp_path / "named.yaml"))
+    assert load().lake.url == "s3a://b"
+    assert load(Path("given.yaml")).lake.url == "s3a://c"
+
+
+def test_a_file_that_cannot_be_read_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load(tmp_path)
+    binary = tmp_path / "binary.yaml"
+    binary.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="not UTF-8"):
+        load(binary)
+
+
+def test_relative_paths_start_at_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir("/")
+    (tmp_path / "tributary.yaml").write_text(yaml.safe_dump(minimal()))
+    config = load(tmp_path / "tributary.yaml")
+    assert config.lake.url == str(tmp_path / "lake")
+    assert config.state.url == f"sqlite:///{tmp_path}/.tributary/state.db"
+
+
+def test_the_more_specific_pattern_wins_key_by_key() -> None:
+    document = minimal()
+    document["sources"]["crm"] = document["sources"]["shop"]
+    document["defaults"] = {"chunk_rows": 1, "hudi": {"a": 1, "b": 1}}
+    document["tables"] = {
+        "shop:public.orders": {"buckets": 8},
+        "public.orders": {"chunk_rows": 5, "hudi": {"b": 5}},
+        "*.orders": {"chunk_rows": 4},
+        "public.*": {"chunk_rows": 3, "tier": "bulk"},
+        "*": {"chunk_rows": 2, "freshness_target_s": 60},
+    }
+    config = read(document)
+    settings = config.table_settings(TableId("shop", "public", "orders"))
+    assert settings.buckets == 8
+    assert settings.chunk_rows == 5
+    assert settings.hudi == {"a": "1", "b": "5"}
+    assert settings.tier == "bulk"
+    assert settings.freshness_target_s == 60
+    assert config.table_settings(TableId("crm", "public", "orders")).buckets is None
+    assert config.table_settings(TableId("crm", "sales", "orders")).chunk_rows == 4
+    assert config.table_settings(TableId("crm", "public", "other")).chunk_rows == 3
+    assert config.table_settings(TableId("crm", "a", "b")).chunk_rows == 2
+
+
+def test_among_equally_specific_patterns_the_later_wins() -> None:
+    document = minimal()
+    document["tables"] = {"public.a*": {"chunk_rows": 1}, "public.*z": {"chunk_rows": 2}}
+    assert read(document).table_settings(TableId("shop", "public", "az")).chunk_rows == 2
+
+
+def test_patterns_that_clash_only_for_one_table_are_refused_there() -> None:
+    document = minimal()
+    document["tables"] = {"public.*": {"index": "bloom"}, "*.orders": {"buckets": 4}}
+    config = read(document)
+    with pytest.raises(ConfigError, match=r"shop:public\.orders: buckets: index bloom has no"):
+        config.table_settings(TableId("shop", "public", "orders"))
+
+
+def test_patterns_match_quoted_names() -> None:
+    pattern = Pattern.parse('shop:"My Schema"."t.1"')
+    assert pattern.matches(TableId("shop", "My Schema", "t.1"))
+    assert not pattern.matches(TableId("shop", "My Schema", "t"))
+
+
+def test_table_names_take_the_only_source() -> None:
+    config = read(minimal())
+    assert config.table_id("public.orders") == TableId("shop", "public", "orders")
+    with pytest.raises(ConfigError, match="no such source; there are shop"):
+        config.table_id("crm:public.orders")
+    document = minimal()
+    document["sources"]["crm"] = document["sources"]["shop"]
+    with pytest.raises(InvalidIdentifierError, match="there is more than one"):
+        read(document).table_id("public.orders")
+
+
+@pytest.mark.parametrize(
+    ("name", "folder"),
+    [
+        ("orders", "orders"),
+        ("Orders 2", "Orders~202"),
+        ("..", "~2e."),
+        (".hidden", "~2ehidden"),
+        ("a/b", "a~2fb"),
+        ("a~2fb", "a~7e2fb"),
+        ("é", "~c3~a9"),
+        ("x'; drop table y--\n", "x~27~3b~20drop~20table~20y--~0a"),
+    ],
+)
+def test_no_table_name_leaves_its_folder(name: str, folder: str) -> None:
+    config = read(changed(("lake", "url"), "s3a://lake", minimal()))
+    assert config.table_path(TableId("shop", "public", name)) == f"s3a://lake/shop/public/{folder}"
+
+
+def test_a_table_can_have_a_path_of_its_own() -> None:
+    config = read(full())
+    assert (
+        config.table_path(TableId("shop", "public", "orders")) == "s3a://bucket/lake/sales/orders"
+    )
+
+
+def test_the_published_schema_is_the_one_of_the_code() -> None:
+    published = Path(__file__).parents[3] / "schemas" / "tributary.schema.json"
+    assert yaml.safe_load(published.read_text()) == Config.json_schema(), (
+        "write it anew: tributary config schema > schemas/tributary.schema.json"
+    )
+
+
+def test_the_schema_is_valid_and_takes_what_the_code_takes() -> None:
+    schema = Config.json_schema()
+    jsonschema.Draft202012Validator.check_schema(schema)
+    validator = jsonschema.Draft202012Validator(schema)
+    for document in (full(), minimal()):
+        assert [error.message for error in validator.iter_errors(document)] == []
+    for path in [*CLOSED_MAPS]:
+        assert not validator.is_valid(changed((*path, "zzz"), 1)), dotted(path)
+    for path in SECRETS:
+        assert not validator.is_valid(changed(path, "hunter2")), dotted(path)
+    assert validator.is_valid(changed(("sources", "shop", "primary", "port"), "${DB_PORT}"))
