@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit check test-all bench clean
+.PHONY: help setup demo test test-unit check test-all bench lock clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -42,6 +42,11 @@ test-all: check ## check, and every test
 
 bench: setup ## side by side with other ways to move the same rows
 	$(BIN)/python -m benchmarks
+
+lock: setup ## renew requirements.lock after a change to pyproject.toml
+	$(BIN)/uv pip compile pyproject.toml --extra stack --group dev --universal \
+	  --python-version 3.10 --generate-hashes --no-header --no-annotate --quiet \
+	  --output-file requirements.lock
 
 clean: ## remove .venv
 	rm -rf $(VENV)
