@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from datetime import datetime
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.types import TypeEngine
 
 from cdc.errors import StateError
-from cdc.state import State, TableRecord
+from cdc.history import RunEntry
+from cdc.state import TableRecord
 from schemas.table import TableId
 
 FORMAT = 1
@@ -80,77 +80,6 @@ leases = sa.Table(
     sa.Column("expires_at", sa.Double, nullable=False),
 )
 """One row per resource that was ever leased; rows stay, so that tokens only rise."""
-
-
-@dataclass(frozen=True)
-class RunEntry:
-    """One table's part of one run, for the history.
-
-    Args:
-        run_id: Identity of the run.
-        table: Which table.
-        generation: The table's generation.
-        state: The table's state after the run.
-        started_at: When the table's part began.
-        seconds: How long it took.
-        commits: Commits made.
-        events: Events read.
-        counts: Events by operation.
-        offsets: Next offset to read per partition after the run.
-        watermark: Event time up to which the table is complete.
-        error: What failed, as ``TributaryError.to_dict`` gives it.
-    """
-
-    run_id: str
-    table: TableId
-    generation: int
-    state: State
-    started_at: datetime
-    seconds: float
-    commits: int
-    events: int
-    counts: Mapping[str, int]
-    offsets: Mapping[int, int]
-    watermark: datetime | None = None
-    error: Mapping[str, Any] | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The entry as plain values."""
-        return {
-            "run_id": self.run_id,
-            "source": self.table.source,
-            "schema": self.table.schema,
-            "table": self.table.name,
-            "generation": self.generation,
-            "state": self.state.value,
-            "started_at": self.started_at.isoformat(),
-            "seconds": self.seconds,
-            "commits": self.commits,
-            "events": self.events,
-            "counts": dict(self.counts),
-            "offsets": {str(partition): offset for partition, offset in self.offsets.items()},
-            "watermark": None if self.watermark is None else self.watermark.isoformat(),
-            "error": None if self.error is None else dict(self.error),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> RunEntry:
-        """Read what ``to_json`` wrote."""
-        watermark = value["watermark"]
-        return cls(
-            run_id=value["run_id"],
-            table=TableId(value["source"], value["schema"], value["table"]),
-            generation=value["generation"],
-            state=State(value["state"]),
-            started_at=datetime.fromisoformat(value["started_at"]),
-            seconds=value["seconds"],
-            commits=value["commits"],
-            events=value["events"],
-            counts=value["counts"],
-            offsets={int(partition): offset for partition, offset in value["offsets"].items()},
-            watermark=None if watermark is None else datetime.fromisoformat(watermark),
-            error=value["error"],
-        )
 
 
 class Store:
@@ -301,11 +230,9 @@ class Store:
 
     def _create(self) -> None:
         try:
-            _metadata.create_all(self._engine)
+            self._create_tables()
         except SQLAlchemyError as error:
-            # Two processes may create the tables at once; the loser finds them made.
-            if not sa.inspect(self._engine).has_table(_format.name):
-                raise self._unusable(error) from None
+            raise self._unusable(error) from None
         with self.transaction() as connection:
             found = connection.execute(sa.select(sa.func.max(_format.c.version))).scalar()
         if found is None:
@@ -320,6 +247,15 @@ class Store:
                 remedy="Use the version of tributary that wrote it, or a later one.",
                 field="state.url",
             )
+
+    def _create_tables(self) -> None:
+        try:
+            _metadata.create_all(self._engine)
+        except SQLAlchemyError as error:
+            # Two processes may create the tables at once; the loser looks again.
+            if "already exists" not in str(error):
+                raise
+            _metadata.create_all(self._engine)
 
     def _unusable(self, error: SQLAlchemyError) -> StateError:
         cause = getattr(error, "orig", None) or error

@@ -1,0 +1,292 @@
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+import sqlalchemy as sa
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from cdc.errors import FencedError, LeaseHeldError, StateError
+from cdc.lease import Lease, Leases, default_owner
+from cdc.store import Store, leases
+from schemas.table import TableId
+
+TABLE = TableId("shop", "public", "orders")
+OTHER = TableId("shop", "public", "other")
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Store:
+    return Store(f"sqlite:///{tmp_path}/state.db")
+
+
+def expire(store: Store) -> None:
+    """Let the time of all leases run out, by the database's clock."""
+    with store.transaction() as connection:
+        connection.execute(sa.update(leases).values(expires_at=store.clock - 1))
+
+
+def test_the_clock_is_the_databases_and_counts_seconds(store: Store) -> None:
+    with store.transaction() as connection:
+        before = connection.execute(sa.select(store.clock)).scalar_one()
+    assert before == pytest.approx(time.time(), abs=5)
+
+
+def test_a_held_lease_is_refused_with_its_owner_and_expiry(store: Store) -> None:
+    Lease(store, TABLE, "alice:1", ttl_s=60).acquire()
+    with pytest.raises(LeaseHeldError) as caught:
+        Lease(store, TABLE, "bob:2").acquire()
+    assert "shop:public.orders is being written by alice:1" in caught.value.message
+    assert caught.value.context["owner"] == "alice:1"
+    expires = datetime.fromisoformat(caught.value.context["expires_at"])
+    assert 50 < (expires - datetime.now(timezone.utc)).total_seconds() < 65
+    assert Lease(store, OTHER, "bob:2").acquire() == 1
+
+
+def test_tokens_only_rise_whoever_takes_the_lease(store: Store) -> None:
+    tokens = []
+    for owner in ("a", "b", "a", "a"):
+        lease = Lease(store, TABLE, owner)
+        tokens.append(lease.acquire())
+        lease.release()
+    lease = Lease(store, TABLE, "c")
+    tokens.append(lease.acquire())
+    expire(store)
+    tokens.append(Lease(store, TABLE, "d").acquire())
+    assert tokens == [1, 2, 3, 4, 5, 6]
+
+
+def test_the_same_owner_does_not_get_it_twice(store: Store) -> None:
+    Lease(store, TABLE, "a").acquire()
+    with pytest.raises(LeaseHeldError):
+        Lease(store, TABLE, "a").acquire()
+
+
+def test_a_lease_that_ran_out_and_was_taken_is_lost(store: Store) -> None:
+    slow, quick = Lease(store, TABLE, "slow"), Lease(store, TABLE, "quick")
+    slow.acquire()
+    expire(store)
+    quick.acquire()
+    for use in (slow.renew, slow.check):
+        with pytest.raises(FencedError, match=r"shop:public\.orders was lost"):
+            use()
+    slow.release()
+    quick.check()
+    with pytest.raises(LeaseHeldError, match="written by quick"):
+        slow.acquire()
+
+
+def test_a_lease_that_ran_out_but_was_not_taken_is_still_ours(store: Store) -> None:
+    lease = Lease(store, TABLE, "a")
+    lease.acquire()
+    expire(store)
+    lease.check()
+    with pytest.raises(LeaseHeldError):
+        Lease(store, TABLE, "b").acquire()
+
+
+def test_a_released_lease_is_gone(store: Store) -> None:
+    lease = Lease(store, TABLE, "a")
+    lease.acquire()
+    lease.release()
+    with pytest.raises(FencedError):
+        lease.check()
+    lease.release()
+
+
+def test_holding_renews_in_the_background(store: Store) -> None:
+    mine = Leases(store, owner="mine", ttl_s=0.6)
+    others = Leases(store, owner="others", ttl_s=0.6)
+    with mine.hold(TABLE) as lease:
+        time.sleep(1.5)
+        with pytest.raises(LeaseHeldError), others.hold(TABLE):
+            pytest.fail("the lease was given away")
+        lease.check()
+    with others.hold(TABLE) as lease:
+        assert lease.token == 2
+
+
+def test_two_threads_of_one_process_exclude_each_other(store: Store) -> None:
+    source = Leases(store)
+    with source.hold(TABLE), pytest.raises(LeaseHeldError), source.hold(TABLE):
+        pytest.fail("the lease was given twice")
+
+
+def test_a_wait_ends_when_the_holder_does(store: Store) -> None:
+    source = Leases(store)
+    held, done = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        with source.hold(TABLE):
+            held.set()
+            done.wait(10)
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(hold)
+        assert held.wait(10)
+        threading.Timer(0.3, done.set).start()
+        with source.hold(TABLE, wait_s=10) as lease:
+            assert lease.token == 2
+
+
+def test_a_wait_is_bounded_and_shown(store: Store) -> None:
+    class Watch:
+        def __init__(self) -> None:
+            self.told: list[str] = []
+
+        def start(self, task: str, total: int | None = None, unit: str = "rows") -> Watch:
+            self.told.append(task)
+            return self
+
+        def advance(self, count: int = 1) -> None: ...
+
+        def note(self, text: str) -> None:
+            self.told.append(text)
+
+        def done(self) -> None:
+            self.told.append("done")
+
+    watch = Watch()
+    source = Leases(store, progress=watch)
+    with source.hold(TABLE):
+        began = time.monotonic()
+        with pytest.raises(LeaseHeldError), source.hold(TABLE, wait_s=0.7):
+            pytest.fail("the lease was given twice")
+        assert 0.7 <= time.monotonic() - began < 5
+    assert watch.told[0] == "wait for shop:public.orders"
+    assert "is being written by" in watch.told[1]
+    assert watch.told[-1] == "done"
+
+
+def test_an_error_in_the_block_gives_the_lease_up(store: Store) -> None:
+    source = Leases(store)
+    with pytest.raises(RuntimeError), source.hold(TABLE):
+        raise RuntimeError
+    with source.hold(TABLE):
+        assert threading.active_count() >= 2
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("lease ")]
+
+
+def test_a_lost_lease_stops_the_renewal_and_is_logged(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), Leases(store, ttl_s=0.3).hold(TABLE) as lease:
+        with store.transaction() as connection:
+            taken = {"token": leases.c.token + 1, "owner": "thief", "expires_at": store.clock + 60}
+            connection.execute(sa.update(leases).values(**taken))
+        time.sleep(0.5)
+        with pytest.raises(FencedError):
+            lease.check()
+    assert "was lost" in caplog.text
+    with pytest.raises(LeaseHeldError, match="written by thief"):
+        Lease(store, TABLE, "x").acquire()
+
+
+def test_a_store_that_is_away_for_a_moment_is_tried_again(
+    store: Store, caplog: pytest.LogCaptureFixture
+) -> None:
+    with caplog.at_level(logging.WARNING), Leases(store, ttl_s=0.6).hold(TABLE) as lease:
+        with store.transaction() as connection:
+            connection.execute(sa.text("alter table tributary_lease rename to away"))
+        time.sleep(0.5)
+        with store.transaction() as connection:
+            connection.execute(sa.text("alter table away rename to tributary_lease"))
+        time.sleep(0.4)
+        lease.check()
+    assert "could not be renewed" in caplog.text
+
+
+def test_of_many_who_ask_at_once_one_gets_it(store: Store) -> None:
+    barrier = threading.Barrier(8)
+
+    def ask(number: int) -> int | None:
+        barrier.wait()
+        try:
+            return Lease(store, TABLE, f"owner {number}").acquire()
+        except LeaseHeldError:
+            return None
+
+    with ThreadPoolExecutor(8) as pool:
+        for expected in range(1, 6):
+            tokens = [token for token in pool.map(ask, range(8)) if token is not None]
+            assert tokens == [expected]
+            expire(store)
+
+
+def test_owners_differ_between_starts() -> None:
+    assert default_owner() != default_owner()
+
+
+def test_a_database_without_a_known_clock_is_refused(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(store._engine.dialect, "name", "oracle")
+    with pytest.raises(StateError, match="clock of a oracle database"):
+        Lease(store, TABLE, "a").acquire()
+
+
+class LeaseMachine(RuleBasedStateMachine):
+    """Owners come and go in any order: at most one can write, and tokens tell who is newest."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.store = Store("sqlite://")
+        self.held = {name: Lease(self.store, TABLE, name) for name in ("a", "b", "c")}
+        self.newest = 0
+        self.writer: str | None = None
+        self.expired = True
+
+    @rule(name=st.sampled_from("abc"))
+    def acquire(self, name: str) -> None:
+        free = self.writer is None or self.expired
+        try:
+            token = self.held[name].acquire()
+        except LeaseHeldError:
+            assert not free
+            return
+        assert free
+        assert token == self.newest + 1
+        self.newest, self.writer, self.expired = token, name, False
+
+    @rule(name=st.sampled_from("abc"))
+    def check(self, name: str) -> None:
+        try:
+            self.held[name].check()
+        except FencedError:
+            assert name != self.writer
+            return
+        assert name == self.writer
+        self.expired = False
+
+    @rule(name=st.sampled_from("abc"))
+    def release(self, name: str) -> None:
+        self.held[name].release()
+        if name == self.writer:
+            self.writer = None
+
+    @rule()
+    def run_out(self) -> None:
+        expire(self.store)
+        if self.writer is not None:
+            self.expired = True
+
+    @invariant()
+    def the_store_agrees(self) -> None:
+        with self.store.transaction() as connection:
+            row = connection.execute(sa.select(leases)).first()
+        assert (row.token if row else 0) == self.newest
+        assert (row.owner if row else None) == self.writer
+
+    def teardown(self) -> None:
+        self.store.close()
+
+
+TestLeaseMachine = LeaseMachine.TestCase
+TestLeaseMachine.settings = settings(max_examples=40, stateful_step_count=25, deadline=None)

@@ -1,0 +1,248 @@
+from __future__ import annotations
+
+import sqlite3
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from uuid import UUID
+
+import pytest
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.schema import CreateTable
+
+from cdc import store as module
+from cdc.errors import StateError
+from cdc.history import RunEntry
+from cdc.state import Attempt, CommitSummary, State, TableRecord
+from cdc.store import FORMAT, Store
+from schemas.table import TableId
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
+TABLE = TableId("shop", "public", "orders")
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "not" / "there" / "state.db"
+
+
+@pytest.fixture
+def store(file: Path) -> Store:
+    return Store(f"sqlite:///{file}")
+
+
+def record(table: TableId = TABLE) -> TableRecord:
+    return TableRecord(
+        table=table,
+        state=State.INCREMENTAL,
+        base_path="s3a://lake/orders",
+        tier="default",
+        topic="shop_default.public.orders",
+        publication="tributary_shop_default",
+        updated_at=NOW,
+        attempt=Attempt(UUID(int=1), NOW, "path", start_offsets={0: 1}),
+        last_commit=CommitSummary({0: 2, 1: 3}, "0/1", NOW, "2026", NOW),
+    )
+
+
+def entry(table: TableId = TABLE, run_id: str = "r1") -> RunEntry:
+    return RunEntry(
+        run_id=run_id,
+        table=table,
+        generation=1,
+        state=State.FAILED,
+        started_at=NOW,
+        seconds=1.5,
+        commits=2,
+        events=30,
+        counts={"c": 20, "d": 10},
+        offsets={0: 31},
+        watermark=NOW,
+        error={"error": "KafkaError", "message": "down", "remedy": "wait", "context": {}},
+    )
+
+
+def test_a_record_comes_back_as_it_was_put(store: Store) -> None:
+    assert store.get(TABLE) is None
+    assert store.tables() == []
+    stored = store.put(record())
+    assert stored.version == 1
+    found = store.get(TABLE)
+    assert found == record()
+    assert found is not None
+    assert found.version == 1
+
+
+def test_a_record_outlives_the_process_that_wrote_it(store: Store, file: Path) -> None:
+    store.put(record())
+    store.close()
+    assert Store(f"sqlite:///{file}").get(TABLE) == record()
+
+
+def test_records_are_kept_apart_by_every_part_of_their_name(store: Store) -> None:
+    names = [
+        TableId("shop", "public", "orders"),
+        TableId("shop", "public", "Orders"),
+        TableId("shop", "Public", "orders"),
+        TableId("crm", "public", "orders"),
+        TableId("shop", 'we"ird; drop', "t.1'é"),
+    ]
+    for name in names:
+        store.put(record(name))
+    store.put(replace(record(), shard="eu"))
+    assert [found.table for found in store.tables()] == sorted([*names, TABLE])
+    eu = store.get(TABLE, shard="eu")
+    assert eu is not None
+    assert eu.shard == "eu"
+    store.delete(names[1])
+    assert store.get(names[1]) is None
+    assert len(store.tables()) == len(names)
+
+
+def test_a_record_that_someone_else_changed_is_not_overwritten(store: Store) -> None:
+    mine = store.put(record())
+    theirs = store.get(TABLE)
+    assert theirs is not None
+    theirs = store.put(replace(theirs, state=State.PAUSED))
+    assert theirs.version == 2
+    with pytest.raises(StateError, match=r"shop:public\.orders was changed by someone else"):
+        store.put(replace(mine, state=State.FAILED))
+    with pytest.raises(StateError):
+        store.put(record())
+    found = store.get(TABLE)
+    assert found is not None
+    assert found.state is State.PAUSED
+    assert store.put(record(), expected_version=2).version == 3
+
+
+def test_a_record_that_is_gone_is_not_brought_back_by_an_update(store: Store) -> None:
+    mine = store.put(record())
+    store.delete(TABLE)
+    with pytest.raises(StateError):
+        store.put(mine)
+    assert store.get(TABLE) is None
+
+
+def test_of_many_writers_one_wins_each_version(store: Store) -> None:
+    store.put(record())
+
+    def write(_: int) -> int:
+        won = 0
+        for _ in range(10):
+            found = store.get(TABLE)
+            assert found is not None
+            try:
+                store.put(replace(found, failures=found.failures + 1))
+            except StateError:
+                continue
+            won += 1
+        return won
+
+    with ThreadPoolExecutor(8) as pool:
+        won = sum(pool.map(write, range(8)))
+    found = store.get(TABLE)
+    assert found is not None
+    assert found.failures == won
+    assert found.version == won + 1
+
+
+def test_the_history_is_newest_first_and_per_table(store: Store) -> None:
+    other = TableId("shop", "public", "other")
+    for number in range(5):
+        store.record_run(entry(run_id=f"r{number}"))
+        store.record_run(entry(other, run_id=f"o{number}"))
+    assert [run.run_id for run in store.last_runs(TABLE, 3)] == ["r4", "r3", "r2"]
+    assert store.last_runs(TABLE, 1) == [entry(run_id="r4")]
+    assert store.last_runs(TableId("a", "b", "c")) == []
+
+
+def test_the_history_survives_the_table(store: Store) -> None:
+    store.put(record())
+    store.record_run(entry())
+    store.delete(TABLE)
+    assert len(store.last_runs(TABLE)) == 1
+
+
+def test_sqlite_writes_ahead_and_waits_for_others(store: Store, file: Path) -> None:
+    with store.transaction() as connection:
+        assert connection.exec_driver_sql("PRAGMA journal_mode").scalar() == "wal"
+        assert connection.exec_driver_sql("PRAGMA busy_timeout").scalar() == 30_000
+        assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
+
+
+def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
+    row = sa.insert(module.leases).values(resource="x", token=1, expires_at=0)
+
+    def fail_half_way() -> None:
+        with store.transaction() as connection:
+            connection.execute(row)
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_half_way()
+    with store.transaction() as connection:
+        assert connection.execute(sa.select(module.leases)).all() == []
+
+
+def test_a_store_of_a_later_version_is_refused(store: Store, file: Path) -> None:
+    store.close()
+    with sqlite3.connect(file) as connection:
+        connection.execute("update tributary_format set version = ?", (FORMAT + 1,))
+    connection.close()
+    with pytest.raises(StateError, match=f"has format {FORMAT + 1}; this version knows {FORMAT}"):
+        Store(f"sqlite:///{file}")
+
+
+def test_many_can_create_the_store_at_once(file: Path) -> None:
+    script = f"from cdc.store import Store; Store('sqlite:///{file}').tables()"
+    root = Path(__file__).parents[3]
+    started = [
+        subprocess.Popen([sys.executable, "-c", script], cwd=root, stderr=subprocess.PIPE)
+        for _ in range(4)
+    ]
+    outcomes = [process.communicate()[1] for process in started]
+    assert [process.returncode for process in started] == [0] * 4, outcomes
+    with sqlite3.connect(file) as connection:
+        assert connection.execute("select version from tributary_format").fetchall() == [(FORMAT,)]
+    connection.close()
+
+
+@pytest.mark.parametrize(
+    ("url", "message"),
+    [
+        ("canary-nonsense", "it is not a URL"),
+        ("nosuch://u:canary-pw@h/d", "cannot be used"),
+        ("postgresql://u:canary-pw@127.0.0.1:1/d?connect_timeout=2", "is not usable"),
+        ("sqlite:////proc/nowhere/state.db", "cannot be made"),
+        ("sqlite:////proc", "is not usable"),
+    ],
+)
+def test_a_url_that_does_not_work_is_named_without_its_password(url: str, message: str) -> None:
+    with pytest.raises(StateError, match=message) as caught:
+        Store(url)
+    assert caught.value.context["field"] == "state.url"
+    assert "canary-pw" not in f"{caught.value} {caught.value.__cause__} {caught.value.to_dict()}"
+    assert caught.value.__suppress_context__
+
+
+def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "state.db").write_text("this is no database" * 100)
+    with pytest.raises(StateError, match="file is not a database"):
+        Store(f"sqlite:///{tmp_path}/state.db")
+
+
+def test_the_repr_hides_the_password(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Store, "_create", lambda self: None)
+    shown = repr(Store("postgresql://u:canary-pw@h/d"))
+    assert shown == "Store('postgresql+psycopg://u:***@h/d')"
+
+
+def test_names_keep_their_case_and_documents_their_length_on_mysql() -> None:
+    ddl = str(CreateTable(module._tables).compile(dialect=mysql.dialect()))
+    assert ddl.count("COLLATE utf8mb4_bin") == 4
+    assert "record LONGTEXT" in ddl
+    assert "record TEXT" in str(CreateTable(module._tables).compile(dialect=postgresql.dialect()))
