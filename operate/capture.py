@@ -1,0 +1,222 @@
+"""Makes the source's changes flow into topics: topics, publication, slot and connector of a tier.
+
+Adding a table changes the publication, which is the only filter, and nothing else: the connector
+keeps running, and the other tables' changes keep flowing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc.debezium import CaptureNames, audit, connector_config, topic_collisions
+from cdc.errors import CaptureError
+from cdc.failpoints import crash
+from cdc.state import State
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.sources.base import Source
+    from cdc.state import TableRecord
+    from operate.context import Services
+
+_CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
+"""States in which a table does not depend on the slot's past."""
+
+_BAD_WAL = frozenset({"lost", "unreserved"})
+
+
+@dataclass(frozen=True)
+class Group:
+    """The tables of one source and tier, which share a connector.
+
+    Args:
+        capture: Names of what they share.
+        tables: The tables to bring in.
+    """
+
+    capture: CaptureNames
+    tables: tuple[TableId, ...]
+
+
+def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
+    """The tables by source and tier, in the order of their first table.
+
+    Raises:
+        ConfigError: A name of publication or slot is too long.
+        CaptureError: Two tiers would share a publication, a slot or a topic prefix.
+    """
+    found: dict[tuple[str, str], list[TableId]] = {}
+    captures: dict[tuple[str, str], CaptureNames] = {}
+    for table in tables:
+        capture = services.capture(table)
+        place = (capture.source, capture.tier)
+        captures[place] = capture
+        found.setdefault(place, []).append(table)
+    everything = dict(captures)
+    for record in services.store.tables():
+        if record.table.source in services.config.sources and record.state is not State.RETIRED:
+            capture = services.capture_of(record)
+            everything[(capture.source, capture.tier)] = capture
+    _refuse_shared_names(list(everything.values()))
+    return [Group(captures[place], tuple(members)) for place, members in found.items()]
+
+
+def _refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
+    for field in ("connector", "topic_prefix"):
+        seen: dict[str, CaptureNames] = {}
+        for capture in captures:
+            name = str(getattr(capture, field)).replace(".", "_")
+            other = seen.setdefault(name, capture)
+            if other is not capture:
+                raise CaptureError(
+                    f"tiers {other.source}/{other.tier} and {capture.source}/{capture.tier} would"
+                    f" share the {field.replace('_', ' ')} {getattr(capture, field)}",
+                    remedy="Put {source} and {tier} into slot, publication and topic_prefix of"
+                    " the sources.",
+                    field=field,
+                )
+
+
+def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
+    """Tables whose topic another table has or asks for, each with why."""
+    known = {
+        record.table
+        for record in services.store.tables()
+        if record.table.source == group.capture.source
+        and record.tier == group.capture.tier
+        and record.state is not State.RETIRED
+    }
+    collisions = topic_collisions(group.capture.topic_prefix, known | set(group.tables))
+    refused: dict[TableId, CaptureError] = {}
+    for topic, members in collisions.items():
+        for table in members:
+            if table in group.tables and table not in known:
+                others = ", ".join(str(other) for other in members if other != table)
+                refused[table] = CaptureError(
+                    f"table {table} and {others} would both write to topic {topic}",
+                    remedy="Give one of them another tier (tables: <name>: tier: ...), or rename"
+                    " it on the source.",
+                    table=table,
+                    topic=topic,
+                )
+    return refused
+
+
+def prepare(services: Services, group: Group) -> None:
+    """Create what is missing so that every further change of the tables is captured.
+
+    Each step can be repeated, so that an interrupted command is simply run again.
+
+    Raises:
+        CaptureError: The slot is gone or lost while other tables still follow it, or the
+            connector runs with settings that break the handoff.
+        KafkaError: A topic cannot be made or has a policy that loses changes.
+        ConnectError: The connector is refused, fails, or does not start in time.
+        SourceError: The source refuses.
+    """
+    capture, source = group.capture, services.source(group.capture.source)
+    for topic in topics(group):
+        services.kafka.ensure_topic(topic)
+    crash("onboard.after_topic")
+    source.prepare_capture(capture.publication)
+    source.add_to_publication(capture.publication, group.tables)
+    crash("onboard.after_publication")
+    _heal_slot(services, group, source)
+    source.ensure_slot(capture.slot)
+    wanted = wanted_connector(services, capture)
+    if services.connect.connector(capture.connector) is None:
+        services.connect.put_connector(capture.connector, wanted, progress=services.progress)
+    require_sound(services, capture)
+    services.connect.wait_running(capture.connector, progress=services.progress)
+    crash("onboard.after_connector")
+
+
+def topics(group: Group) -> list[str]:
+    """The topics that the group needs, its own tables' first."""
+    capture = group.capture
+    return [
+        *(capture.topic(table) for table in group.tables),
+        capture.heartbeat_topic,
+        capture.marker_topic,
+    ]
+
+
+def wanted_connector(services: Services, capture: CaptureNames) -> dict[str, str]:
+    """The connector's configuration as this configuration file makes it."""
+    config = services.config
+    return connector_config(
+        capture.source, config.source(capture.source), capture.tier, config.kafka, config.connect
+    )
+
+
+def require_sound(services: Services, capture: CaptureNames) -> None:
+    """Check what the connector really runs with.
+
+    Raises:
+        CaptureError: A setting breaks the handoff.
+    """
+    effective = services.connect.connector(capture.connector) or {}
+    findings = audit(effective, capture, exactly_once=services.config.connect.exactly_once)
+    if findings:
+        raise CaptureError(
+            f"connector {capture.connector} cannot be relied on: "
+            + "; ".join(str(finding) for finding in findings),
+            remedy="Remove these from connect.connector; if someone changed the connector by hand,"
+            " offboard its tables and onboard them again.",
+            connector=capture.connector,
+            field=findings[0].property,
+        )
+
+
+def _heal_slot(services: Services, group: Group, source: Source) -> None:
+    """Start the capture anew when its slot is gone or lost and no table depends on its past."""
+    capture = group.capture
+    health = source.slot_health(capture.slot)
+    if services.connect.connector(capture.connector) is None:
+        return
+    if health is not None and health.wal_status not in _BAD_WAL:
+        return
+    dependent = _dependent(services.store.tables(), capture, group)
+    what = "is gone" if health is None else f"has wal_status {health.wal_status}"
+    if dependent:
+        listed = ", ".join(str(record.table) for record in dependent)
+        raise CaptureError(
+            f"slot {capture.slot} {what}, so changes are lost, and these tables have not noticed"
+            f" yet: {listed}",
+            remedy="Run `tributary run`, which marks them, then `tributary bootstrap` for all of"
+            " them.",
+            slot=capture.slot,
+        )
+    services.connect.delete(capture.connector, progress=services.progress)
+    source.drop_slot(capture.slot)
+
+
+def _dependent(
+    records: Sequence[TableRecord], capture: CaptureNames, group: Group
+) -> list[TableRecord]:
+    return [
+        record
+        for record in records
+        if record.table.source == capture.source
+        and record.tier == capture.tier
+        and record.state not in _CUT_OFF
+    ]
+
+
+def dismantle(services: Services, capture: CaptureNames) -> list[str]:
+    """Remove connector, slot and publication of a tier whose last table has left.
+
+    Returns:
+        What was removed, in words.
+    """
+    source = services.source(capture.source)
+    removed = []
+    if services.connect.delete(capture.connector, progress=services.progress):
+        removed.append(f"connector {capture.connector}")
+    if source.drop_slot(capture.slot):
+        removed.append(f"slot {capture.slot}")
+    source.drop_publication(capture.publication)
+    removed.append(f"publication {capture.publication}")
+    return removed

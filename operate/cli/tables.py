@@ -1,0 +1,191 @@
+"""Commands about which tables travel: discover, onboard, bootstrap, offboard, path."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operate.cli.options import ConfigOption, OutputOption, VerboseOption
+from operate.render import Output, Renderer
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from operate.outcome import Outcome
+
+TablesArgument = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="TABLE...",
+        help="[source:]schema.table; quoted wildcards (*, ?, [...]) stand for many.",
+        show_default=False,
+    ),
+]
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.command()(discover)
+    app.command()(onboard)
+    app.command()(bootstrap)
+    app.command()(offboard)
+    app.command()(path)
+
+
+def discover(
+    sources: Annotated[
+        list[str] | None, typer.Argument(metavar="[SOURCE]...", show_default=False)
+    ] = None,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """List the sources' tables: rows, size, key, replica identity, and whether they can travel."""
+    from operate.context import services
+    from operate.inventory import discover as look
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        entries = look(opened, sources or ())
+    renderer.document({"tables": [entry.to_json() for entry in entries]})
+    renderer.table(
+        ("table", "rows", "size", "key", "identity", "verdict"),
+        [
+            (
+                entry.stats.table,
+                None
+                if entry.stats.rows_estimate is None
+                else f"about {entry.stats.rows_estimate:,}",
+                size(entry.stats.total_bytes),
+                ", ".join(entry.stats.primary_key) or None,
+                entry.stats.replica_identity,
+                entry.summary,
+            )
+            for entry in entries
+        ],
+        numbers="rows,size",
+    )
+
+
+def onboard(
+    tables: TablesArgument,
+    no_bootstrap: Annotated[
+        bool, typer.Option("--no-bootstrap", help="Capture and register, copy later.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+    ] = False,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Capture tables, copy them from the replica and hand over to the stream. Can be repeated."""
+    from operate.context import services
+    from operate.inventory import at_source
+    from operate.onboard import onboard as bring
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        wanted = at_source(opened, tables)
+        if dry_run:
+            from operate.dryrun import render, steps
+
+            render(renderer, steps(opened, wanted, with_bootstrap=not no_bootstrap))
+            return
+        outcomes = bring(opened, wanted, with_bootstrap=not no_bootstrap)
+    finish(renderer, outcomes)
+
+
+def bootstrap(
+    tables: TablesArgument,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Copy registered tables, or tables that need it again, and hand over to the stream."""
+    from operate.context import services
+    from operate.inventory import on_plan
+    from operate.onboard import bootstrap as copy
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        outcomes = copy(opened, on_plan(opened, tables))
+    finish(renderer, outcomes)
+
+
+def offboard(
+    tables: TablesArgument,
+    delete_data: Annotated[
+        bool,
+        typer.Option("--delete-data", help="Also delete the lake tables and the topics."),
+    ] = False,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Take tables off the plan; the last one of a tier takes connector and slot along."""
+    from operate.context import services
+    from operate.inventory import on_plan
+    from operate.lifecycle import offboard as leave
+    from operate.outcome import for_each
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        outcomes = for_each(
+            on_plan(opened, tables, retired=delete_data),
+            lambda table: leave(opened, table, delete_data=delete_data),
+            action="offboard",
+        )
+    finish(renderer, outcomes)
+
+
+def path(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="[source:]schema.table")],
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Print where readers find a table: the path of its published generation."""
+    from operate.context import services
+    from operate.lifecycle import published_path
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        wanted = opened.config.table_id(table)
+        found = published_path(opened, wanted)
+    renderer.document({"table": wanted, "path": found})
+    renderer.line(found)
+
+
+def finish(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
+    """Show what happened to each table, and end with the exit code that it makes.
+
+    Raises:
+        typer.Exit: With a code other than 0 when a table failed.
+    """
+    from operate.outcome import exit_code_of
+
+    renderer.document({"tables": [outcome.to_json() for outcome in outcomes]})
+    for outcome in outcomes:
+        if outcome.error is None:
+            renderer.line(f"{outcome.table}: {outcome.action}")
+            for note in outcome.details.get("notes", ()):
+                renderer.line(f"  note: {note}")
+    if not renderer.json:
+        for outcome in outcomes:
+            if outcome.error is not None:
+                renderer.error(outcome.error)
+    code = exit_code_of(outcomes)
+    if code:
+        raise typer.Exit(code)
+
+
+def size(count: int) -> str:
+    """Bytes as a person reads them."""
+    amount = float(count)
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if amount < 1024:
+            return f"{amount:.0f} {unit}"
+        amount /= 1024
+    return f"{amount:,.1f} TiB"

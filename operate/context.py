@@ -1,0 +1,152 @@
+"""The composition root: builds, once and when first needed, what the commands work with."""
+
+from __future__ import annotations
+
+import threading
+import uuid
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from cdc.config import Config, load
+from cdc.connect import ConnectClient
+from cdc.debezium import CaptureNames, names
+from cdc.kafka import KafkaAdmin
+from cdc.lease import Leases
+from cdc.sources import open_source
+from cdc.sources.base import Source
+from cdc.store import Store
+from schemas.registry import ConfluentRegistry, RegistryEndpoint
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc.progress import Progress
+    from cdc.run import RunContext
+    from cdc.state import TableRecord
+
+
+class Services:
+    """Everything outside of this process that the commands use, connected on first use.
+
+    Args:
+        config: The configuration.
+        progress: Where long work is shown.
+
+    Safe to share among threads. Close it with :meth:`close`, or use :func:`services`.
+    """
+
+    def __init__(self, config: Config, progress: Progress) -> None:
+        self.config = config
+        self.progress = progress
+        self._sources: dict[str, Source] = {}
+        self._lock = threading.RLock()
+        self._exit = ExitStack()
+
+    def source(self, name: str) -> Source:
+        """The source database of that name.
+
+        Raises:
+            ConfigError: There is no such source.
+        """
+        with self._lock:
+            if name not in self._sources:
+                self._sources[name] = open_source(name, self.config.source(name))
+            return self._sources[name]
+
+    @cached_property
+    def kafka(self) -> KafkaAdmin:
+        """Topics and offsets."""
+        return KafkaAdmin(self.config.kafka)
+
+    @cached_property
+    def connect(self) -> ConnectClient:
+        """Kafka Connect."""
+        client = ConnectClient(self.config.connect)
+        self._exit.callback(client.close)
+        return client
+
+    @cached_property
+    def store(self) -> Store:
+        """States, leases and run history."""
+        store = Store(self.config.state.connection_url())
+        self._exit.callback(store.close)
+        return store
+
+    @cached_property
+    def leases(self) -> Leases:
+        """One writer per table."""
+        return Leases(self.store, progress=self.progress)
+
+    @cached_property
+    def registry(self) -> ConfluentRegistry:
+        """The writers' schemas."""
+        config = self.config.kafka.registry
+        client = ConfluentRegistry(
+            RegistryEndpoint(
+                config.url,
+                username=config.username,
+                password=config.password.resolve() if config.password else None,
+                ca_file=str(config.ca_file) if config.ca_file else None,
+            )
+        )
+        self._exit.callback(client.close)
+        return client
+
+    def capture(self, table: TableId) -> CaptureNames:
+        """Names of publication, slot, connector and topics that the table's settings ask for."""
+        tier = self.config.table_settings(table).tier
+        return names(table.source, self.config.source(table.source), tier)
+
+    def capture_of(self, record: TableRecord) -> CaptureNames:
+        """The same for a table on the plan, whose tier was fixed when it was onboarded."""
+        table = record.table
+        return names(table.source, self.config.source(table.source), record.tier)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        """The Spark session; starting it takes seconds."""
+        from cdc.spark import session, stop
+
+        started = session(self.config)
+        self._exit.callback(stop)
+        return started
+
+    @cached_property
+    def run_context(self) -> RunContext:
+        """What bootstraps and incremental runs work with; one run id per process."""
+        from cdc.run import RunContext
+
+        return RunContext(
+            config=self.config,
+            spark=self.spark,
+            store=self.store,
+            kafka=self.kafka,
+            registry=self.registry,
+            sources={name: self.source(name) for name in self.config.sources},
+            leases=self.leases,
+            progress=self.progress,
+            run_id=str(uuid.uuid4()),
+        )
+
+    def close(self) -> None:
+        """Close all connections and end the Spark session."""
+        self._exit.close()
+
+
+@contextmanager
+def services(config: Path | None, progress: Progress) -> Iterator[Services]:
+    """The services of a configuration file, for the length of a block.
+
+    Args:
+        config: The file; None takes ``TRIBUTARY_CONFIG`` or ``./tributary.yaml``.
+        progress: Where long work is shown.
+    """
+    opened = Services(load(config), progress)
+    try:
+        yield opened
+    finally:
+        opened.close()

@@ -1,0 +1,107 @@
+"""Customers and shop at work: threads that write to the source for as long as the demo runs."""
+
+from __future__ import annotations
+
+import random
+import threading
+import time
+from collections import Counter
+from types import TracebackType
+
+from cdc.config import PostgresSourceConfig
+from cdc.errors import SourceError
+from cdc.sources.postgres.connection import Connections, Session
+from operate.demo.shop import DEEDS, Deed
+
+_PAUSE_AFTER_ERROR_S = 0.5
+
+
+class Writers:
+    """Live writers, as a context manager.
+
+    Args:
+        source: Key of the source.
+        config: The source.
+        count: How many writers.
+        rate: Transactions per second of each.
+        seed: Makes the choice of deeds repeatable.
+    """
+
+    def __init__(
+        self,
+        source: str,
+        config: PostgresSourceConfig,
+        *,
+        count: int = 3,
+        rate: float = 40.0,
+        seed: int = 7,
+    ) -> None:
+        self._connections = Connections(source, config)
+        self._pause_s = 1.0 / rate
+        self._stop = threading.Event()
+        self._lock = threading.Lock()
+        self._done: Counter[str] = Counter()
+        self._failures: list[str] = []
+        self._threads = [
+            threading.Thread(
+                target=self._work,
+                args=(number, random.Random(seed + number)),  # noqa: S311 - not for secrets
+                name=f"writer {number}",
+                daemon=True,
+            )
+            for number in range(count)
+        ]
+
+    def __enter__(self) -> Writers:
+        for thread in self._threads:
+            thread.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._stop.set()
+        for thread in self._threads:
+            thread.join(30.0)
+
+    @property
+    def deeds(self) -> dict[str, int]:
+        """Committed transactions so far, by what they did."""
+        with self._lock:
+            return dict(self._done)
+
+    @property
+    def total(self) -> int:
+        """Committed transactions so far."""
+        with self._lock:
+            return self._done.total()
+
+    @property
+    def failures(self) -> list[str]:
+        """Messages of transactions that the source refused."""
+        with self._lock:
+            return list(self._failures)
+
+    def _work(self, number: int, chance: random.Random) -> None:
+        weights = [deed.weight for deed in DEEDS]
+        while not self._stop.is_set():
+            try:
+                with self._connections.open("admin") as session:
+                    while not self._stop.is_set():
+                        (deed,) = chance.choices(DEEDS, weights)
+                        self._do(session, deed, chance.randint(1, 1_000_000))
+                        time.sleep(self._pause_s)
+            except SourceError as error:
+                with self._lock:
+                    self._failures.append(error.message)
+                self._stop.wait(_PAUSE_AFTER_ERROR_S)
+
+    def _do(self, session: Session, deed: Deed, number: int) -> None:
+        with session.transaction():
+            for statement in deed.statements:
+                session.execute(statement.encode(), {"n": self.total, "r": number})
+        with self._lock:
+            self._done[deed.name] += 1

@@ -1,0 +1,98 @@
+"""``discover``: what the sources hold, and what of it can travel or already does."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdc.sources.values import TableStats
+from cdc.state import State
+from operate.selection import expand, is_wildcard, sources_of
+from operate.verdict import Verdict, glance
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from operate.context import Services
+
+
+@dataclass(frozen=True)
+class Entry:
+    """One table of a source.
+
+    Args:
+        stats: What its catalog says.
+        verdict: Whether it can travel.
+        state: Its state on the plan, None when it is not on it.
+    """
+
+    stats: TableStats
+    verdict: Verdict
+    state: State | None
+
+    @property
+    def summary(self) -> str:
+        """The verdict in a word or two."""
+        if self.state is not None:
+            return "on the plan"
+        return "ready" if self.verdict.ok else f"refused: {self.verdict.problem}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as plain values."""
+        stats = self.stats
+        return {
+            "table": str(stats.table),
+            "kind": stats.kind,
+            "rows_estimate": stats.rows_estimate,
+            "bytes": stats.total_bytes,
+            "primary_key": list(stats.primary_key),
+            "replica_identity": stats.replica_identity,
+            "partition_of": None if stats.partition_root is None else str(stats.partition_root),
+            "ready": self.verdict.ok,
+            "problem": self.verdict.problem or None,
+            "remedy": self.verdict.remedy or None,
+            "notes": list(self.verdict.notes),
+            "state": None if self.state is None else self.state.value,
+        }
+
+
+def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
+    """The tables of the given sources, of all when none are given; partitions are left out."""
+    states = {
+        record.table: record.state
+        for record in services.store.tables()
+        if record.state is not State.RETIRED
+    }
+    entries = []
+    for name in sources or sorted(services.config.sources):
+        for stats in services.source(name).tables():
+            if stats.partition_root is None:
+                verdict = glance(stats, services.config.table_settings(stats.table))
+                entries.append(Entry(stats, verdict, states.get(stats.table)))
+    return entries
+
+
+def at_source(services: Services, arguments: Sequence[str]) -> list[TableId]:
+    """The tables that arguments mean; wildcards stand for what the sources have.
+
+    Tables that cannot travel are left out of a wildcard: naming one says why.
+    """
+    known: list[TableId] = []
+    if any(is_wildcard(argument) for argument in arguments):
+        found = discover(services, sources_of(arguments, services.config))
+        known = [entry.stats.table for entry in found if entry.verdict.ok]
+    return expand(arguments, services.config, known, where="that could be onboarded")
+
+
+def on_plan(
+    services: Services, arguments: Sequence[str], *, retired: bool = False
+) -> list[TableId]:
+    """The tables that arguments mean; wildcards stand for what is on the plan, nothing for all."""
+    known = [
+        record.table
+        for record in services.store.tables()
+        if retired or record.state is not State.RETIRED
+    ]
+    if not arguments:
+        return known
+    return expand(arguments, services.config, known, where="on the plan")

@@ -1,0 +1,149 @@
+"""What an operator does to a table on the plan: pause, resume, retry, offboard."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from cdc.errors import StateError
+from cdc.state import State, TableRecord, transition
+from operate import capture
+from operate.outcome import Outcome
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from operate.context import Services
+
+LEASE_WAIT_S = 120.0
+"""How long to wait for a run that holds the table, in seconds."""
+
+
+def require(services: Services, table: TableId) -> TableRecord:
+    """The table's record.
+
+    Raises:
+        StateError: The table is not on the plan.
+    """
+    record = services.store.get(table)
+    if record is None or record.state is State.RETIRED:
+        raise _not_on_plan(table)
+    return record
+
+
+def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
+    """Leave the table alone until it is resumed. Its changes stay in the topic meanwhile."""
+    require(services, table)
+    with services.leases.hold(table, wait_s=LEASE_WAIT_S):
+        record = require(services, table)
+        if record.state is State.PAUSED:
+            return Outcome(table, "was paused already", record.state)
+        moved = transition(
+            record,
+            State.PAUSED,
+            at=_now(),
+            reason=reason,
+            remedy=f"Run `tributary resume {table}`, before its topic's retention runs out.",
+        )
+        record = services.store.put(moved)
+    return Outcome(table, "paused", record.state)
+
+
+def resume(services: Services, table: TableId) -> Outcome:
+    """Let a paused table go on where it was."""
+    return _go_on(services, table, State.PAUSED, "resumed")
+
+
+def retry(services: Services, table: TableId) -> Outcome:
+    """Let a failed table go on where it was, and restart what failed of its connector."""
+    record = require(services, table)
+    names = services.capture_of(record)
+    seen = services.connect.status(names.connector)
+    if seen is not None and seen.failure is not None:
+        services.connect.restart(names.connector)
+        services.connect.wait_running(names.connector, progress=services.progress)
+        if record.state is not State.FAILED:
+            return Outcome(table, f"restarted connector {names.connector}", record.state)
+    return _go_on(services, table, State.FAILED, "will be tried again")
+
+
+def _go_on(services: Services, table: TableId, origin: State, action: str) -> Outcome:
+    require(services, table)
+    with services.leases.hold(table, wait_s=LEASE_WAIT_S):
+        record = require(services, table)
+        if record.state is not origin or record.resume_to is None:
+            remedy = f"See `tributary status {table}` for what it needs."
+            if record.state is State.NEEDS_BOOTSTRAP:
+                remedy = f"Run `tributary bootstrap {table}`."
+            elif record.state is State.PAUSED:
+                remedy = f"Run `tributary resume {table}`."
+            elif record.state is State.FAILED:
+                remedy = f"Run `tributary retry {table}`."
+            raise StateError(
+                f"table {table} is {record.state.value}, not {origin.value}",
+                remedy=remedy,
+                table=table,
+                state=record.state.value,
+            )
+        record = services.store.put(transition(record, record.resume_to, at=_now()))
+    return Outcome(table, action, record.state)
+
+
+def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcome:
+    """Take the table off the plan: out of the publication, and with it out of the log's keeping.
+
+    The last table of a source and tier takes connector, slot and publication along.
+
+    Args:
+        services: What to work with.
+        table: The table.
+        delete_data: Also delete its lake table, with all generations, and its topic.
+    """
+    if services.store.get(table) is None:
+        raise _not_on_plan(table)
+    with services.leases.hold(table, wait_s=LEASE_WAIT_S):
+        record = services.store.get(table)
+        if record is None:
+            raise _not_on_plan(table)
+        names = services.capture_of(record)
+        done = []
+        if services.source(table.source).remove_from_publication(record.publication, [table]):
+            done.append(f"left publication {record.publication}")
+        if record.state is not State.RETIRED:
+            record = services.store.put(transition(record, State.RETIRED, at=_now()))
+        if not _others(services, record):
+            done += [f"dropped {what}" for what in capture.dismantle(services, names)]
+        if delete_data:
+            _delete_data(services, record)
+            done.append(f"deleted {record.base_path} and topic {record.topic}")
+            services.store.put(replace(record, last_commit=None, updated_at=_now()))
+    return Outcome(table, "offboarded: " + ("; ".join(done) or "nothing was left"), State.RETIRED)
+
+
+def _others(services: Services, record: TableRecord) -> bool:
+    return any(
+        other.table != record.table
+        and other.table.source == record.table.source
+        and other.tier == record.tier
+        and other.state is not State.RETIRED
+        for other in services.store.tables()
+    )
+
+
+def _delete_data(services: Services, record: TableRecord) -> None:
+    from cdc.lake.publish import delete_path
+
+    delete_path(services.spark, record.base_path)
+    services.kafka.delete_topic(record.topic)
+
+
+def _not_on_plan(table: TableId) -> StateError:
+    return StateError(
+        f"table {table} is not on the plan",
+        remedy=f"Run `tributary onboard {table}`; `tributary status` lists what is on the plan.",
+        table=table,
+    )
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

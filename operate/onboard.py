@@ -1,0 +1,206 @@
+"""Brings tables onto the plan: checks, capture, registration, bootstrap, each repeatable."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from cdc.errors import StateError
+from cdc.failpoints import crash
+from cdc.state import State, TableRecord, transition
+from operate import capture
+from operate.lifecycle import require
+from operate.outcome import Outcome, for_each
+from operate.render import seconds
+from operate.verdict import judge
+from schemas.errors import TributaryError
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.sources.base import SourceTable
+    from operate.context import Services
+    from schemas.table import TableSchema
+
+
+_CONTINUED = frozenset(
+    {State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP, State.FAILED, State.INCREMENTAL}
+)
+"""States in which `onboard` goes on. What was paused, or needs a new copy, waits to be told."""
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A table that passed every check that needs no change anywhere."""
+
+    table: SourceTable
+    schema: TableSchema
+    notes: tuple[str, ...]
+
+
+def examine(services: Services, table: TableId) -> Candidate:
+    """Decide whether a table can travel as it is, touching nothing.
+
+    Raises:
+        CaptureError: It cannot; the remedy names the choices.
+        UnsupportedTypeError: A column's type has no rule.
+        SchemaError: Its key or a column's name cannot be carried.
+        SourceError: There is no such table, or the source cannot be reached.
+    """
+    settings = services.config.table_settings(table)
+    _refuse_other_tier(services.store.get(table), settings.tier)
+    source = services.source(table.source)
+    found = source.table(table)
+    verdict = judge(found, settings)
+    verdict.require(table)
+    return Candidate(found, source.schema(found, settings), verdict.notes)
+
+
+def onboard(
+    services: Services, tables: Sequence[TableId], *, with_bootstrap: bool = True
+) -> list[Outcome]:
+    """Onboard the tables; what was done before is left as it is.
+
+    Args:
+        services: What to work with.
+        tables: The tables.
+        with_bootstrap: Whether to copy the tables at once.
+
+    Returns:
+        One outcome per table, in the order given.
+    """
+    outcomes: dict[TableId, Outcome] = {}
+    fit = []
+    for outcome in for_each(tables, lambda table: _examined(services, table), action="check"):
+        if outcome.failed:
+            outcomes[outcome.table] = outcome
+        else:
+            fit.append(outcome.table)
+    registered: list[TableId] = []
+    for group in capture.groups(services, fit):
+        refused = capture.refuse_shared_topics(services, group)
+        outcomes.update(
+            (table, Outcome(table, "check", error=error)) for table, error in refused.items()
+        )
+        members = tuple(table for table in group.tables if table not in refused)
+        if not members:
+            continue
+        kept = capture.Group(group.capture, members)
+        try:
+            capture.prepare(services, kept)
+        except TributaryError as error:
+            outcomes.update((table, Outcome(table, "capture", error=error)) for table in members)
+            continue
+        for outcome in for_each(members, lambda t: register(services, t), action="register"):
+            outcomes[outcome.table] = outcome
+            if outcome.state in _CONTINUED:
+                registered.append(outcome.table)
+    crash("onboard.after_register")
+    if with_bootstrap and registered:
+        for outcome in copy(services, registered):
+            outcomes[outcome.table] = outcome
+    return [outcomes[table] for table in tables]
+
+
+def register(services: Services, table: TableId) -> Outcome:
+    """Put a table on the plan, or leave it where it is on it."""
+    names = services.capture(table)
+    now = datetime.now(timezone.utc)
+    record = services.store.get(table)
+    if record is None:
+        record = services.store.put(
+            TableRecord(
+                table=table,
+                state=State.REGISTERED,
+                base_path=services.config.table_path(table),
+                tier=names.tier,
+                topic=names.topic(table),
+                publication=names.publication,
+                updated_at=now,
+            )
+        )
+    elif record.state is State.RETIRED:
+        again = replace(
+            transition(record, State.REGISTERED, at=now),
+            base_path=services.config.table_path(table),
+            tier=names.tier,
+            topic=names.topic(table),
+            publication=names.publication,
+        )
+        record = services.store.put(again)
+    else:
+        return Outcome(table, f"already on the plan, {record.state.value}", record.state)
+    return Outcome(table, "registered", record.state)
+
+
+def _refuse_other_tier(record: TableRecord | None, tier: str) -> None:
+    if record is not None and record.state is not State.RETIRED and record.tier != tier:
+        raise StateError(
+            f"table {record.table} is on the plan in tier {record.tier}, and its settings say"
+            f" {tier}",
+            remedy=f"Set tier: {record.tier} for it; or offboard the table and onboard it again.",
+            table=record.table,
+            field="tier",
+        )
+
+
+def _examined(services: Services, table: TableId) -> Outcome:
+    candidate = examine(services, table)
+    return Outcome(table, "checked", details={"notes": list(candidate.notes)})
+
+
+def bootstrap(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
+    """Copy tables on the plan and hand them over to the stream.
+
+    The capture is prepared again first, so that a slot that was lost is made anew.
+    """
+    outcomes: dict[TableId, Outcome] = {}
+    fit = []
+    for outcome in for_each(tables, lambda table: _due(services, table), action="check"):
+        if outcome.failed:
+            outcomes[outcome.table] = outcome
+        else:
+            fit.append(outcome.table)
+    ready: list[TableId] = []
+    for group in capture.groups(services, fit):
+        try:
+            capture.prepare(services, group)
+        except TributaryError as error:
+            outcomes.update(
+                (table, Outcome(table, "capture", error=error)) for table in group.tables
+            )
+        else:
+            ready.extend(group.tables)
+    outcomes.update((outcome.table, outcome) for outcome in copy(services, ready))
+    return [outcomes[table] for table in tables]
+
+
+def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
+    """Run the bootstrap of tables whose changes are captured, several at a time."""
+    if not tables:
+        return []
+    from bootstrap.handoff import bootstrap_table
+
+    context = services.run_context
+
+    def one(table: TableId) -> Outcome:
+        before = require(services, table)
+        if before.state is State.INCREMENTAL:
+            return Outcome(table, "is kept up to date already", before.state)
+        done = bootstrap_table(context, services.connect, before)
+        return Outcome(
+            table,
+            f"copied {done.rows:,} rows in {seconds(done.seconds)} and handed over to the stream",
+            done.record.state,
+            details={"rows": done.rows, "attempts": done.attempts, "seconds": done.seconds},
+        )
+
+    parallel = min(services.config.spark.parallel_tables, len(tables))
+    return for_each(tables, one, action="bootstrap", parallel=parallel)
+
+
+def _due(services: Services, table: TableId) -> Outcome:
+    record = require(services, table)
+    examine(services, table)
+    return Outcome(table, "checked", record.state)

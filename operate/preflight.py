@@ -1,0 +1,366 @@
+"""``check``: everything that onboarding and running need, one line each, with the remedy.
+
+A line that cannot be looked at because something before it failed is not shown; the failure is.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import unquote, urlsplit
+
+from cdc.debezium import CONNECTOR_CLASS, CaptureNames, audit
+from cdc.errors import LakeError
+from cdc.sources.values import Check, TableStats
+from cdc.state import State, TableRecord
+from operate.verdict import glance, judge
+from schemas.errors import TributaryError
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from operate.context import Services
+
+Status = Literal["ok", "warning", "error"]
+
+OLDEST_CONNECT = (3, 3)
+"""Exactly-once support for source connectors came with Kafka Connect 3.3 (KIP-618)."""
+
+_DAY_MS = 24 * 3600 * 1000
+_SHOWN_UNFIT = 20
+_BAD_WAL = frozenset({"lost", "unreserved"})
+
+
+def check(services: Services) -> Iterator[Check]:
+    """Look at everything, and yield one line at a time, as it is seen."""
+    yield from _guarded("state store", partial(_state, services))
+    records: list[TableRecord] = []
+    try:
+        records = [r for r in services.store.tables() if r.state is not State.RETIRED]
+    except TributaryError:
+        return  # the line before says why
+    for name in services.config.sources:
+        yield from _guarded(f"source {name}", partial(_source, services, name))
+        yield from _guarded(f"source {name}: tables", partial(_tables, services, name, records))
+    yield from _guarded("Kafka", partial(_kafka, services))
+    yield from _guarded("Connect", partial(_connect, services))
+    yield from _guarded("schema registry", partial(_registry, services))
+    for capture in _captures(services, records):
+        yield from _guarded(
+            f"capture {capture.source}/{capture.tier}",
+            partial(_capture, services, capture),
+        )
+    for record in records:
+        yield from _guarded(f"topic {record.topic}", partial(_topic, services, record))
+    yield from _guarded("lake", partial(_lake, services))
+
+
+def _guarded(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
+    try:
+        return look()
+    except TributaryError as error:
+        return [Check(name, "error", error.message, error.remedy)]
+
+
+def _state(services: Services) -> list[Check]:
+    found = services.store.tables()
+    return [Check("state store", "ok", f"{services.store.shown_url}, {len(found)} tables")]
+
+
+def _source(services: Services, name: str) -> list[Check]:
+    return services.source(name).checks()
+
+
+def _tables(services: Services, source: str, records: Sequence[TableRecord]) -> list[Check]:
+    planned = {record.table for record in records if record.table.source == source}
+    stats = {found.table: found for found in services.source(source).tables()}
+    lines = [_planned_table(services, table, stats.get(table)) for table in sorted(planned)]
+    unfit = []
+    for table, found in stats.items():
+        if table not in planned and found.partition_root is None:
+            verdict = glance(found, services.config.table_settings(table))
+            if not verdict.ok:
+                unfit.append(Check(f"table {table}", "warning", verdict.problem, verdict.remedy))
+    lines += unfit[:_SHOWN_UNFIT]
+    if len(unfit) > _SHOWN_UNFIT:
+        lines.append(
+            Check(
+                f"source {source}: tables",
+                "warning",
+                f"{len(unfit) - _SHOWN_UNFIT} more tables cannot be onboarded as they are",
+                "See `tributary discover`.",
+            )
+        )
+    fit = len(stats) - len(unfit) - len(planned)
+    lines.append(
+        Check(
+            f"source {source}: tables",
+            "ok",
+            f"{len(stats)} seen, {len(planned)} on the plan, {max(fit, 0)} more could be",
+        )
+    )
+    return lines
+
+
+def _planned_table(services: Services, table: TableId, found: TableStats | None) -> Check:
+    name = f"table {table}"
+    if found is None:
+        return Check(
+            name,
+            "error",
+            "on the plan, but the source has no such table",
+            f"Run `tributary offboard {table}` if it is gone for good.",
+        )
+    source = services.source(table.source)
+    described = source.table(table)
+    settings = services.config.table_settings(table)
+    verdict = judge(described, settings)
+    if not verdict.ok:
+        return Check(name, "error", verdict.problem, verdict.remedy)
+    source.schema(described, settings)
+    problems = source.audit_publication(services.capture(table).publication, described)
+    if problems:
+        return Check(
+            name,
+            "error",
+            "; ".join(problems),
+            f"Run `tributary onboard {table}`, which adds it; correct by hand what remains.",
+        )
+    key = ", ".join(settings.key_columns or described.primary_key)
+    detail = f"key ({key}), replica identity {described.replica_identity}"
+    if verdict.notes:
+        return Check(name, "warning", "; ".join((detail, *verdict.notes)), "Nothing, if intended.")
+    return Check(name, "ok", detail)
+
+
+def _kafka(services: Services) -> list[Check]:
+    cluster, brokers = services.kafka.ping()
+    settings = services.config.kafka.topic
+    lines = [Check("Kafka", "ok", f"cluster {cluster}, brokers: {brokers}")]
+    if settings.replication_factor > brokers:
+        lines.append(
+            Check(
+                "Kafka: replication",
+                "error",
+                f"kafka.topic.replication_factor is {settings.replication_factor}, and there are"
+                f" {brokers} brokers",
+                "Lower it, or add brokers.",
+            )
+        )
+    if 0 <= settings.retention_ms < _DAY_MS:
+        lines.append(
+            Check(
+                "Kafka: retention",
+                "warning",
+                f"topics will keep changes for {settings.retention_ms / 3_600_000:.1f} h",
+                "Raise kafka.topic.retention_ms above the longest bootstrap and the longest pause;"
+                " what has expired needs a new bootstrap.",
+            )
+        )
+    return lines
+
+
+def _connect(services: Services) -> list[Check]:
+    worker = services.connect.worker()
+    lines = [_at_least("Connect", worker.version, OLDEST_CONNECT)]
+    plugin = worker.plugin(CONNECTOR_CLASS)
+    if plugin is None:
+        lines.append(
+            Check(
+                "Connect: Debezium",
+                "error",
+                "the worker has no Debezium connector for PostgreSQL",
+                "Install debezium-connector-postgres on every worker's plugin.path.",
+            )
+        )
+        return lines
+    lines.append(Check("Connect: Debezium", "ok", f"PostgreSQL connector {plugin.version}"))
+    lines.append(_exactly_once(services, worker.exactly_once))
+    cluster, _ = services.kafka.ping()
+    if worker.kafka_cluster_id and worker.kafka_cluster_id != cluster:
+        lines.append(
+            Check(
+                "Connect: cluster",
+                "error",
+                f"the worker writes to Kafka cluster {worker.kafka_cluster_id}, not to {cluster}",
+                "Let connect.url and kafka.bootstrap_servers name the same cluster.",
+            )
+        )
+    return lines
+
+
+def _exactly_once(services: Services, enabled: bool | None) -> Check:
+    name, wanted = "Connect: exactly-once", services.config.connect.exactly_once
+    if enabled:
+        return Check(name, "ok", "source support is enabled")
+    remedy = "Set exactly.once.source.support=enabled on every worker."
+    if wanted:
+        return Check(
+            name,
+            "error",
+            "the worker has no exactly-once source support, and connect.exactly_once asks for it",
+            f"{remedy} Or set connect.exactly_once: false: a worker's crash then repeats events,"
+            " which the lake folds away.",
+        )
+    return Check(name, "warning", "off: a worker's crash repeats events", remedy)
+
+
+def _at_least(name: str, version: str, oldest: tuple[int, int]) -> Check:
+    numbers = tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    if len(numbers) == len(oldest) and numbers < oldest:
+        return Check(
+            name,
+            "error",
+            f"version {version}",
+            f"Upgrade to {'.'.join(map(str, oldest))} or later.",
+        )
+    return Check(name, "ok", f"version {version}")
+
+
+def _registry(services: Services) -> list[Check]:
+    services.registry.ping()
+    return [Check("schema registry", "ok", services.config.kafka.registry.url)]
+
+
+def _captures(services: Services, records: Sequence[TableRecord]) -> list[CaptureNames]:
+    found = {}
+    for record in records:
+        if record.table.source in services.config.sources:
+            capture = services.capture_of(record)
+            found[(capture.source, capture.tier)] = capture
+    return list(found.values())
+
+
+def _capture(services: Services, capture: CaptureNames) -> list[Check]:
+    source = services.source(capture.source)
+    lines = []
+    name = f"slot {capture.slot}"
+    health = source.slot_health(capture.slot)
+    if health is None or health.wal_status in _BAD_WAL:
+        seen = "is gone" if health is None else f"has wal_status {health.wal_status}"
+        lines.append(
+            Check(
+                name,
+                "error",
+                f"it {seen}: changes are lost",
+                "Run `tributary run`, which marks its tables, then `tributary bootstrap` for them.",
+            )
+        )
+    else:
+        held = f"{(health.retained_bytes or 0) / 2**20:,.0f} MiB of log held back"
+        status: Status = "ok" if health.active else "warning"
+        lines.append(
+            Check(
+                name,
+                status,
+                f"{'being read' if health.active else 'not being read'}, {held}",
+                "" if health.active else "See that the connector runs; the log grows meanwhile.",
+            )
+        )
+    return [*lines, *_connector(services, capture)]
+
+
+def _connector(services: Services, capture: CaptureNames) -> list[Check]:
+    name = f"connector {capture.connector}"
+    effective = services.connect.connector(capture.connector)
+    status = services.connect.status(capture.connector)
+    if effective is None or status is None:
+        return [
+            Check(
+                name,
+                "error",
+                "there is no such connector",
+                "Run `tributary onboard` for one of its tables, which creates it.",
+            )
+        ]
+    findings = audit(effective, capture, exactly_once=services.config.connect.exactly_once)
+    lines = [
+        Check(name, "error", str(finding), "Remove the override, then onboard again.")
+        for finding in findings
+    ]
+    if status.running:
+        lines.append(Check(name, "ok", "running"))
+    else:
+        why = (status.failure or status.state).strip().splitlines()[0]
+        lines.append(
+            Check(
+                name,
+                "error",
+                f"not running: {why}",
+                "Correct the cause; `tributary retry` restarts failed tasks.",
+            )
+        )
+    return lines
+
+
+def _topic(services: Services, record: TableRecord) -> list[Check]:
+    name = f"topic {record.topic}"
+    info = services.kafka.topic(record.topic)
+    actual = services.kafka.topic_config(record.topic)
+    policy = actual.get("cleanup.policy", "delete")
+    if policy != "delete":
+        return [
+            Check(
+                name,
+                "error",
+                f"cleanup.policy={policy} drops changes",
+                f"Set cleanup.policy=delete on topic {record.topic}.",
+            )
+        ]
+    if info.partitions != 1:
+        return [
+            Check(
+                name,
+                "error",
+                f"{info.partitions} partitions: a table's changes would lose their order",
+                "Offboard the table with --delete-data and onboard it again.",
+            )
+        ]
+    kept, wanted = int(actual.get("retention.ms", "-1")), services.config.kafka.topic.retention_ms
+    hours = "for ever" if kept < 0 else f"for {kept / 3_600_000:.1f} h"
+    if kept >= 0 and (wanted < 0 or kept < wanted):
+        return [
+            Check(
+                name,
+                "warning",
+                f"keeps changes {hours}, less than kafka.topic.retention_ms",
+                f"Raise retention.ms of topic {record.topic}.",
+            )
+        ]
+    return [Check(name, "ok", f"one partition, keeps changes {hours}")]
+
+
+def _lake(services: Services) -> list[Check]:
+    url = services.config.lake.url
+    folder = local_folder(url)
+    if folder is None:
+        from cdc.lake.publish import probe
+
+        probe(services.spark, url)
+    else:
+        _write_and_remove(folder, url)
+    return [Check("lake", "ok", f"{url} is writable")]
+
+
+def local_folder(url: str) -> Path | None:
+    """The folder that a lake URL means on this machine, None when it is elsewhere."""
+    parts = urlsplit(url)
+    if parts.scheme == "file":
+        return Path(unquote(parts.path))
+    return Path(url) if not parts.scheme else None
+
+
+def _write_and_remove(folder: Path, url: str) -> None:
+    probe = folder / f".tributary-check-{uuid.uuid4().hex}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        probe.write_bytes(b"")
+        probe.unlink()
+    except OSError as error:
+        raise LakeError(
+            f"the lake at {url} is not writable: {error.strerror}",
+            remedy="Name a folder that the user who runs tributary can write as lake.url.",
+            field="lake.url",
+        ) from error

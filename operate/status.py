@@ -1,0 +1,235 @@
+"""Where each table is: state, position, freshness, events behind, and the log held back for it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from cdc.sources.values import SlotHealth
+from cdc.state import State, TableRecord
+from schemas.errors import TributaryError
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from operate.context import Services
+
+
+@dataclass(frozen=True)
+class SlotStatus:
+    """A slot, and the tables that depend on it.
+
+    Args:
+        source: The source.
+        tier: The tier.
+        slot: The slot's name.
+        health: What the source says of it; None when it is gone or could not be asked.
+        connector: State of the connector that reads it.
+        problem: What is wrong, None when nothing is.
+    """
+
+    source: str
+    tier: str
+    slot: str
+    health: SlotHealth | None
+    connector: str | None
+    problem: str | None
+
+    def to_json(self) -> dict[str, Any]:
+        """The slot as plain values."""
+        health = self.health
+        return {
+            "source": self.source,
+            "tier": self.tier,
+            "slot": self.slot,
+            "active": None if health is None else health.active,
+            "wal_status": None if health is None else health.wal_status,
+            "retained_bytes": None if health is None else health.retained_bytes,
+            "safe_wal_size": None if health is None else health.safe_wal_size,
+            "confirmed_flush_lsn": None
+            if health is None or health.confirmed_flush_lsn is None
+            else str(health.confirmed_flush_lsn),
+            "connector": self.connector,
+            "problem": self.problem,
+        }
+
+
+@dataclass(frozen=True)
+class TableStatus:
+    """One table of the plan as of now.
+
+    Args:
+        record: What the state store knows.
+        events_behind: Offsets between the last commit and the end of the topic, an upper bound of
+            the events; None when there is no commit or Kafka could not be asked.
+        freshness_s: Seconds since the watermark; None without one.
+        target_s: How old it may be.
+        notes: What the reader should know.
+    """
+
+    record: TableRecord
+    events_behind: int | None
+    freshness_s: float | None
+    target_s: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def late(self) -> bool:
+        """Whether a table that is kept up to date is older than its target."""
+        following = self.record.state is State.INCREMENTAL
+        return following and self.freshness_s is not None and self.freshness_s > self.target_s
+
+    def to_json(self) -> dict[str, Any]:
+        """The status as plain values."""
+        record, commit, attempt = self.record, self.record.last_commit, self.record.attempt
+        return {
+            "table": str(record.table),
+            "state": record.state.value,
+            "resume_to": None if record.resume_to is None else record.resume_to.value,
+            "generation": record.generation,
+            "tier": record.tier,
+            "topic": record.topic,
+            "path": None if attempt is None else attempt.path,
+            "position": None if commit is None else commit.position,
+            "offsets": None if commit is None else dict(commit.offsets),
+            "watermark": None if commit is None else commit.watermark,
+            "last_commit": None if commit is None else commit.committed_at,
+            "instant": None if commit is None else commit.instant,
+            "freshness_s": self.freshness_s,
+            "freshness_target_s": self.target_s,
+            "late": self.late,
+            "events_behind": self.events_behind,
+            "reason": record.reason,
+            "error": record.error,
+            "remedy": record.remedy,
+            "retry_at": record.retry_at,
+            "failures": record.failures,
+            "handoff": None
+            if attempt is None
+            else {
+                "attempt": str(attempt.id),
+                "start_offsets": attempt.start_offsets,
+                "handoff_offsets": attempt.handoff_offsets,
+                "reads_upto": attempt.reads_upto,
+            },
+            "notes": list(self.notes),
+        }
+
+
+@dataclass(frozen=True)
+class Status:
+    """All that ``status`` shows."""
+
+    tables: tuple[TableStatus, ...]
+    slots: tuple[SlotStatus, ...]
+
+    @property
+    def needs_bootstrap(self) -> bool:
+        """Whether a table waits for a bootstrap."""
+        return any(table.record.state is State.NEEDS_BOOTSTRAP for table in self.tables)
+
+    @property
+    def failed(self) -> bool:
+        """Whether a table or a slot is broken."""
+        return any(table.record.state is State.FAILED for table in self.tables) or any(
+            slot.problem is not None for slot in self.slots
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The status as plain values."""
+        return {
+            "tables": [table.to_json() for table in self.tables],
+            "slots": [slot.to_json() for slot in self.slots],
+        }
+
+
+def status(services: Services, tables: Sequence[TableId]) -> Status:
+    """The state of the given tables, of all when none are given.
+
+    A service that cannot be reached costs its own figures only; the rest is shown.
+    """
+    wanted = set(tables)
+    records = [
+        record
+        for record in services.store.tables()
+        if (record.table in wanted if wanted else record.state is not State.RETIRED)
+    ]
+    ends, trouble = _ends(services, records)
+    now = datetime.now(timezone.utc)
+    return Status(
+        tuple(_table(services, record, ends, now, trouble) for record in records),
+        tuple(_slots(services, records)),
+    )
+
+
+def _ends(
+    services: Services, records: Sequence[TableRecord]
+) -> tuple[dict[str, dict[int, int]], str | None]:
+    topics = [record.topic for record in records if record.state is not State.RETIRED]
+    if not topics:
+        return {}, None
+    try:
+        return services.kafka.stable_offsets_many(topics), None
+    except TributaryError as error:
+        return {}, error.message
+
+
+def _table(
+    services: Services,
+    record: TableRecord,
+    ends: dict[str, dict[int, int]],
+    now: datetime,
+    trouble: str | None,
+) -> TableStatus:
+    commit = record.last_commit
+    notes = [f"events behind is not known: {trouble}"] if trouble else []
+    target = 0
+    if record.table.source in services.config.sources:
+        target = services.config.table_settings(record.table).freshness_target_s
+    else:
+        notes.append("its source is no longer in the configuration")
+    behind = None
+    if commit is not None and record.topic in ends:
+        behind = sum(
+            max(0, end - commit.offsets.get(partition, 0))
+            for partition, end in ends[record.topic].items()
+        )
+    freshness = None
+    if commit is not None and commit.watermark is not None:
+        freshness = max(0.0, (now - commit.watermark).total_seconds())
+    return TableStatus(record, behind, freshness, target, tuple(notes))
+
+
+def _slots(services: Services, records: Sequence[TableRecord]) -> list[SlotStatus]:
+    found: dict[tuple[str, str], SlotStatus] = {}
+    for record in records:
+        place = (record.table.source, record.tier)
+        gone = record.state is State.RETIRED or record.table.source not in services.config.sources
+        if place not in found and not gone:
+            found[place] = _slot(services, record)
+    return list(found.values())
+
+
+def _slot(services: Services, record: TableRecord) -> SlotStatus:
+    capture = services.capture_of(record)
+    problem = None
+    health: SlotHealth | None = None
+    connector: str | None = None
+    try:
+        health = services.source(capture.source).slot_health(capture.slot)
+        if health is None:
+            problem = f"slot {capture.slot} is gone"
+        elif health.wal_status in ("lost", "unreserved"):
+            problem = f"slot {capture.slot} has wal_status {health.wal_status}"
+    except TributaryError as error:
+        problem = error.message
+    try:
+        seen = services.connect.status(capture.connector)
+        connector = "missing" if seen is None else "running" if seen.running else "not running"
+        if seen is None or not seen.running:
+            why = (seen.failure or seen.state).strip().splitlines()[0] if seen else "missing"
+            problem = problem or f"connector {capture.connector}: {why}"
+    except TributaryError as error:
+        problem = problem or error.message
+    return SlotStatus(capture.source, capture.tier, capture.slot, health, connector, problem)

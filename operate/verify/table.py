@@ -1,0 +1,334 @@
+"""Verifies one table: a pass over all rows, then rounds over the keys that differed."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections import defaultdict
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from bootstrap.capture import Capture
+from bootstrap.chunks import chunk_count
+from bootstrap.steps import reaches
+from cdc.errors import LakeError, LeaseHeldError, StateError
+from cdc.lake.timeline import Timeline
+from cdc.lake.write import LakeTable
+from cdc.run import run_table
+from cdc.sources.values import KeyRange
+from cdc.state import State
+from operate.lifecycle import require
+from operate.verify.compare import Comparison, as_table, compare, digests, source_rows, with_keys
+from operate.verify.sampling import Sampler
+from operate.verify.settle import Key, Kind, RowDigest, Sighting, Suspect, judge
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from cdc.run import RunContext
+    from cdc.sources.values import Marker
+    from operate.context import Services
+
+MAX_SUSPECTS = 20_000
+"""Differing keys that are looked at one by one."""
+MAX_PASSES = 3
+"""Passes over all rows while more keys differ than that."""
+MAX_ROUNDS = 12
+"""Rounds over the keys that differ; one that never stands still is named after the last."""
+WAIT_S = 600.0
+"""Bound of each wait: for the replica, for the capture, for the lake."""
+_POLL_S = 0.5
+_REPORTED = 1_000
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A key for which source and lake differ for good.
+
+    Args:
+        kind: ``missing`` or ``extra`` in the lake, ``different``, or ``duplicate`` in the lake.
+        key: Values of the key columns by name.
+        columns: Columns that differ, of ``different``.
+    """
+
+    kind: Kind
+    key: Mapping[str, object]
+    columns: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Verification:
+    """What verify found about one table.
+
+    Args:
+        table: Which table.
+        rows_compared: Different keys on either side.
+        source_rows: Rows read from the source.
+        lake_rows: Rows read from the lake.
+        differences: What differs for good, up to a thousand.
+        difference_count: How many there are.
+        unsettled: Keys that changed all the time and were never caught equal, up to a thousand.
+        unsettled_count: How many there are, those that were too many to look at among them.
+        checked_again: Keys that differed in the pass, because they were being written.
+        rounds: Rounds over them.
+        position: Position of the source's log that the comparison reaches at least.
+        offsets: Next offsets of the lake's last commit.
+        instant: That commit.
+        seconds: How long it took.
+    """
+
+    table: TableId
+    rows_compared: int
+    source_rows: int
+    lake_rows: int
+    differences: tuple[Difference, ...]
+    difference_count: int
+    unsettled: tuple[Mapping[str, object], ...]
+    unsettled_count: int
+    checked_again: int
+    rounds: int
+    position: str
+    offsets: Mapping[int, int]
+    instant: str
+    seconds: float
+
+    @property
+    def equal(self) -> bool:
+        """Whether source and lake hold the same rows."""
+        return self.difference_count == 0 and self.unsettled_count == 0
+
+    def to_json(self) -> dict[str, Any]:
+        """The result as plain values."""
+        return {
+            "table": str(self.table),
+            "equal": self.equal,
+            "rows_compared": self.rows_compared,
+            "source_rows": self.source_rows,
+            "lake_rows": self.lake_rows,
+            "differences": [
+                {"kind": one.kind, "key": dict(one.key), "columns": list(one.columns)}
+                for one in self.differences
+            ],
+            "difference_count": self.difference_count,
+            "unsettled": [dict(key) for key in self.unsettled],
+            "unsettled_count": self.unsettled_count,
+            "checked_again": self.checked_again,
+            "rounds": self.rounds,
+            "position": self.position,
+            "offsets": dict(self.offsets),
+            "instant": self.instant,
+            "seconds": round(self.seconds, 2),
+        }
+
+
+def verify_table(services: Services, context: RunContext, table: TableId) -> Verification:
+    """Compare a table with its source row for row, while both move.
+
+    Args:
+        services: What to work with.
+        context: What runs work with: the lake is brought up to date on the way.
+        table: The table; it must be kept up to date.
+
+    Raises:
+        StateError: The table is not published.
+        TributaryError: Source, stream or lake cannot be read.
+    """
+    return _Verification(services, context, table).run()
+
+
+class _Verification:
+    def __init__(self, services: Services, context: RunContext, table: TableId) -> None:
+        record = require(services, table)
+        if record.state is not State.INCREMENTAL or record.attempt is None:
+            raise StateError(
+                f"table {table} is {record.state.value}; only a published table that is kept up to"
+                " date can be verified",
+                remedy=f"See `tributary status {table}` for what it needs.",
+                table=table,
+                state=record.state.value,
+            )
+        self._services, self._context, self._id = services, context, table
+        self._topic, self._path = record.topic, record.attempt.path
+        self._source = services.source(table.source)
+        self._table = self._source.table(table)
+        self._settings = services.config.table_settings(table)
+        self._schema = self._source.schema(self._table, self._settings)
+        self._lake = LakeTable(services.spark, self._path, self._schema, self._settings)
+        self._capture = Capture(
+            table=table,
+            topic=record.topic,
+            names=services.capture_of(record),
+            source=self._source,
+            connect=services.connect,
+            kafka=services.kafka,
+            exactly_once=services.config.connect.exactly_once,
+            progress=services.progress,
+        )
+
+    def run(self) -> Verification:
+        started = time.monotonic()
+        marker, found = self._pass()
+        passes = 1
+        while found.differing > MAX_SUSPECTS and passes < MAX_PASSES:
+            marker, found = self._pass()
+            passes += 1
+        self._require_rows(found)
+        pending = tuple(Suspect(key) for key in found.suspects)
+        differences: list[Suspect] = []
+        rounds = 0
+        while pending and rounds < MAX_ROUNDS:
+            rounds += 1
+            result = judge(pending, self._round(pending, rounds))
+            differences += result.differences
+            pending = result.pending
+        timeline = Timeline(self._services.spark, self._path)
+        latest = timeline.latest_offsets()
+        beyond = found.differing - len(found.suspects)
+        return Verification(
+            table=self._id,
+            rows_compared=found.keys,
+            source_rows=found.source_rows,
+            lake_rows=found.lake_rows,
+            differences=tuple(self._difference(one) for one in differences[:_REPORTED]),
+            difference_count=len(differences),
+            unsettled=tuple(self._named(one.key) for one in pending[:_REPORTED]),
+            unsettled_count=len(pending) + beyond,
+            checked_again=found.differing,
+            rounds=rounds,
+            position=str(marker.lsn),
+            offsets=dict(latest.record.offsets) if latest else {},
+            instant=latest.instant if latest else "",
+            seconds=time.monotonic() - started,
+        )
+
+    def _pass(self) -> tuple[Marker, Comparison]:
+        """Compare all rows, of a lake and a replica that both have passed the same marker."""
+        marker = self._source.write_marker()
+        self._source.wait_for_marker_on_replica(
+            marker, timeout_s=WAIT_S, progress=self._services.progress
+        )
+        self._capture.wait_until_captured(marker.lsn, timeout_s=WAIT_S)
+        self._advance()
+        ranges = self._ranges()
+        task = self._services.progress.start(f"compare {self._id}", None, "rows")
+        try:
+            task.note(f"{len(ranges)} ranges of the key")
+            found = compare(
+                self._source_frame(ranges),
+                as_table(self._lake.read(), self._schema),
+                self._schema,
+                limit=MAX_SUSPECTS,
+            )
+            task.advance(found.keys)
+        finally:
+            task.done()
+        return marker, found
+
+    def _require_rows(self, found: Comparison) -> None:
+        """An empty comparison proves nothing unless the source is empty, counted otherwise."""
+        if found.keys == 0 and (rows := self._source.count(self._table)):
+            raise LakeError(
+                f"nothing was compared of table {self._id}, and its source holds {rows} rows",
+                remedy="Run verify again; if it repeats, check that credentials.snapshot may read"
+                " the table (row security hides rows).",
+                table=self._id,
+            )
+
+    def _ranges(self) -> list[KeyRange]:
+        size = self._source.size(self._table)
+        count = chunk_count(
+            size,
+            chunk_rows=self._settings.chunk_rows,
+            chunk_bytes=int(self._settings.chunk_bytes),
+            parallel=self._services.spark.sparkContext.defaultParallelism,
+        )
+        cut = self._source.sample_boundaries(self._table, self._schema.key, count, size=size)
+        edges = (None, *cut.points, None)
+        return [KeyRange(low, high) for low, high in itertools.pairwise(edges)]
+
+    def _source_frame(self, ranges: list[KeyRange]) -> DataFrame:
+        query = self._source.snapshot_query(self._table, self._schema, ranges, view=None)
+        return self._services.spark.read.jdbc(
+            query.url, query.table, predicates=list(query.predicates), properties=query.properties
+        ).selectExpr(*query.select)
+
+    def _round(self, pending: tuple[Suspect, ...], number: int) -> Mapping[Key, Sighting]:
+        """Sample the keys at the source while the lake moves past where the sampling began."""
+        keys = [suspect.key for suspect in pending]
+        task = self._services.progress.start(
+            f"compare {self._id} again, round {number}", len(keys), "keys"
+        )
+        try:
+            start = self._source.current_lsn()
+            with Sampler(self._source, self._table, self._schema, keys) as sampler:
+                self._capture.wait_until_captured(start, timeout_s=WAIT_S)
+                self._advance()
+                lake = as_table(self._lake.read(), self._schema)
+                wanted = with_keys(self._services.spark, lake, self._schema, keys)
+                in_lake = digests(wanted, self._schema)
+            at_source = digests(
+                source_rows(self._services.spark, sampler.rows, self._schema), self._schema
+            )
+            task.advance(len(keys))
+        finally:
+            task.done()
+        return _sightings(keys, at_source, sampler.absent, in_lake)
+
+    def _advance(self) -> None:
+        """Bring the lake past everything that is in the topic now, by a run of ours or another."""
+        target = self._services.kafka.high_watermarks(self._topic)
+        deadline = time.monotonic() + WAIT_S
+        while not self._reached(target):
+            try:
+                run_table(self._context, require(self._services, self._id), until=target)
+            except LeaseHeldError:
+                time.sleep(_POLL_S)  # a continuous run brings it there
+            if time.monotonic() > deadline:
+                raise LakeError(
+                    f"the lake table of {self._id} did not reach offsets {target} of topic"
+                    f" {self._topic} within {WAIT_S:.0f} s",
+                    remedy=f"See `tributary status {self._id}` and what holds it back.",
+                    table=self._id,
+                    topic=self._topic,
+                )
+
+    def _reached(self, target: Mapping[int, int]) -> bool:
+        latest = Timeline(self._services.spark, self._path).latest_offsets()
+        return latest is not None and reaches(latest.record.offsets, target)
+
+    def _difference(self, suspect: Suspect) -> Difference:
+        sighting = suspect.last
+        if sighting is None:
+            raise AssertionError("a difference was seen at least once")
+        names = tuple(column.name for column in self._schema.columns)
+        columns = sighting.columns(names) if sighting.kind == "different" else ()
+        return Difference(sighting.kind, self._named(suspect.key), columns)
+
+    def _named(self, key: Key) -> dict[str, object]:
+        return dict(zip(self._schema.key, key, strict=True))
+
+
+def _sightings(
+    keys: list[Key],
+    at_source: list[tuple[Key, RowDigest]],
+    absent: frozenset[Key],
+    in_lake: list[tuple[Key, RowDigest]],
+) -> dict[Key, Sighting]:
+    source: defaultdict[Key, set[RowDigest | None]] = defaultdict(set)
+    for key, digest in at_source:
+        source[key].add(digest)
+    for key in absent:
+        source[key].add(None)
+    lake: defaultdict[Key, list[RowDigest]] = defaultdict(list)
+    for key, digest in in_lake:
+        lake[key].append(digest)
+    return {
+        key: Sighting(
+            at_source=frozenset(source[key]),
+            in_lake=lake[key][0] if lake[key] else None,
+            lake_rows=len(lake[key]),
+        )
+        for key in keys
+    }
