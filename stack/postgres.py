@@ -31,7 +31,7 @@ _NEEDED = ("initdb", "postgres", "pg_basebackup", "psql", "pg_isready")
 _OLDEST_MAJOR = 14
 _STEP_LIMIT_S = 300
 
-_COMMON = """\
+SETTINGS = """\
 listen_addresses = '{host}'
 port = {port}
 # TCP only: a socket's path is limited to 107 bytes, and folders of tests are deep.
@@ -53,7 +53,7 @@ timezone = 'UTC'
 log_timezone = 'UTC'
 """
 
-_REPLICA = """\
+REPLICA_SETTINGS = """\
 primary_conninfo = 'host={host} port={primary} user={user} passfile={passfile} \
 application_name=stack_replica'
 primary_slot_name = '{slot}'
@@ -70,7 +70,7 @@ host replication all {HOST}/32 scram-sha-256
 """
 
 # The grants that the product documents, and no more.
-_ROLES_SQL = f"""\
+ROLES_SQL = f"""\
 CREATE ROLE {_REPLICATOR} LOGIN REPLICATION PASSWORD :'{_REPLICATOR}';
 CREATE ROLE {ADMIN} LOGIN REPLICATION PASSWORD :'{ADMIN}';
 CREATE ROLE {CAPTURE} LOGIN REPLICATION PASSWORD :'{CAPTURE}';
@@ -272,7 +272,7 @@ class Primary(PostgresServer):
                 )
             finally:
                 password.unlink()
-        self._configure(_COMMON.format(host=HOST, port=self.port))
+        self._configure(SETTINGS.format(host=HOST, port=self.port))
         access = self.folder / "pg_hba.conf"
         access.write_text(_ACCESS, "utf-8")
         self._user.own(access)
@@ -284,7 +284,7 @@ class Primary(PostgresServer):
         roles = (_REPLICATOR, *ROLES[1:])
         # psql variables quote the passwords, and standard input keeps them out of `ps`.
         values = "".join(f"\\set {role} '{self._passwords.get(role)}'\n" for role in roles)
-        self.psql(values + _ROLES_SQL)
+        self.psql(values + ROLES_SQL)
         self._initialised.touch()
 
     @property
@@ -317,8 +317,8 @@ class Replica(PostgresServer):
             signal_file.touch()
             self._user.own(signal_file)
         self._configure(
-            _COMMON.format(host=HOST, port=self.port)
-            + _REPLICA.format(
+            SETTINGS.format(host=HOST, port=self.port)
+            + REPLICA_SETTINGS.format(
                 host=HOST, primary=primary.port, user=_REPLICATOR, passfile=passfile, slot=_SLOT
             )
         )

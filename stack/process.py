@@ -152,7 +152,7 @@ class ServerProcess:
         folder = str(self.folder.resolve())
         for stray in psutil.process_iter():
             with contextlib.suppress(psutil.Error, OSError):
-                ours = stray.pid not in found and stray.name() == self.program
+                ours = stray.pid not in found and Path(stray.exe()).name == self.program
                 if ours and stray.cwd() == folder:
                     found[stray.pid] = stray
         return list(found.values())

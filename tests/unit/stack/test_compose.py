@@ -1,0 +1,141 @@
+"""docker-compose.yml is the same stack as the local one."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from check_jsonschema.builtin_schemas import get_builtin_schema
+from jsonschema.validators import validator_for
+
+from stack.artifacts import LOCK
+from stack.jvm import connect_properties, kafka_properties
+from stack.postgres import REPLICA_SETTINGS, ROLES, ROLES_SQL, SETTINGS
+
+FILE = Path(__file__).parents[3] / "docker-compose.yml"
+# What differs because containers have other addresses, folders and ways to load plugins.
+OF_THE_PLACE = {
+    "kafka": {"listeners", "advertised.listeners", "controller.quorum.voters", "log.dirs"},
+    "connect": {
+        "bootstrap.servers",
+        "listeners",
+        "rest.advertised.host.name",
+        "plugin.path",
+        "plugin.discovery",
+        "config.providers.file.param.allowed.paths",
+        "config.providers.directory.param.allowed.paths",
+    },
+    "postgres": {"listen_addresses", "port", "unix_socket_directories", "log_timezone"},
+}
+# The image's own variables for these, without the prefix.
+UNPREFIXED = {"group.id", "config.storage.topic", "offset.storage.topic", "status.storage.topic"}
+
+
+@pytest.fixture(scope="module")
+def compose() -> dict[str, Any]:
+    document: dict[str, Any] = yaml.safe_load(FILE.read_text("utf-8"))
+    return document
+
+
+def tag(compose: dict[str, Any], service: str) -> str:
+    return str(compose["services"][service]["image"]).rpartition(":")[2]
+
+
+def revision(bundle: str, name: str) -> str:
+    return next(artifact.revision for artifact in LOCK[bundle] if artifact.name == name)
+
+
+def problems(document: dict[str, Any]) -> list[str]:
+    """What the Compose schema says against the document."""
+    schema = get_builtin_schema("vendor.compose-spec")
+    validator = validator_for(schema)(schema)
+    return [f"{error.json_path}: {error.message}" for error in validator.iter_errors(document)]
+
+
+def test_it_is_valid_by_the_compose_schema(compose: dict[str, Any]) -> None:
+    assert problems(compose) == []
+
+
+def test_the_schema_can_refuse(compose: dict[str, Any]) -> None:
+    broken = json.loads(json.dumps(compose))
+    broken["services"]["kafka"]["imagee"] = "x"
+    assert problems(broken)
+
+
+def test_versions_are_those_of_the_lock(compose: dict[str, Any]) -> None:
+    assert tag(compose, "kafka") == revision("kafka", "kafka-clients")
+    assert tag(compose, "connect") == revision("debezium", "debezium-connector-postgres")
+    assert tag(compose, "registry") == revision("registry", "apicurio-registry-app")
+    assert tag(compose, "primary") == tag(compose, "replica")
+
+
+def test_every_service_is_checked_and_reachable_from_this_machine_only(
+    compose: dict[str, Any],
+) -> None:
+    assert set(compose["services"]) == {"primary", "replica", "kafka", "registry", "connect"}
+    for service in compose["services"].values():
+        assert service["healthcheck"]["test"]
+        assert all(port.startswith("127.0.0.1:") for port in service["ports"])
+
+
+def test_kafka_has_the_same_settings(compose: dict[str, Any]) -> None:
+    environment = compose["services"]["kafka"]["environment"]
+    ours = kafka_properties(1, 2, Path("/data"))
+    for key, value in ours.items():
+        if key not in OF_THE_PLACE["kafka"]:
+            assert environment["KAFKA_" + key.replace(".", "_").upper()] == value
+
+
+def test_connect_has_the_same_settings(compose: dict[str, Any]) -> None:
+    environment = compose["services"]["connect"]["environment"]
+    ours = connect_properties(1, 2, Path("/secrets"), ())
+    for key, value in ours.items():
+        if key not in OF_THE_PLACE["connect"]:
+            prefix = "" if key in UNPREFIXED else "CONNECT_"
+            assert environment[prefix + key.replace(".", "_").upper()] == value, key
+
+
+@pytest.mark.parametrize(
+    ("service", "template"), [("primary", SETTINGS), ("replica", SETTINGS + REPLICA_SETTINGS)]
+)
+def test_postgres_has_the_same_settings(
+    compose: dict[str, Any], service: str, template: str
+) -> None:
+    given = dict(
+        option.removeprefix("-c").split("=")
+        for option in compose["services"][service]["command"]
+        if option.startswith("-c")
+    )
+    ours = dict(re.findall(r"^(\w+) = '?([^'\n]*)'?$", template, re.MULTILINE))
+    # Left to the images: where they listen, how much they cache, how they log, and durability.
+    left = OF_THE_PLACE["postgres"] | {
+        *("password_encryption", "shared_buffers", "fsync", "log_line_prefix"),
+        *("primary_conninfo", "primary_slot_name"),
+    }
+    assert given == {key: value for key, value in ours.items() if key not in left}
+
+
+def test_roles_have_the_same_rights(compose: dict[str, Any]) -> None:
+    script = compose["configs"]["roles"]["content"]
+    statements = {
+        re.sub(r" PASSWORD .*", "", line).strip("; ")
+        for line in script.splitlines()
+        if re.match(r"CREATE ROLE|GRANT|CREATE DATABASE shop", line)
+    }
+    ours = {
+        re.sub(r" PASSWORD .*", "", line).strip("; ")
+        for line in ROLES_SQL.splitlines()
+        if re.match(r"CREATE ROLE|GRANT|CREATE DATABASE", line)
+    }
+    assert statements - {"CREATE ROLE registry LOGIN"} == ours
+    assert all(role in script for role in ROLES[1:])
+
+
+def test_no_password_is_written_into_it() -> None:
+    text = FILE.read_text("utf-8")
+    for match in re.finditer(r"(?i)password: *(.+)", text):
+        assert match[1].startswith("${TRIBUTARY_"), match[0]

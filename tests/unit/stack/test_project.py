@@ -1,0 +1,106 @@
+"""The configuration and exports that the stack writes."""
+
+from __future__ import annotations
+
+import stat
+from pathlib import Path
+
+from cdc.config import parse
+from stack.layout import PORTS, Record
+from stack.local import LocalStack
+from stack.postgres import ROLES, Binaries
+from stack.project import Addresses, project_text
+from stack.secrets import PGPASS, Passwords, write_private
+
+PORT = {name: 20000 + number for number, name in enumerate(PORTS)}
+
+
+def addresses(folder: Path) -> Addresses:
+    folder.mkdir(exist_ok=True)
+    passwords = Passwords(folder)
+    for role in ROLES:
+        passwords.get(role)
+    return Addresses(PORT, "shop", passwords)
+
+
+def test_the_written_configuration_is_accepted_and_complete(tmp_path: Path) -> None:
+    # A folder name that YAML, URLs and references must all survive.
+    folder = tmp_path / 'a "b" #c: é'
+    folder.mkdir()
+    where = addresses(folder / "secrets")
+    config = parse(project_text(where, folder))
+    source = config.sources["shop"]
+    assert source.primary.port == PORT["primary"]
+    assert source.replica is not None
+    assert source.replica.port == PORT["replica"]
+    assert config.kafka.bootstrap_servers == f"127.0.0.1:{PORT['kafka']}"
+    assert config.lake.url == str(folder / "lake")
+    for role in ("admin", "capture", "snapshot", "marker"):
+        credential = getattr(source.credentials, role)
+        assert credential.user == f"tributary_{role}"
+        assert credential.password.resolve() == where.passwords.get(credential.user)
+
+
+def test_a_source_and_folder_can_be_named(tmp_path: Path) -> None:
+    config = parse(project_text(addresses(tmp_path), tmp_path, "bench"))
+    assert list(config.sources) == ["bench"]
+
+
+def test_exports_name_the_password_file_and_no_password(tmp_path: Path) -> None:
+    where = addresses(tmp_path / "with space")
+    env = where.env()
+    assert env["TRIBUTARY_PRIMARY_DSN"] == (
+        f"postgresql://tributary_admin@127.0.0.1:{PORT['primary']}/shop"
+        f"?passfile={tmp_path}/with%20space/pgpass"
+    )
+    assert not any(where.passwords.get(role) in value for role in ROLES for value in env.values())
+
+
+def test_an_existing_configuration_is_left_alone(tmp_path: Path) -> None:
+    Record(PORT, Binaries(Path("/usr/bin"), "15.0")).write(tmp_path)
+    stack = LocalStack(tmp_path)
+    path = tmp_path / "tributary.yaml"
+    assert stack.write_config(path)
+    path.write_text("mine")
+    assert not stack.write_config(path)
+    assert path.read_text() == "mine"
+
+
+def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
+    record = Record(PORT, Binaries(Path("/opt/pg/bin"), "16.2"))
+    record.write(tmp_path)
+    assert Record.read(tmp_path) == record
+
+
+def test_a_folder_without_a_stack_has_no_status_and_can_be_stopped(tmp_path: Path) -> None:
+    stack = LocalStack(tmp_path / "none")
+    assert stack.status() == []
+    stack.down()
+    assert not (tmp_path / "none").exists()
+
+
+def test_passwords_are_generated_once_and_only_the_owner_reads_them(tmp_path: Path) -> None:
+    passwords = Passwords(tmp_path)
+    first = passwords.get("capture")
+    assert len(first) >= 24
+    assert Passwords(tmp_path).get("capture") == first
+    assert passwords.get("admin") != first
+    assert stat.S_IMODE(passwords.file("capture").stat().st_mode) == 0o600
+
+
+def test_a_password_file_for_libpq_lists_every_role(tmp_path: Path) -> None:
+    passwords = Passwords(tmp_path)
+    passwords.write_pgpass(tmp_path / PGPASS, ["a", "b"], host="127.0.0.1")
+    assert (tmp_path / PGPASS).read_text() == (
+        f"127.0.0.1:*:*:a:{passwords.get('a')}\n127.0.0.1:*:*:b:{passwords.get('b')}\n"
+    )
+    assert stat.S_IMODE((tmp_path / PGPASS).stat().st_mode) == 0o600
+
+
+def test_a_private_file_does_not_keep_the_rights_of_an_open_one(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    path.write_text("old")
+    path.chmod(0o644)
+    write_private(path, "new")
+    assert path.read_text() == "new"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
