@@ -37,6 +37,24 @@ def split_wire(message: bytes) -> tuple[int, bytes]:
     return int.from_bytes(message[1:WIRE_HEADER_BYTES], "big"), message[WIRE_HEADER_BYTES:]
 
 
+def field_name(column: str) -> str:
+    """The name of a column's field, as ``field.name.adjustment.mode=avro_unicode`` makes it.
+
+    Letters, and digits after the first character, stay; every other UTF-16 unit, the underscore
+    included, becomes ``_u`` and its hexadecimal code.
+    """
+    adjusted = []
+    for position, character in enumerate(column):
+        if character.isascii() and (character.isalpha() or (character.isdigit() and position)):
+            adjusted.append(character)
+            continue
+        units = character.encode("utf-16-be")
+        for at in range(0, len(units), 2):
+            code = f"{int.from_bytes(units[at : at + 2], 'big'):x}"
+            adjusted.append("_u" + (code if len(code) > 2 else "00" + code))
+    return "".join(adjusted)
+
+
 @dataclass(frozen=True)
 class DebeziumField:
     """One column as the writer's schema describes it.
@@ -109,10 +127,11 @@ class DebeziumSchema:
 
     def field(self, column: str) -> DebeziumField | None:
         """The field that carries a source column, or None when the writer did not send it."""
-        for candidate in self.row:
-            if candidate.column == column:
-                return candidate
-        return None
+        named = {candidate.column: candidate for candidate in self.row}
+        if column in named:
+            return named[column]
+        # Keys do not carry the columns' own names.
+        return named.get(field_name(column)) if not self.is_envelope else None
 
     @classmethod
     def parse(cls, avro_json: str) -> DebeziumSchema:

@@ -10,6 +10,7 @@ from cdc.debezium.connector import (
     connector_config,
     heartbeat_sql,
 )
+from cdc.debezium.heartbeat import Heartbeat, latest_heartbeat, parse_heartbeat
 from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
 
 __all__ = [
@@ -17,11 +18,14 @@ __all__ = [
     "PLACEHOLDER",
     "CaptureNames",
     "Finding",
+    "Heartbeat",
     "audit",
     "config_digest",
     "connector_config",
     "heartbeat_sql",
+    "latest_heartbeat",
     "names",
+    "parse_heartbeat",
     "topic_collisions",
     "topic_for",
 ]

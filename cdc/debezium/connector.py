@@ -51,10 +51,12 @@ CAPTURE_SETTINGS: Mapping[str, str] = {
     "hstore.handling.mode": "json",
     "binary.handling.mode": "bytes",
     "unavailable.value.placeholder": PLACEHOLDER,
-    "schema.name.adjustment.mode": "avro",
-    "field.name.adjustment.mode": "avro",
-    # Brings each column's own name and type into the schema: the names that Avro cannot carry
-    # stay known, and a changed type shows up as a new schema id.
+    # One to one, so names of any script travel and no two become one. With `avro`, columns such as
+    # "größe" and "grüße" do, and a table that has both stops the connector for all.
+    "schema.name.adjustment.mode": "avro_unicode",
+    "field.name.adjustment.mode": "avro_unicode",
+    # Brings each column's own name and type into the schema: the field is found by the name in
+    # the catalog, and a changed type shows up as a new schema id.
     "column.propagate.source.type": ".*",
     "topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy",
     "topic.delimiter": ".",

@@ -1,0 +1,94 @@
+"""Reading the heartbeat row: which server the stream comes from, and until when it is alive."""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+
+from cdc.errors import DecodeError
+from cdc.position import Lsn
+from schemas.avro import field_name, split_wire
+from schemas.errors import SchemaError
+
+if TYPE_CHECKING:
+    from cdc.debezium.names import CaptureNames
+    from cdc.kafka import KafkaAdmin, KafkaRecord
+    from schemas.registry import SchemaRegistry
+
+
+@dataclass(frozen=True)
+class Heartbeat:
+    """One beat, as the stream carries it.
+
+    Args:
+        slot: The slot whose connector beat.
+        system_identifier: Identifier of the server's cluster.
+        timeline: The server's timeline; it grows with every promotion.
+        beat_at: The server's clock at the beat.
+        lsn: Position of the beat in the log: what committed before it has been captured.
+        topic_offset: Offset of the record in the heartbeat topic.
+    """
+
+    slot: str
+    system_identifier: str
+    timeline: int
+    beat_at: datetime
+    lsn: Lsn
+    topic_offset: int
+
+
+def latest_heartbeat(
+    kafka: KafkaAdmin,
+    registry: SchemaRegistry,
+    capture: CaptureNames,
+    *,
+    timeout_s: float = 30.0,
+) -> Heartbeat | None:
+    """The newest committed heartbeat of a connector, or None before the first.
+
+    Raises:
+        KafkaError: The heartbeat topic does not exist or cannot be read in time.
+        RegistryError: The registry does not know the record's schema.
+        DecodeError: The record is not a heartbeat.
+    """
+    record = kafka.latest_record(capture.heartbeat_topic, timeout_s=timeout_s)
+    return None if record is None else parse_heartbeat(record, registry)
+
+
+def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry) -> Heartbeat:
+    """Decode one record of the heartbeat topic.
+
+    Raises:
+        DecodeError: It is not a heartbeat.
+    """
+    try:
+        schema_id, body = split_wire(record.value or b"")
+        schema = fastavro.parse_schema(json.loads(registry.schema(schema_id)))
+        event: Any = fastavro.schemaless_reader(io.BytesIO(body), schema)
+        row, source = event["after"], event["source"]
+        return Heartbeat(
+            slot=row["source"],
+            system_identifier=row[field_name("system_identifier")],
+            timeline=int(row["timeline"]),
+            beat_at=_instant(row[field_name("beat_at")]),
+            lsn=Lsn(int(source["lsn"])),
+            topic_offset=record.offset,
+        )
+    except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
+        raise DecodeError(
+            f"record at offset {record.offset} of topic {record.topic} partition"
+            f" {record.partition} is not a heartbeat: {error}",
+            remedy="Check that only this source's connector writes to the topic.",
+            topic=record.topic,
+            partition=record.partition,
+            offset=record.offset,
+        ) from error
+
+
+def _instant(text: str) -> datetime:
+    return datetime.fromisoformat(text.replace("Z", "+00:00")).astimezone(timezone.utc)
