@@ -52,6 +52,8 @@ class SourceColumn:
         nullable: Whether the table allows NULL.
         generated: Whether it is a stored generated column: in the table, not in the log.
         default_sql: The default as the catalog prints it.
+        fills_old_rows: Whether rows older than the column show a stored default, which they keep
+            when the default itself is dropped.
     """
 
     name: str
@@ -60,6 +62,7 @@ class SourceColumn:
     nullable: bool
     generated: bool
     default_sql: str | None
+    fills_old_rows: bool = False
 
 
 @dataclass(frozen=True)

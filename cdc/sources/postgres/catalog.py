@@ -60,7 +60,11 @@ ORDER BY n.nspname, c.relname
 
 _COLUMNS = """
 SELECT a.attname, a.attnum, a.atttypid, a.atttypmod, NOT a.attnotnull, a.attgenerated <> '',
-       pg_catalog.pg_get_expr(d.adbin, d.adrelid)
+       pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+       EXISTS (SELECT FROM pg_catalog.pg_attribute leaf
+               WHERE leaf.attname = a.attname AND leaf.atthasmissing
+                 AND (leaf.attrelid = a.attrelid OR leaf.attrelid IN
+                      (SELECT relid FROM pg_catalog.pg_partition_tree(a.attrelid))))
 FROM pg_catalog.pg_attribute a
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
@@ -195,8 +199,9 @@ def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
             nullable=nullable,
             generated=generated,
             default_sql=default,
+            fills_old_rows=fills,
         )
-        for name, attnum, type_oid, typmod, nullable, generated, default in rows
+        for name, attnum, type_oid, typmod, nullable, generated, default, fills in rows
     )
 
 
