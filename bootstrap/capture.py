@@ -1,0 +1,243 @@
+"""Proof that a table is captured, and the waits that tie the snapshot to the stream."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
+from bootstrap.steps import reaches
+from cdc.debezium import audit
+from cdc.errors import CaptureError
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.connect import ConnectClient
+    from cdc.debezium import CaptureNames
+    from cdc.kafka import KafkaAdmin
+    from cdc.position import Lsn
+    from cdc.progress import Progress, Task
+    from cdc.sources.base import Source, SourceTable
+    from schemas.table import TableId
+
+_POLL_S = (0.02, 0.5)
+_LOST = frozenset({"lost", "unreserved"})
+
+
+@dataclass(frozen=True)
+class Capture:
+    """What carries one table's changes from its source to its topic.
+
+    Args:
+        table: The table.
+        topic: Its topic.
+        names: Publication, slot and connector.
+        source: The source database.
+        connect: Kafka Connect.
+        kafka: Topics and offsets.
+        exactly_once: Whether the connector writes to Kafka in transactions.
+        progress: Where waits are shown.
+    """
+
+    table: TableId
+    topic: str
+    names: CaptureNames
+    source: Source
+    connect: ConnectClient
+    kafka: KafkaAdmin
+    exactly_once: bool
+    progress: Progress
+
+    def prove(self, table: SourceTable) -> None:
+        """Check everything that makes each change of the table an event of its topic.
+
+        Raises:
+            CaptureError: Something does not; names each fact.
+            ConnectError: The connector does not come to run.
+        """
+        problems = list(self.source.audit_publication(self.names.publication, table))
+        effective = self.connect.connector(self.names.connector)
+        if effective is None:
+            problems.append(f"there is no connector {self.names.connector}")
+        else:
+            findings = audit(effective, self.names, exactly_once=self.exactly_once)
+            problems += [f"connector {self.names.connector}: {finding}" for finding in findings]
+        slot = self.source.slot_health(self.names.slot)
+        if slot is None:
+            problems.append(f"slot {self.names.slot} does not exist")
+        elif slot.wal_status in _LOST:
+            problems.append(f"slot {self.names.slot} has wal_status {slot.wal_status}")
+        policy = self.kafka.topic_config(self.topic).get("cleanup.policy", "delete")
+        if policy != "delete":
+            problems.append(f"topic {self.topic} has cleanup.policy={policy}")
+        if problems:
+            raise CaptureError(
+                f"changes of table {self.table} are not captured in full: {'; '.join(problems)}",
+                remedy=f"Run `tributary onboard {self.table}`, which restores what is missing;"
+                " `tributary check` explains the rest.",
+                table=self.table,
+                topic=self.topic,
+            )
+        self.connect.wait_running(self.names.connector, progress=self.progress)
+
+    def require_start(self, topic_id: str | None, start: Mapping[int, int]) -> None:
+        """Check that the topic still holds everything from O on.
+
+        Raises:
+            AttemptSpoiledError: It was created again, or its retention has passed O.
+        """
+        found = self.kafka.topic_id(self.topic)
+        if found != topic_id:
+            raise AttemptSpoiledError(
+                f"topic {self.topic} was created again since the copy of table {self.table} began:"
+                f" its id was {topic_id}, is {found}",
+                remedy="Nothing to do: the copy begins again.",
+                table=self.table,
+                topic=self.topic,
+            )
+        earliest = self.kafka.start_offsets(self.topic)
+        gone = {
+            partition: (offset, earliest.get(partition))
+            for partition, offset in start.items()
+            if partition not in earliest or earliest[partition] > offset
+        }
+        if gone:
+            listed = ", ".join(
+                f"partition {partition}: needed from {needed}, begins at {first}"
+                for partition, (needed, first) in sorted(gone.items())
+            )
+            raise AttemptSpoiledError(
+                f"topic {self.topic} no longer holds the changes of table {self.table} since its"
+                f" copy began ({listed})",
+                remedy=f"Raise retention.ms of topic {self.topic} above the time that the copy"
+                " takes.",
+                table=self.table,
+                topic=self.topic,
+            )
+
+    def wait_until_captured(self, upto: Lsn, *, timeout_s: float) -> None:
+        """Wait until Kafka has acknowledged everything up to R.
+
+        With exactly-once support that is the slot's confirmed position; without it, what Connect
+        itself has stored, since the driver's flush can run ahead of an unacknowledged record.
+
+        Raises:
+            HandoffTimeoutError: Time ran out, with what was seen.
+        """
+        seen: Lsn | None = None
+
+        def reached() -> bool:
+            nonlocal seen
+            seen = self._captured()
+            return seen is not None and seen >= upto
+
+        self._wait(
+            f"wait until {self.names.connector} has captured {upto}",
+            reached,
+            timeout_s,
+            lambda: f"captured up to {seen or 'nowhere'}, {upto} is needed",
+        )
+
+    def wait_until_readable(self, offsets: Mapping[int, int], *, timeout_s: float) -> None:
+        """Wait until readers of committed records can read up to H.
+
+        Raises:
+            HandoffTimeoutError: Time ran out: a transaction hangs, or the broker does.
+        """
+        stable: dict[int, int] = {}
+
+        def reached() -> bool:
+            nonlocal stable
+            stable = self.kafka.stable_offsets(self.topic)
+            return reaches(stable, offsets)
+
+        self._wait(
+            f"wait until topic {self.topic} is readable",
+            reached,
+            timeout_s,
+            lambda: (
+                f"last stable offsets {_show(stable)}, {_show(offsets)} is needed:"
+                " a hanging Kafka transaction holds readers back"
+            ),
+        )
+
+    def _captured(self) -> Lsn | None:
+        if self.exactly_once:
+            slot = self.source.slot_health(self.names.slot)
+            if slot is None or slot.wal_status in _LOST:
+                raise CaptureError(
+                    f"slot {self.names.slot} of table {self.table} was lost during the copy",
+                    remedy=f"Run `tributary onboard {self.table}`, which restores the capture.",
+                    table=self.table,
+                )
+            return slot.confirmed_flush_lsn
+        stored = self.connect.offsets(self.names.connector)
+        return stored.lsn_commit if stored is not None else None
+
+    def _wait(
+        self,
+        what: str,
+        reached: Callable[[], bool],
+        timeout_s: float,
+        describe: Callable[[], str],
+    ) -> None:
+        task: Task = self.progress.start(what, None, "checks")
+        deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
+        try:
+            while not reached():
+                task.note(describe())
+                if time.monotonic() >= deadline:
+                    raise HandoffTimeoutError(
+                        f"table {self.table}: {what} did not end within {timeout_s:.0f} s:"
+                        f" {describe()}; {self.evidence()}",
+                        remedy="Look at the connector's status and log and at the broker's; then"
+                        " run the command again, it goes on from here.",
+                        table=self.table,
+                        topic=self.topic,
+                    )
+                time.sleep(pause)
+                pause = min(pause * 2, _POLL_S[1])
+        finally:
+            task.done()
+
+    def evidence(self) -> str:
+        """The state of connector, slot and topic now, for the error of a wait."""
+        return "; ".join(
+            _attempted(look) for look in (self._connector_facts, self._slot_facts, self._offsets)
+        )
+
+    def _connector_facts(self) -> str:
+        status = self.connect.status(self.names.connector)
+        if status is None:
+            return f"connector {self.names.connector} does not exist"
+        tasks = ", ".join(f"task {task.id} {task.state}" for task in status.tasks) or "no task"
+        failure = f" ({status.failure.splitlines()[0]})" if status.failure else ""
+        return f"connector {self.names.connector} {status.state}, {tasks}{failure}"
+
+    def _slot_facts(self) -> str:
+        slot = self.source.slot_health(self.names.slot)
+        if slot is None:
+            return f"slot {self.names.slot} does not exist"
+        return (
+            f"slot {slot.name} {'active' if slot.active else 'inactive'},"
+            f" confirmed {slot.confirmed_flush_lsn}, wal_status {slot.wal_status}"
+        )
+
+    def _offsets(self) -> str:
+        stable = self.kafka.stable_offsets(self.topic)
+        high = self.kafka.high_watermarks(self.topic)
+        return f"topic {self.topic} stable {_show(stable)}, high watermark {_show(high)}"
+
+
+def _attempted(look: Callable[[], str]) -> str:
+    """What was seen, or why nothing could be."""
+    try:
+        return look()
+    except TributaryError as error:
+        return str(error)
+
+
+def _show(offsets: Mapping[int, int]) -> str:
+    return ", ".join(f"{partition}:{at}" for partition, at in sorted(offsets.items())) or "none"

@@ -1,0 +1,269 @@
+"""Copies one attempt's chunks: behind the fence, under a view, in waves, retried with backoff."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
+
+from bootstrap.chunks import SINGLE_WAVE_BYTES, WAVE_SHARE, Chunk, chunk_count, plan, waves
+from bootstrap.errors import AttemptSpoiledError, CopyError
+from bootstrap.snapshot import SnapshotCopy, fetch_rows, wait_to_retry
+from cdc.errors import FencedError, LakeError, SnapshotLostError, StateError
+from cdc.failpoints import crash
+from cdc.lake.commit import CommitRecord
+from cdc.lake.timeline import Timeline
+from cdc.lake.write import LakeTable
+from cdc.sources.base import Fingerprint
+from schemas.errors import SchemaError, TributaryError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from cdc.config import TableSettings
+    from cdc.lease import Lease
+    from cdc.progress import Task
+    from cdc.run import RunContext
+    from cdc.sources.base import Marker, Source, SourceTable, View
+    from cdc.state import Attempt, TableRecord
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass
+class Copying:
+    """The copy of one attempt, from whatever it has already committed.
+
+    Args:
+        context: What runs work with.
+        source: Where the rows come from.
+        settings: The table's settings.
+        record: The table, with the attempt.
+        save: Records the attempt as it grows, and returns the table's record.
+        lease: The table's lease.
+        replica_s: Bound of the wait for the replica, in seconds.
+        failures: Failures in a row before it gives up.
+        rows: Rows read so far.
+    """
+
+    context: RunContext
+    source: Source
+    settings: TableSettings
+    record: TableRecord
+    save: Callable[[Attempt], TableRecord]
+    lease: Lease
+    replica_s: float
+    failures: int
+    rows: int = field(default=0, init=False)
+
+    def run(self) -> None:
+        """Copy what is left; afterwards the attempt has R.
+
+        Raises:
+            AttemptSpoiledError: The table was changed in a way that no event tells.
+            CopyError: It failed too often in a row; carries the last error and the lag.
+            ReplicaError: The replica does not come to show the marker.
+        """
+        marker = self.source.write_marker()
+        self._note(marker_id=marker.id)
+        crash("bootstrap.after_marker")
+        failed, one_view = 0, True
+        while True:
+            # Raises at once what no retry under another view can help.
+            self.source.wait_for_marker_on_replica(
+                marker, timeout_s=self.replica_s, progress=self.context.progress
+            )
+            self._require_fingerprint()
+            before = self._committed()
+            try:
+                if self._copy_under_view(marker, failed=failed, one_view=one_view):
+                    break
+                failed = 0
+            except (AttemptSpoiledError, SchemaError, FencedError, StateError):
+                raise
+            except TributaryError as error:
+                self._require_fingerprint()
+                failed = 1 if self._committed() > before else failed + 1
+                one_view = one_view and not isinstance(error, SnapshotLostError)
+                if failed > self.failures:
+                    raise self._given_up(error, failed) from error
+                _log.warning("copy of %s failed and is tried again: %s", self._name, error)
+                wait_to_retry(failed)
+        crash("bootstrap.after_copy")
+
+    def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
+        """Copy what is left, or one wave of it, under a view; returns whether nothing is left.
+
+        After a view was lost each wave gets a view of its own: it has to live for less long, and
+        the replay from O makes that exact, too.
+        """
+        table = self.source.table(self.record.table)
+        copy = self._snapshot(table)
+        with self.source.open_view(
+            marker, timeout_s=self.replica_s, progress=self.context.progress
+        ) as view:
+            for warning in view.warnings:
+                _log.warning("%s: %s", self._name, warning)
+            chunks = self._planned(copy, view)
+            crash("bootstrap.after_view")
+            left = waves(chunks, parallel=self._parallel, done=self._committed())
+            now = left if one_view else left[:1]
+            task = self.context.progress.start(
+                f"copy {self._name}", sum(chunk.rows_estimate for wave in now for chunk in wave)
+            )
+            try:
+                for wave in now:
+                    self._copy_wave(copy, wave, chunks, view, task, failed=failed)
+            finally:
+                task.done()
+            self.source.assert_view_alive(view)
+        self._require_fingerprint()
+        if len(now) < len(left):
+            return False
+        # No view is opened after this one: what it cannot contain, none of them does.
+        self._note(reads_upto=str(view.lsn_upper_bound))
+        return True
+
+    def _copy_wave(
+        self,
+        copy: SnapshotCopy,
+        wave: Sequence[Chunk],
+        chunks: Sequence[Chunk],
+        view: View,
+        task: Task,
+        *,
+        failed: int,
+    ) -> None:
+        self.lease.check()
+        attempt = self._attempt
+        commit = CommitRecord(
+            kind="chunk",
+            table=self.record.table,
+            attempt=str(attempt.id),
+            generation=self.record.generation,
+            start_offsets=attempt.start_offsets or {},
+            topic=self.record.topic,
+            topic_id=attempt.topic_id,
+            chunk_ids=tuple(chunk.id for chunk in wave),
+            run_id=self.context.run_id,
+        )
+        at_once = fetch_rows(
+            sum(chunk.rows_estimate for chunk in chunks),
+            sum(chunk.bytes_estimate for chunk in chunks),
+            failures=failed,
+        )
+        crash("bootstrap.before_chunk_commit")
+        try:
+            self.rows += copy.copy(wave, view, commit, task=task, fetch_rows=at_once)
+        except LakeError as error:
+            if "PSQLException" not in error.message:
+                raise
+            raise self.source.read_failure(self.record.table, error.message, view) from error
+        crash("bootstrap.after_chunk_commit")
+
+    def _planned(self, copy: SnapshotCopy, view: View) -> tuple[Chunk, ...]:
+        """The attempt's chunks; planned once, so that a resume finds the same ones."""
+        if self._attempt.chunks:
+            return tuple(Chunk.from_json(dict(plain)) for plain in self._attempt.chunks)
+        size = self.source.size(copy.table)
+        count = chunk_count(
+            size,
+            chunk_rows=self.settings.chunk_rows,
+            chunk_bytes=int(self.settings.chunk_bytes),
+            parallel=self._parallel,
+        )
+        if size.heap_bytes > SINGLE_WAVE_BYTES:
+            # Full rounds of the readers in each wave, and a wave within its share of the table.
+            count = max(count, round(1 / WAVE_SHARE) * self._parallel)
+        boundaries = self.source.sample_boundaries(copy.table, copy.schema.key, count, size=size)
+        chunks = plan(boundaries)
+        self._note(
+            chunks=tuple(chunk.to_json() for chunk in chunks),
+            view={
+                "snapshot": view.snapshot_id,
+                "upper_bound": str(view.lsn_upper_bound),
+                "opened_at": view.opened_at.isoformat(),
+                "on_replica": view.on_replica,
+                "system_identifier": view.identity.system_identifier,
+                "timeline": view.identity.timeline,
+            },
+        )
+        return chunks
+
+    def _require_fingerprint(self) -> None:
+        """Record the table's catalog facts, or check that they are what they were.
+
+        Taken in fresh transactions before each view opens and after it has closed: a rewrite
+        that is replayed in between makes the view read no rows, without any error.
+
+        Raises:
+            AttemptSpoiledError: They changed; names each difference.
+        """
+        now = self.source.fingerprint(self.record.table, on_replica=self.source.has_replica)
+        facts = json.loads(now.to_json())
+        if self._attempt.fingerprint is None:
+            self._note(fingerprint=facts, fingerprint_digest=now.digest)
+            return
+        differences = Fingerprint(self._attempt.fingerprint).diff(now)
+        if differences:
+            raise AttemptSpoiledError(
+                f"table {self._name} was changed while it was copied: {'; '.join(differences)}",
+                remedy="Nothing to do: the copy begins again. If this repeats, leave the table's"
+                " definition alone until the copy is done.",
+                table=self.record.table,
+            )
+
+    def _snapshot(self, table: SourceTable) -> SnapshotCopy:
+        schema = self.source.schema(table, self.settings)
+        return SnapshotCopy(
+            spark=self.context.spark,
+            source=self.source,
+            table=table,
+            schema=schema,
+            lake=LakeTable(self.context.spark, self._attempt.path, schema, self.settings),
+            taken_at=self._attempt.started_at,
+            parallel=self.settings.parallel_chunks,
+        )
+
+    def _given_up(self, error: TributaryError, failed: int) -> CopyError:
+        position = self.source.replica_position() if self.source.has_replica else None
+        lag = ""
+        if position is not None:
+            lag = (
+                f" (replica {position.lag_bytes} bytes and {position.lag_seconds} s behind"
+                f"{', replay paused' if position.paused else ''})"
+            )
+        return CopyError(
+            f"the copy of table {self._name} failed {failed} times in a row{lag}: {error}",
+            remedy=f"{error.remedy} Then run the command again: chunks that are committed are not"
+            " read again.",
+            table=self.record.table,
+        )
+
+    def _committed(self) -> frozenset[int]:
+        timeline = Timeline(self.context.spark, self._attempt.path)
+        return timeline.chunks(str(self._attempt.id))
+
+    def _note(self, **facts: Any) -> None:
+        self.record = self.save(replace(self._attempt, **facts))
+
+    @property
+    def _parallel(self) -> int:
+        return self.settings.parallel_chunks or self.context.spark.sparkContext.defaultParallelism
+
+    @property
+    def _name(self) -> str:
+        return str(self.record.table)
+
+    @property
+    def _attempt(self) -> Attempt:
+        attempt = self.record.attempt
+        if attempt is None:
+            raise StateError(
+                f"table {self.record.table} has no attempt",
+                remedy="The state store was altered; offboard the table and onboard it again.",
+                table=self.record.table,
+            )
+        return attempt

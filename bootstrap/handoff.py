@@ -1,0 +1,423 @@
+"""Takes a registered table to the stream: copy, handoff, catch-up, publication, resumable anywhere.
+
+Each step is recorded before the next begins, in the state store or in the lake's own timeline, and
+:func:`bootstrap.steps.next_step` decides from both what comes next. A process that dies anywhere
+is replaced by running the same command again.
+"""
+
+from __future__ import annotations
+
+import logging
+import uuid
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from bootstrap.capture import Capture
+from bootstrap.copying import Copying
+from bootstrap.errors import AttemptSpoiledError, BootstrapError
+from bootstrap.steps import LakeFacts, Step, next_step, reaches
+from cdc.debezium import names
+from cdc.errors import FencedError, LeaseHeldError, StateError
+from cdc.failpoints import crash
+from cdc.lake.commit import CommitRecord
+from cdc.lake.publish import delete_path, write_pointer
+from cdc.lake.timeline import Timeline
+from cdc.lake.write import LakeTable
+from cdc.position import Lsn
+from cdc.run import run_table
+from cdc.sources.base import Fingerprint
+from cdc.state import RESUMABLE, Attempt, State, TableRecord, transition, with_attempt
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.connect import ConnectClient
+    from cdc.lease import Lease
+    from cdc.run import RunContext
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Limits:
+    """Bounds of a bootstrap's waits, in seconds, and of its retries.
+
+    Args:
+        older_transactions_s: For transactions that are older than the publication's change.
+        replica_s: For the replica to show the marker.
+        captured_s: For the connector to capture everything that the view contains.
+        readable_s: For hanging Kafka transactions.
+        copy_failures: Failures in a row before the copy gives up.
+        attempts: Attempts of one command, when what was copied can no longer be completed.
+        lease_s: For another process's lease; one that was killed holds it until it runs out.
+    """
+
+    older_transactions_s: float = 1800.0
+    replica_s: float = 900.0
+    captured_s: float = 600.0
+    readable_s: float = 300.0
+    copy_failures: int = 5
+    attempts: int = 3
+    lease_s: float = 90.0
+
+
+@dataclass(frozen=True)
+class BootstrapResult:
+    """What a bootstrap did.
+
+    Args:
+        record: The table as it is now.
+        rows: Rows that this command read; a resume reads only what was left.
+        attempts: Attempts that this command began.
+        seconds: How long it took.
+    """
+
+    record: TableRecord
+    rows: int
+    attempts: int
+    seconds: float
+
+
+def bootstrap_table(
+    context: RunContext,
+    connect: ConnectClient,
+    record: TableRecord,
+    *,
+    limits: Limits | None = None,
+) -> BootstrapResult:
+    """Copy a table and hand it over to the stream, from wherever it was left.
+
+    Args:
+        context: What runs work with.
+        connect: Kafka Connect.
+        record: The table as the state store has it.
+        limits: Bounds of waits and retries.
+
+    Returns:
+        What was done; the table is INCREMENTAL.
+
+    Raises:
+        TributaryError: It cannot go on; the table is FAILED with that error, and the same
+            command continues it.
+    """
+    return _Bootstrap(context, connect, record, limits or Limits()).run()
+
+
+class _Bootstrap:
+    def __init__(
+        self, context: RunContext, connect: ConnectClient, record: TableRecord, limits: Limits
+    ) -> None:
+        config = context.config
+        self._context = context
+        self._limits = limits
+        self._record = record
+        self._table: TableId = record.table
+        self._source = context.sources[self._table.source]
+        self._settings = config.table_settings(self._table)
+        self._capture = Capture(
+            table=self._table,
+            topic=record.topic,
+            names=names(self._table.source, config.source(self._table.source), record.tier),
+            source=self._source,
+            connect=connect,
+            kafka=context.kafka,
+            exactly_once=config.connect.exactly_once,
+            progress=context.progress,
+        )
+        self._rows = 0
+        self._attempts = 0
+        self._held: Lease | None = None
+        self._steps: dict[Step, Callable[[], None]] = {
+            Step.BEGIN: self._begin,
+            Step.RESUME: self._resume,
+            Step.WAIT_FOR_OLDER_TRANSACTIONS: self._wait_for_older_transactions,
+            Step.RECORD_START: self._record_start,
+            Step.COPY: self._copy,
+            Step.FIND_HANDOFF: self._find_handoff,
+            Step.COMMIT_HANDOFF: self._commit_handoff,
+            Step.ENTER_CATCHING_UP: self._enter_catching_up,
+            Step.PUBLISH: self._publish,
+        }
+
+    def run(self) -> BootstrapResult:
+        started = datetime.now(timezone.utc)
+        while self._advance() is Step.CATCH_UP:
+            # The run takes the lease itself.
+            self._catch_up()
+        took = (datetime.now(timezone.utc) - started).total_seconds()
+        return BootstrapResult(self._record, self._rows, self._attempts, took)
+
+    def _advance(self) -> Step:
+        """Take steps under the table's lease until it is published or a run has to catch up."""
+        with self._context.leases.hold(self._table, wait_s=self._limits.lease_s) as lease:
+            self._held = lease
+            self._record = self._context.store.get(self._table) or self._record
+            try:
+                while (step := self._next()) not in (Step.CATCH_UP, Step.DONE):
+                    _log.info("%s: %s", self._table, step.value)
+                    lease.check()
+                    self._take(step)
+            except (FencedError, LeaseHeldError, StateError):
+                raise  # the table is someone else's now: its record is theirs to change
+            except TributaryError as error:
+                self._fail(error)
+                raise
+            return step
+
+    def _next(self) -> Step:
+        return next_step(self._record, self._lake_facts())
+
+    def _take(self, step: Step) -> None:
+        try:
+            self._steps[step]()
+        except AttemptSpoiledError as spoiled:
+            if self._attempts >= self._limits.attempts:
+                raise
+            _log.warning("%s; the copy of %s begins again", spoiled, self._table)
+            self._begin_again()
+
+    def _lake_facts(self) -> LakeFacts:
+        attempt = self._record.attempt
+        if attempt is None or attempt.start_offsets is None:
+            return LakeFacts()
+        timeline = Timeline(self._context.spark, attempt.path)
+        handoff, latest = timeline.handoff(), timeline.latest_offsets()
+        return LakeFacts(
+            chunks=timeline.chunks(str(attempt.id)),
+            handed_off=handoff is not None and handoff.record.attempt == str(attempt.id),
+            position=latest.record.offsets if latest is not None else None,
+        )
+
+    def _begin(self) -> None:
+        self._store(
+            transition(self._record, State.BOOTSTRAPPING, at=_now(), attempt=self._new_attempt())
+        )
+
+    def _begin_again(self) -> None:
+        """Discard the attempt: nobody has seen its path, and nobody will."""
+        delete_path(self._context.spark, self._attempt.path)
+        self._note(self._new_attempt())
+
+    def _new_attempt(self) -> Attempt:
+        self._attempts += 1
+        identity = uuid.uuid4()
+        return Attempt(
+            id=identity,
+            started_at=_now(),
+            path=f"{self._record.base_path}/attempt={identity}",
+        )
+
+    def _resume(self) -> None:
+        """Go on where a failed table was."""
+        to = self._record.resume_to
+        if self._record.state not in RESUMABLE or to is None:
+            raise BootstrapError(
+                f"table {self._table} has nothing to resume",
+                remedy=f"See `tributary status {self._table}`.",
+                table=self._table,
+            )
+        self._store(transition(self._record, to, at=_now()))
+
+    def _wait_for_older_transactions(self) -> None:
+        """Wait for transactions that were open when the publication changed.
+
+        Their later changes are captured and their earlier ones are not.
+        """
+        x0 = self._source.current_transaction_id()
+        self._source.wait_for_older_transactions(
+            x0, timeout_s=self._limits.older_transactions_s, progress=self._context.progress
+        )
+        self._note(replace(self._attempt, x0=x0))
+        crash("bootstrap.after_x0")
+
+    def _record_start(self) -> None:
+        """Record O: what the stream will apply, once capture is proven."""
+        self._capture.prove(self._source.table(self._table))
+        topic_id = self._context.kafka.topic_id(self._record.topic)
+        offsets = self._context.kafka.stable_offsets(self._record.topic)
+        self._note(replace(self._attempt, topic_id=topic_id, start_offsets=offsets))
+        crash("bootstrap.after_o")
+
+    def _copy(self) -> None:
+        self._require_start()
+        copying = Copying(
+            context=self._context,
+            source=self._source,
+            settings=self._settings,
+            record=self._record,
+            save=self._note,
+            lease=self._lease,
+            replica_s=self._limits.replica_s,
+            failures=self._limits.copy_failures,
+        )
+        try:
+            copying.run()
+        finally:
+            self._rows += copying.rows
+
+    def _find_handoff(self) -> None:
+        """Find H: the offsets at which everything up to R has been captured."""
+        self._require_start()
+        self._capture.prove(self._source.table(self._table))
+        self._require_unchanged()
+        # An idle source's log would never pass R by itself.
+        self._source.write_marker()
+        crash("bootstrap.after_second_marker")
+        upto = Lsn.parse(self._attempt.reads_upto or "")
+        self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
+        # Not the last stable offset: a hanging transaction can hold it below committed rows.
+        high = self._context.kafka.high_watermarks(self._record.topic)
+        self._note(replace(self._attempt, handoff_offsets=high))
+
+    def _commit_handoff(self) -> None:
+        """Put the handoff into the lake, as an empty commit: from here on offsets are there."""
+        attempt = self._attempt
+        self._require_start()
+        crash("bootstrap.before_handoff_commit")
+        schema = self._source.schema(self._source.table(self._table), self._settings)
+        lake = LakeTable(self._context.spark, attempt.path, schema, self._settings)
+        handoff = {
+            "start_offsets": {str(key): at for key, at in (attempt.start_offsets or {}).items()},
+            "handoff_offsets": {
+                str(key): at for key, at in (attempt.handoff_offsets or {}).items()
+            },
+            "topic_id": attempt.topic_id,
+            "reads_upto": attempt.reads_upto,
+            "x0": attempt.x0,
+            "marker_id": str(attempt.marker_id),
+            "view": dict(attempt.view or {}),
+            "fingerprint_digest": attempt.fingerprint_digest,
+            "fingerprint": dict(attempt.fingerprint or {}),
+            "columns": [
+                {"name": column.name, "source": column.source_type, "lake": column.lake_type}
+                for column in schema.columns
+            ],
+            "key": list(schema.key),
+        }
+        commit = CommitRecord(
+            kind="handoff",
+            table=self._table,
+            attempt=str(attempt.id),
+            generation=self._record.generation,
+            start_offsets=attempt.start_offsets or {},
+            offsets=attempt.start_offsets or {},
+            topic=self._record.topic,
+            topic_id=attempt.topic_id,
+            handoff=handoff,
+            run_id=self._context.run_id,
+        )
+        lake.empty_commit(commit, self._guard_handoff)
+        crash("bootstrap.after_handoff_commit")
+
+    def _guard_handoff(self, timeline: Timeline) -> None:
+        """Refuse the handoff where a process that lost the lease has copied a chunk as well."""
+        self._lease.check()
+        attempt = self._attempt
+        copied = [
+            chunk
+            for committed in timeline.commits()
+            if committed.record.kind == "chunk"
+            for chunk in committed.record.chunk_ids
+        ]
+        planned = sorted(int(chunk["id"]) for chunk in attempt.chunks)
+        if sorted(copied) != planned:
+            raise AttemptSpoiledError(
+                f"the copy of table {self._table} holds chunks {sorted(copied)}, planned are"
+                f" {planned}: two processes have written to it",
+                remedy="Nothing to do: the copy begins again.",
+                table=self._table,
+                path=attempt.path,
+            )
+
+    def _enter_catching_up(self) -> None:
+        self._store(transition(self._record, State.CATCHING_UP, at=_now()))
+        crash("bootstrap.after_catching_up")
+
+    def _catch_up(self) -> None:
+        """Apply the changes from O to H; until then an older image of a row may be in the lake."""
+        handoff = self._attempt.handoff_offsets or {}
+        try:
+            self._capture.wait_until_readable(handoff, timeout_s=self._limits.readable_s)
+        except TributaryError as error:
+            self._fail(error)
+            raise
+        run_table(self._context, self._record, until=handoff)
+        timeline = Timeline(self._context.spark, self._attempt.path)
+        latest = timeline.latest_offsets()
+        if latest is None or not reaches(latest.record.offsets, handoff):
+            raise BootstrapError(
+                f"the run of table {self._table} ended before it reached the handoff:"
+                f" it is at {dict(latest.record.offsets) if latest else 'no offset'},"
+                f" the handoff is at {dict(handoff)}",
+                remedy="Run the command again; it goes on from there.",
+                table=self._table,
+            )
+
+    def _publish(self) -> None:
+        """Show the table to readers: one pointer moves from the former generation to this one."""
+        crash("bootstrap.before_publish")
+        attempt = self._attempt
+        write_pointer(
+            self._context.spark,
+            self._record.base_path,
+            path=attempt.path,
+            generation=self._record.generation,
+            attempt=str(attempt.id),
+        )
+        crash("bootstrap.after_publish")
+        self._store(transition(self._record, State.INCREMENTAL, at=_now()))
+
+    def _require_unchanged(self) -> None:
+        """Check the primary's catalog as well: the replica may not have replayed a change yet."""
+        attempt = self._attempt
+        now = self._source.fingerprint(self._table, on_replica=False)
+        differences = Fingerprint(attempt.fingerprint or {}).diff(now)
+        if differences:
+            raise AttemptSpoiledError(
+                f"table {self._table} was changed while it was copied: {'; '.join(differences)}",
+                remedy="Nothing to do: the copy begins again.",
+                table=self._table,
+            )
+
+    def _require_start(self) -> None:
+        self._capture.require_start(self._attempt.topic_id, self._attempt.start_offsets or {})
+
+    @property
+    def _attempt(self) -> Attempt:
+        attempt = self._record.attempt
+        if attempt is None:
+            raise BootstrapError(
+                f"table {self._table} has no attempt",
+                remedy="The state store was altered; offboard the table and onboard it again.",
+                table=self._table,
+            )
+        return attempt
+
+    @property
+    def _lease(self) -> Lease:
+        if self._held is None:
+            raise FencedError(
+                f"table {self._table} is written without its lease",
+                remedy="This is a defect of this version; report it.",
+                table=self._table,
+            )
+        return self._held
+
+    def _note(self, attempt: Attempt) -> TableRecord:
+        return self._store(with_attempt(self._record, attempt, at=_now()))
+
+    def _store(self, record: TableRecord) -> TableRecord:
+        self._record = self._context.store.put(record)
+        return self._record
+
+    def _fail(self, error: TributaryError) -> None:
+        """Record the error where the state allows it; it is raised in any case."""
+        current = self._context.store.get(self._table)
+        if current is not None and current.state in (State.BOOTSTRAPPING, State.CATCHING_UP):
+            self._store(transition(current, State.FAILED, at=_now(), error=error))
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

@@ -1,0 +1,206 @@
+"""Copies chunks of a table from the source to the lake: Spark tasks read the server directly."""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
+
+from bootstrap.errors import CopyError
+from cdc.lake.layout import META_COLUMNS, SNAPSHOT_OFFSET, SNAPSHOT_POSITION
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+    from bootstrap.chunks import Chunk
+    from cdc.lake.commit import CommitRecord
+    from cdc.lake.write import LakeTable
+    from cdc.progress import Task
+    from cdc.sources.base import Source, SourceTable, View
+    from schemas.table import TableSchema
+
+FETCH_BYTES = 4 * 1024 * 1024
+"""What one session may hold of rows that are not written yet, by the table's mean row."""
+FETCH_ROWS = 10_000
+"""Rows per round trip, at most; more gains nothing."""
+
+_WATCH_S = 1.0
+
+
+@dataclass(frozen=True)
+class SnapshotCopy:
+    """How the rows of one attempt are copied.
+
+    Args:
+        spark: The session.
+        source: Where the rows come from.
+        table: The source table.
+        schema: Its lake schema.
+        lake: The attempt's own lake table.
+        taken_at: When the attempt began; the source time of all its rows.
+        parallel: Chunks that are read at the same time, or None for as many as Spark has cores.
+    """
+
+    spark: SparkSession
+    source: Source
+    table: SourceTable
+    schema: TableSchema
+    lake: LakeTable
+    taken_at: datetime
+    parallel: int | None = None
+
+    def copy(
+        self,
+        chunks: Sequence[Chunk],
+        view: View,
+        commit: CommitRecord,
+        *,
+        task: Task,
+        fetch_rows: int,
+    ) -> int:
+        """Copy the chunks in one lake commit; rows stream through the tasks, a batch at a time.
+
+        Args:
+            chunks: What to copy; one Spark task each.
+            view: The view that every session imports.
+            commit: What the commit says about itself.
+            task: Where the rows are counted.
+            fetch_rows: Rows that a session fetches at once.
+
+        Returns:
+            Rows read.
+
+        Raises:
+            CopyError: The rows cannot be read.
+            LakeError: They cannot be written, or a task failed to read them.
+        """
+        rows = self.rows(chunks, view, fetch_rows=fetch_rows)
+        with self._counted(task) as counter:
+            self.lake.bulk_insert(rows, commit)
+        return counter.rows
+
+    def rows(self, chunks: Sequence[Chunk], view: View, *, fetch_rows: int) -> DataFrame:
+        """The rows of the chunks under the view, with the meta columns of a snapshot.
+
+        Raises:
+            CopyError: The source does not answer the query as planned.
+        """
+        query = self.source.snapshot_query(
+            self.table,
+            self.schema,
+            [chunk.range for chunk in chunks],
+            view=view,
+            fetch_size=fetch_rows,
+        )
+        try:
+            source_rows = self.spark.read.jdbc(
+                query.url,
+                query.table,
+                predicates=list(query.predicates),
+                properties=query.properties,
+            ).selectExpr(*query.select)
+        except (Py4JError, PySparkException) as error:
+            raise CopyError(
+                f"table {self.table.table} cannot be read by Spark: {_reason(error)}",
+                remedy="Check that the Spark nodes reach the server, and the server's log.",
+                table=self.table.table,
+            ) from error
+        if self.parallel is not None and self.parallel < len(chunks):
+            source_rows = source_rows.coalesce(self.parallel)
+        return source_rows.select(*self._meta(), "*")
+
+    def _meta(self) -> list[Column]:
+        values = {
+            "_cdc_op": F.lit("r"),
+            "_cdc_source_ts": F.lit(self.taken_at),
+            "_cdc_position": F.lit(SNAPSHOT_POSITION),
+            "_cdc_offset": F.lit(SNAPSHOT_OFFSET),
+            "_cdc_schema_id": F.lit(None),
+            "_cdc_ingested_at": F.lit(datetime.now(timezone.utc)),
+        }
+        return [values[name].cast(kind).alias(name) for name, kind in META_COLUMNS]
+
+    @contextmanager
+    def _counted(self, task: Task) -> Iterator[_RowCounter]:
+        """Count rows that Spark's tasks have read, while they run and at the end."""
+        counter = _RowCounter(self.spark, f"tributary-copy-{uuid.uuid4()}", task)
+        context = self.spark.sparkContext
+        context.setJobGroup(counter.group, f"copy {self.table.table}")
+        context.setLocalProperty("spark.scheduler.pool", str(self.table.table))
+        watch = threading.Thread(target=counter.watch, name=counter.group, daemon=True)
+        watch.start()
+        try:
+            yield counter
+        finally:
+            counter.stop.set()
+            watch.join()
+            for name in ("spark.jobGroup.id", "spark.job.description", "spark.scheduler.pool"):
+                context.setLocalProperty(name, None)  # type: ignore[arg-type]  # None removes it
+            counter.look()
+
+
+class _RowCounter:
+    """Reads from Spark's own metrics how many rows the tasks of a job group have read."""
+
+    def __init__(self, spark: SparkSession, group: str, task: Task) -> None:
+        self.group = group
+        self.rows = 0
+        self.stop = threading.Event()
+        self._spark = spark
+        self._task = task
+
+    def watch(self) -> None:
+        """Look every second until told to stop."""
+        while not self.stop.wait(_WATCH_S):
+            self.look()
+
+    def look(self) -> None:
+        """Count now, and advance the task by what is new."""
+        context = self._spark.sparkContext
+        tracker, jvm_store = context.statusTracker(), context._jsc.sc().statusStore()
+        found = 0
+        for job in tracker.getJobIdsForGroup(self.group):
+            info = tracker.getJobInfo(job)
+            for stage in info.stageIds if info is not None else ():
+                try:
+                    found += int(jvm_store.lastStageAttempt(stage).inputRecords())
+                except Py4JError:  # the stage has not begun: Spark has nothing stored yet
+                    continue
+        if found > self.rows:
+            self._task.advance(found - self.rows)
+            self.rows = found
+
+
+def fetch_rows(rows: int, size_bytes: int, *, failures: int = 0) -> int:
+    """How many rows a session fetches at once.
+
+    Args:
+        rows: Rows of the table, estimated.
+        size_bytes: Bytes of the table, estimated.
+        failures: How often the copy has failed since it last got on; each time fewer rows are
+            fetched, so that rows far wider than the mean get through.
+    """
+    width = max(1, size_bytes // max(1, rows))
+    return max(1, min(FETCH_ROWS, FETCH_BYTES // width) >> (3 * failures))
+
+
+def wait_to_retry(failures: int) -> float:
+    """Wait before the next try, longer each time; returns the seconds waited."""
+    pause = float(min(30, 2 ** (failures - 1)))
+    time.sleep(pause)
+    return pause
+
+
+def _reason(error: BaseException) -> str:
+    cause = getattr(error, "java_exception", None)
+    text = str(error if cause is None else cause)
+    return text.strip().splitlines()[0] if text.strip() else type(error).__name__

@@ -1,0 +1,108 @@
+"""Which step of a bootstrap comes next, from what is recorded: pure, so each prefix is tried."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import Enum
+
+from bootstrap.errors import BootstrapError
+from cdc.state import RESUMABLE, State, TableRecord
+
+
+class Step(str, Enum):
+    """The steps in their order; each is recorded before the next begins."""
+
+    BEGIN = "begin an attempt"
+    RESUME = "go on with the attempt"
+    WAIT_FOR_OLDER_TRANSACTIONS = "wait for transactions older than the publication"
+    RECORD_START = "record the topic's offsets"
+    COPY = "copy the snapshot"
+    FIND_HANDOFF = "find the handoff offsets"
+    COMMIT_HANDOFF = "commit the handoff"
+    ENTER_CATCHING_UP = "enter catching up"
+    CATCH_UP = "apply the changes since the snapshot began"
+    PUBLISH = "publish"
+    DONE = "done"
+
+
+@dataclass(frozen=True)
+class LakeFacts:
+    """What the timeline of the attempt's own path says; the only proof of what was copied.
+
+    Args:
+        chunks: Ids of the committed chunks of this attempt.
+        handed_off: Whether the handoff of this attempt is committed.
+        position: Next offset to read per partition, of the newest commit that carries offsets.
+    """
+
+    chunks: frozenset[int] = frozenset()
+    handed_off: bool = False
+    position: Mapping[int, int] | None = None
+
+
+def next_step(record: TableRecord, lake: LakeFacts) -> Step:
+    """The step to take now.
+
+    Args:
+        record: The table as the state store has it.
+        lake: What the attempt's path holds.
+
+    Raises:
+        BootstrapError: The table's state does not allow a bootstrap.
+    """
+    if record.state in (State.REGISTERED, State.NEEDS_BOOTSTRAP):
+        return Step.BEGIN
+    if record.state in RESUMABLE and record.resume_to in (State.BOOTSTRAPPING, State.CATCHING_UP):
+        return Step.RESUME
+    if record.state is State.BOOTSTRAPPING:
+        return _copying(record, lake)
+    if record.state is State.CATCHING_UP:
+        return _catching_up(record, lake)
+    if record.state is State.INCREMENTAL:
+        return Step.DONE
+    raise BootstrapError(
+        f"table {record.table} is {record.state.name} and cannot be bootstrapped",
+        remedy=f"See `tributary status {record.table}`; `resume` or `retry` lets it go on.",
+        table=record.table,
+        state=record.state.name,
+    )
+
+
+def _copying(record: TableRecord, lake: LakeFacts) -> Step:
+    attempt = record.attempt
+    if attempt is None:
+        raise BootstrapError(
+            f"table {record.table} is {record.state.name} but its record holds no attempt",
+            remedy="The state store was altered; offboard the table and onboard it again.",
+            table=record.table,
+        )
+    if attempt.x0 is None:
+        return Step.WAIT_FOR_OLDER_TRANSACTIONS
+    if attempt.start_offsets is None:
+        return Step.RECORD_START
+    planned = frozenset(int(chunk["id"]) for chunk in attempt.chunks)
+    if not planned or not planned <= lake.chunks or attempt.reads_upto is None:
+        return Step.COPY
+    if attempt.handoff_offsets is None:
+        return Step.FIND_HANDOFF
+    if not lake.handed_off:
+        return Step.COMMIT_HANDOFF
+    return Step.ENTER_CATCHING_UP
+
+
+def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
+    handoff = record.attempt.handoff_offsets if record.attempt is not None else None
+    if handoff is None or lake.position is None:
+        raise BootstrapError(
+            f"table {record.table} is {record.state.name} but its handoff is not in the lake",
+            remedy="The lake or the state store was altered;"
+            " or offboard the table and onboard it again.",
+            table=record.table,
+        )
+    return Step.PUBLISH if reaches(lake.position, handoff) else Step.CATCH_UP
+
+
+def reaches(position: Mapping[int, int], target: Mapping[int, int]) -> bool:
+    """Whether the next offsets to read are at or past the target in every partition."""
+    return all(position.get(partition, 0) >= offset for partition, offset in target.items())
