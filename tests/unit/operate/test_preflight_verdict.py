@@ -1,0 +1,124 @@
+"""Which tables can travel; each refusal names its choices."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from cdc.config import TableSettings
+from cdc.errors import CaptureError
+from cdc.sources.values import SourceColumn, SourceTable, TableStats
+from operate.verdict import glance, judge
+from schemas.table import TableId
+from schemas.types_postgres import PostgresType
+
+TABLE = TableId("shop", "public", "orders")
+BIGINT = PostgresType("int8", display="bigint")
+
+
+def column(name: str, number: int, *, nullable: bool = False, generated: bool = False):
+    return SourceColumn(name, BIGINT, number, nullable, generated, None)
+
+
+KEYED = SourceTable(
+    table=TABLE,
+    oid=1,
+    kind="table",
+    columns=(column("id", 1), column("code", 2), column("note", 3, nullable=True)),
+    primary_key=("id",),
+    unique_indexes=(("id",), ("code",)),
+    replica_identity="default",
+    identity_columns=("id",),
+    rows_estimate=1,
+    total_bytes=1,
+    owner="app",
+)
+KEYLESS = replace(KEYED, primary_key=(), unique_indexes=(), identity_columns=())
+DEFAULTS = TableSettings()
+
+
+def test_a_keyed_table_can_travel() -> None:
+    assert judge(KEYED, DEFAULTS).ok
+
+
+def test_a_table_without_a_key_is_refused_with_the_choices() -> None:
+    verdict = judge(KEYLESS, DEFAULTS)
+    assert not verdict.ok
+    assert "PostgreSQL itself would refuse its UPDATE and DELETE" in verdict.problem
+    for choice in (
+        "ALTER TABLE public.orders ADD PRIMARY KEY",
+        "ALTER TABLE public.orders REPLICA IDENTITY USING INDEX",
+        "ALTER TABLE public.orders REPLICA IDENTITY FULL",
+        "key_columns:",
+        "mode: append",
+    ):
+        assert choice in verdict.remedy
+    with pytest.raises(CaptureError, match=r"shop:public\.orders has no key"):
+        verdict.require(TABLE)
+
+
+def test_a_unique_index_that_would_do_is_named() -> None:
+    table = replace(KEYLESS, unique_indexes=(("note",), ("code",)))
+    assert "unique index on (code)" in judge(table, DEFAULTS).remedy
+
+
+def test_key_columns_need_a_unique_index_on_columns_that_are_not_null() -> None:
+    by_code = TableSettings(key_columns=("code",))
+    full = replace(KEYLESS, replica_identity="full", unique_indexes=(("code",),))
+    assert judge(full, by_code).ok
+    assert not judge(replace(full, unique_indexes=()), by_code).ok
+    nullable = TableSettings(key_columns=("note",))
+    assert not judge(replace(full, unique_indexes=(("note",),)), nullable).ok
+    unknown = judge(full, TableSettings(key_columns=("nope",)))
+    assert "no column nope" in unknown.problem
+
+
+def test_the_log_must_identify_deleted_rows_by_the_key() -> None:
+    verdict = judge(KEYED, TableSettings(key_columns=("code",)))
+    assert "identifies deleted rows by id" in verdict.problem
+    assert "REPLICA IDENTITY FULL" in verdict.remedy
+    using_index = replace(KEYED, replica_identity="index", identity_columns=("code",))
+    assert not judge(using_index, DEFAULTS).ok
+    assert judge(using_index, TableSettings(key_columns=("code",))).ok
+
+
+def test_replica_identity_nothing_is_refused() -> None:
+    nothing = replace(KEYED, replica_identity="nothing", identity_columns=())
+    assert "REPLICA IDENTITY NOTHING" in judge(nothing, DEFAULTS).problem
+
+
+def test_a_partition_is_refused_in_favour_of_its_root() -> None:
+    root = TableId("shop", "public", "all_orders")
+    verdict = judge(replace(KEYED, partition_root=root), DEFAULTS)
+    assert "tributary onboard shop:public.all_orders" in verdict.remedy
+    assert judge(replace(KEYED, kind="partitioned"), DEFAULTS).ok
+
+
+def test_a_foreign_table_is_refused() -> None:
+    assert not judge(replace(KEYED, kind="foreign"), DEFAULTS).ok
+
+
+def test_generated_columns_and_full_identity_are_said() -> None:
+    table = replace(
+        KEYED,
+        replica_identity="full",
+        columns=(*KEYED.columns, column("sum", 4, generated=True)),
+    )
+    notes = " ".join(judge(table, DEFAULTS).notes)
+    assert "sum" in notes
+    assert "whole old row" in notes
+
+
+@pytest.mark.parametrize(
+    ("primary_key", "identity", "fits"),
+    [
+        (("id",), "default", True),
+        (("id",), "nothing", False),
+        ((), "full", False),
+        ((), "default", False),
+    ],
+)
+def test_a_glance_at_the_catalog(primary_key, identity, fits) -> None:
+    stats = TableStats(TABLE, "table", 1, 1, primary_key, identity, None)
+    assert glance(stats, DEFAULTS).ok is fits
