@@ -167,10 +167,13 @@ def fetch(
     if target.is_dir():
         return target
     folder.mkdir(parents=True, exist_ok=True)
+    ivy_cache = folder / "ivy" / bundle
     with _locked(folder / f"{bundle}.lock", report):
         if target.is_dir():
             return target
         report(f"fetching {bundle}: {len(artifacts)} files")
+        for leftover in folder.glob(f".{bundle}-*"):  # of a process that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
         # On the cache's own file system, so that the rename below is atomic.
         with tempfile.TemporaryDirectory(prefix=f".{bundle}-", dir=folder) as staging:
             files = Path(staging) / "files"
@@ -178,13 +181,18 @@ def fetch(
                 on=ArtifactError, attempts=_ATTEMPTS, timeout=None
             ):
                 with attempt:
-                    _retrieve(bundle, artifacts, folder / "ivy" / bundle, files, report)
-            verify(artifacts, files)
+                    _retrieve(bundle, artifacts, ivy_cache, files, report)
+            try:
+                verify(artifacts, files)
+            except ArtifactError:
+                # Else the next attempt would take the same wrong file from Ivy's cache.
+                shutil.rmtree(ivy_cache, ignore_errors=True)
+                raise
             if prepare is not None:
                 prepare(files)
             files.rename(target)
         # Ivy's cache holds the same files again; it only served to resume a broken download.
-        shutil.rmtree(folder / "ivy" / bundle, ignore_errors=True)
+        shutil.rmtree(ivy_cache, ignore_errors=True)
     report(f"fetched {bundle}")
     return target
 
@@ -219,18 +227,24 @@ def ivy_module(bundle: str, artifacts: Sequence[Artifact]) -> str:
         '  <configurations><conf name="files"/></configurations>',
         "  <dependencies>",
     ]
+    # One element per module: of two with the same name, Ivy would keep only one.
+    modules: dict[tuple[str, str, str], list[Artifact]] = {}
     for artifact in artifacts:
-        classifier = (
-            f" m:classifier={quoteattr(artifact.classifier)}" if artifact.classifier else ""
+        key = (artifact.organisation, artifact.name, artifact.revision)
+        modules.setdefault(key, []).append(artifact)
+    for (organisation, name, revision), files in modules.items():
+        lines.append(
+            f"    <dependency org={quoteattr(organisation)} name={quoteattr(name)} "
+            f'rev={quoteattr(revision)} conf="files->default" transitive="false">'
         )
-        lines += [
-            f"    <dependency org={quoteattr(artifact.organisation)} "
-            f"name={quoteattr(artifact.name)} rev={quoteattr(artifact.revision)} "
-            'conf="files->default" transitive="false">',
-            f"      <artifact name={quoteattr(artifact.name)} type={quoteattr(artifact.extension)} "
-            f"ext={quoteattr(artifact.extension)}{classifier}/>",
-            "    </dependency>",
-        ]
+        for file in files:
+            classifier = f" m:classifier={quoteattr(file.classifier)}" if file.classifier else ""
+            extension = quoteattr(file.extension)
+            lines.append(
+                f"      <artifact name={quoteattr(name)} type={extension} ext={extension}"
+                f"{classifier}/>"
+            )
+        lines.append("    </dependency>")
     return "\n".join([*lines, "  </dependencies>", "</ivy-module>", ""])
 
 

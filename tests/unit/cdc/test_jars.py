@@ -1,0 +1,114 @@
+"""Pinned artifacts: lock files, names, checksums."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+
+from cdc.jars import (
+    SPARK,
+    Artifact,
+    ArtifactError,
+    cache_folder,
+    ivy_module,
+    read_lock,
+    spark_packages,
+    verify,
+)
+from stack.artifacts import LOCK
+
+SUM = "0" * 64
+
+
+def test_a_line_names_every_part() -> None:
+    artifact = Artifact.parse(f"{SUM}  io.debezium:connector:3.7.0.Final:plugin@tar.gz")
+    assert artifact == Artifact("io.debezium", "connector", "3.7.0.Final", SUM, "plugin", "tar.gz")
+    assert artifact.filename == "connector-3.7.0.Final-plugin.tar.gz"
+    assert artifact.coordinates == "io.debezium:connector:3.7.0.Final"
+
+
+def test_a_plain_line_is_a_jar() -> None:
+    assert Artifact.parse(f"{SUM}  org:name:1.0").filename == "name-1.0.jar"
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "org:name:1.0",
+        f"{SUM}  org:name",
+        f"{SUM}  org::1.0",
+        f"{SUM}  org:name:1.0:",
+        f"{SUM}  a:b:c:d:e",
+        f"{SUM[1:]}  org:name:1.0",
+    ],
+)
+def test_a_line_of_another_form_is_refused(line: str) -> None:
+    with pytest.raises(ArtifactError, match="does not pin an artifact"):
+        Artifact.parse(line)
+
+
+def test_the_locks_pin_each_file_once() -> None:
+    for bundle in (SPARK, *LOCK.values()):
+        names = [artifact.filename for artifact in bundle]
+        assert names
+        assert len(set(names)) == len(names)
+    assert set(LOCK) == {"kafka", "debezium", "converter", "registry"}
+
+
+def test_the_jars_fit_the_installed_spark() -> None:
+    from importlib.metadata import version
+
+    spark = [a for a in SPARK if a.organisation == "org.apache.spark"]
+    assert spark
+    assert {artifact.revision for artifact in spark} == {version("pyspark")}
+
+
+def test_packages_for_a_cluster_leave_out_what_they_bring_themselves() -> None:
+    packages = spark_packages().split(",")
+    assert [package.split(":")[1] for package in packages] == [
+        "hudi-spark3.5-bundle_2.12",
+        "spark-avro_2.12",
+        "spark-sql-kafka-0-10_2.12",
+        "postgresql",
+    ]
+
+
+def test_the_ivy_module_resolves_nothing_but_the_named_files() -> None:
+    root = ElementTree.fromstring(ivy_module("kafka", LOCK["kafka"]))
+    dependencies = root.findall(".//dependency")
+    assert len(dependencies) == len(LOCK["kafka"])
+    assert {dependency.get("transitive") for dependency in dependencies} == {"false"}
+
+
+def test_a_classifier_reaches_ivy() -> None:
+    assert 'm:classifier="plugin"' in ivy_module("debezium", LOCK["debezium"])
+
+
+def test_verify_accepts_the_pinned_file_and_names_any_other(tmp_path: Path) -> None:
+    artifact = Artifact("org", "name", "1.0", hashlib.sha256(b"right").hexdigest())
+    (tmp_path / artifact.filename).write_bytes(b"right")
+    verify([artifact], tmp_path)
+
+    (tmp_path / artifact.filename).write_bytes(b"wrong")
+    with pytest.raises(ArtifactError, match=rf"name-1\.0\.jar has checksum .*{artifact.sha256}"):
+        verify([artifact], tmp_path)
+
+    (tmp_path / artifact.filename).unlink()
+    with pytest.raises(ArtifactError, match=r"org:name:1\.0: name-1\.0\.jar did not arrive"):
+        verify([artifact], tmp_path)
+
+
+def test_sections_and_comments_of_a_lock_file(tmp_path: Path) -> None:
+    lock = tmp_path / "x.lock"
+    lock.write_text(f"# comment\n\n[one]\n{SUM}  a:b:1\n[two]\n{SUM}  c:d:2\n{SUM}  e:f:3\n")
+    assert {name: len(found) for name, found in read_lock(lock).items()} == {"one": 1, "two": 2}
+
+
+def test_the_cache_can_be_moved(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("TRIBUTARY_CACHE", str(tmp_path))
+    assert cache_folder() == tmp_path
+    monkeypatch.delenv("TRIBUTARY_CACHE")
+    assert cache_folder().name == "tributary"
