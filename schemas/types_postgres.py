@@ -1,13 +1,19 @@
-"""The type map of PostgreSQL: one rule per type, for the snapshot and for the stream alike.
+"""The type map of PostgreSQL: which lake type a column gets, and how the snapshot reads it.
 
-A rule holds three expressions. The snapshot path runs `TypeRule.read_sql` on the source and
-`TypeRule.jdbc_cast` in Spark; the stream path runs `TypeRule.stream` in Spark on what Debezium
-sends. Both give the same lake value for the same source cell, or fail with a message that names
-the column: never NULL or another value instead.
+The snapshot runs `TypeRule.read_sql` on the source and `TypeRule.jdbc_cast` in Spark. Together they
+give what the stream's decoder makes of the same source cell, or fail with a message that names the
+column: never NULL or another value instead. A type is here only where both were seen to agree on a
+real connector with ``decimal.handling.mode=string``, ``time.precision.mode=microseconds``,
+``interval.handling.mode=string`` and ``binary.handling.mode=bytes``. Spark's session time zone is
+UTC.
 
-Debezium is configured with ``decimal.handling.mode=string``,
-``time.precision.mode=microseconds``, ``interval.handling.mode=string`` and
-``binary.handling.mode=bytes``. Spark runs with the session time zone UTC.
+Left out, since Debezium 3.7 loses or garbles them: ``name`` (arrives as NULL), ``time[]`` (without
+microseconds), ``date[]`` (BC becomes AD), ``bit(n)`` and ``varbit`` (their length is gone),
+``bit[]`` (stops the connector), ``numeric`` of negative scale; those whose text depends on the
+connector's session or on hash order (``tstzrange``, ``hstore``); and geometric types. It sends
+nothing at all for multiranges, composites, ``tsquery``, ``pg_lsn``, ``reg*`` and arrays of domains,
+``interval``, ``money`` and ``xml``. A value of several dimensions in an array column cannot be told
+from one of one dimension on the stream; the snapshot refuses it.
 """
 
 from __future__ import annotations
@@ -25,10 +31,8 @@ TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]
 MAX_DIGITS = 38
 """Digits of the widest decimal that the lake has."""
 
-_PLACEHOLDER = "{column}"
+_COLUMN = "{column}"
 _FIRST, _LAST = "0001-01-01", "9999-12-31"
-_DAY_MIN, _DAY_MAX = -719162, 2932896
-_MICROS_MIN, _MICROS_MAX = -62135596800000000, 253402300799999999
 
 
 @dataclass(frozen=True)
@@ -64,27 +68,20 @@ class TypeRule:
         read_sql: PostgreSQL expression that the snapshot path selects.
         read_type: Spark SQL type as which ``read_sql`` arrives over JDBC.
         jdbc_cast: Spark SQL expression from that to the lake value.
-        stream: Spark SQL expression from what ``from_avro`` gives to the lake value. It must not
-            see Debezium's placeholder for an unavailable value.
     """
 
     lake_type: str
     read_sql: str
     read_type: str
     jdbc_cast: str
-    stream: str
 
     def read(self, column: str) -> str:
         """``read_sql`` of a column that is already quoted for PostgreSQL."""
-        return self.read_sql.replace(_PLACEHOLDER, column)
+        return self.read_sql.replace(_COLUMN, column)
 
     def from_jdbc(self, column: str) -> str:
         """``jdbc_cast`` of a Spark SQL expression."""
-        return self.jdbc_cast.replace(_PLACEHOLDER, column)
-
-    def from_stream(self, column: str) -> str:
-        """``stream`` of a Spark SQL expression."""
-        return self.stream.replace(_PLACEHOLDER, column)
+        return self.jdbc_cast.replace(_COLUMN, column)
 
 
 def rule_for(column_type: PostgresType, *, table: TableId | str, column: str) -> TypeRule:
@@ -121,33 +118,32 @@ def _rule(kind: PostgresType, place: str) -> TypeRule | None:
         return None
     if kind.name == "numeric":
         return _numeric(kind.typmod, place)
+    if kind.name == "bit":
+        # bit(1) is a boolean to the connector; its modifier is the length itself
+        return _same("boolean", "{column} = B'1'") if kind.typmod == 1 else None
     if kind.name in _PLACED:
         return _PLACED[kind.name](place)
     return _PLAIN.get(kind.name)
 
 
-def _numeric(typmod: int, place: str) -> TypeRule:
-    """Decimal where the digits are bounded and fit, else text as PostgreSQL prints it."""
+def _numeric(typmod: int, place: str) -> TypeRule | None:
+    """Decimal where the digits are bounded and fit, else text in the connector's words."""
     if typmod < 0:
-        return _TEXT
+        return _NUMERIC_TEXT
     precision, scale = numeric_modifier(typmod)
-    digits, places = (precision - scale, 0) if scale < 0 else (max(precision, scale), scale)
+    if scale < 0:
+        return None
+    digits = max(precision, scale)
     if digits > MAX_DIGITS:
-        return _TEXT
-    lake = f"decimal({digits},{places})"
-    fraction = "if(instr({column}, '.') > 0, length({column}) - instr({column}, '.'), 0)"
+        return _NUMERIC_TEXT
+    lake = f"decimal({digits},{scale})"
     return TypeRule(
         lake_type=lake,
         # pgjdbc would fail on NaN without naming the column; PostgreSQL fails naming it
         read_sql=f"CASE WHEN {{column}} <> 'NaN' THEN {{column}} ELSE "
-        f"{_pg_failure(place, f'which {lake} cannot hold', 'numeric')} END",
+        f"{_failure(place, f'which {lake} cannot hold', 'numeric')} END",
         read_type=lake,
-        jdbc_cast=_PLACEHOLDER,
-        stream=_checked(
-            f"if({fraction} <= {places}, cast({{column}} as {lake}), null)",
-            place,
-            f"which {lake} cannot hold",
-        ),
+        jdbc_cast=_COLUMN,
     )
 
 
@@ -161,50 +157,31 @@ def _date(place: str) -> TypeRule:
     return TypeRule(
         lake_type="date",
         read_sql=f"CASE WHEN {{column}} BETWEEN '{_FIRST}' AND '{_LAST}' "
-        f"THEN {{column}} - '1970-01-01'::date "
-        f"ELSE {_pg_failure(place, _OUTSIDE, 'int4')} END",
+        f"THEN {{column}} - '1970-01-01'::date ELSE {_failure(place, _OUTSIDE, 'int4')} END",
         read_type="int",
         jdbc_cast="date_from_unix_date({column})",
-        stream=_checked(
-            f"if({{column}} between {_DAY_MIN} and {_DAY_MAX}, "
-            "date_from_unix_date({column}), null)",
-            place,
-            _OUTSIDE,
-        ),
     )
 
 
 def _timestamp(place: str) -> TypeRule:
-    value = "cast(timestamp_micros({column}) as timestamp_ntz)"
     return TypeRule(
         lake_type="timestamp_ntz",
-        read_sql=_read_micros(place),
+        read_sql=_micros(place),
         read_type="bigint",
-        jdbc_cast=value,
-        stream=_checked(
-            f"if({{column}} between {_MICROS_MIN} and {_MICROS_MAX}, {value}, null)",
-            place,
-            _OUTSIDE,
-        ),
+        jdbc_cast="cast(timestamp_micros({column}) as timestamp_ntz)",
     )
 
 
 def _timestamptz(place: str) -> TypeRule:
-    value = "cast({column} as timestamp)"
     return TypeRule(
         lake_type="timestamp",
-        read_sql=_read_micros(place),
+        read_sql=_micros(place),
         read_type="bigint",
         jdbc_cast="timestamp_micros({column})",
-        stream=_checked(
-            f"if(unix_micros({value}) between {_MICROS_MIN} and {_MICROS_MAX}, {value}, null)",
-            place,
-            _OUTSIDE,
-        ),
     )
 
 
-def _read_micros(place: str) -> str:
+def _micros(place: str) -> str:
     # date_part is a double: exact for whole seconds and for the microseconds of a minute, but
     # not for both at once
     return (
@@ -212,38 +189,48 @@ def _read_micros(place: str) -> str:
         f"AND {{column}} <= '{_LAST} 23:59:59.999999+00' "
         "THEN date_part('epoch', date_trunc('second', {column}))::int8 * 1000000 "
         "+ date_part('microseconds', {column})::int8 % 1000000 "
-        f"ELSE {_pg_failure(place, _OUTSIDE, 'int8')} END"
+        f"ELSE {_failure(place, _OUTSIDE, 'int8')} END"
+    )
+
+
+def _timetz(place: str) -> TypeRule:
+    # the connector stops at some values of 24:00 and a zone
+    return _same(
+        "string",
+        "CASE WHEN {column}::time < '24:00' "
+        "THEN ({column} AT TIME ZONE 'UTC')::time::text || 'Z' "
+        f"ELSE {_failure(place, 'a time past the day', 'int4')}::text END",
     )
 
 
 def _array(element: PostgresType, place: str) -> TypeRule | None:
-    """One-dimensional arrays of types whose value survives being printed as text."""
-    if element.element is not None or element.kind == "d":
+    """One-dimensional arrays, read as JSON arrays of text."""
+    if element.kind != "e" and element.name not in _ARRAY_ITEMS:
         return None
     inner = _rule(element, place)
-    if inner is None or inner.lake_type == "binary":
+    if inner is None:
         return None
-    items = "from_json({column}, 'array<string>')"
+    item_sql = f"({inner.read('item')})::text"
     item = inner.from_jdbc(f"cast(item as {inner.read_type})")
+    if inner.lake_type == "binary":
+        item_sql, item = "encode(item, 'hex')", "unhex(item)"
     return TypeRule(
         lake_type=f"array<{inner.lake_type}>",
         read_sql=" ".join(
             (
                 "CASE WHEN coalesce(array_ndims({column}), 1) = 1 THEN",
-                f"(SELECT coalesce(json_agg(({inner.read('item')})::text ORDER BY place), '[]')",
+                f"(SELECT coalesce(json_agg({item_sql} ORDER BY place), '[]')",
                 "FROM unnest({column}) WITH ORDINALITY AS items(item, place)",
                 "WHERE {column} IS NOT NULL HAVING {column} IS NOT NULL)::text",
-                f"ELSE {_pg_failure(place, 'an array of more than one dimension', 'int4')}::text",
-                "END",
+                f"ELSE {_failure(place, 'an array of more than one dimension', 'int4')}::text END",
             )
         ),
         read_type="string",
-        jdbc_cast=f"transform({items}, item -> {item})",
-        stream=f"transform({{column}}, item -> {inner.from_stream('item')})",
+        jdbc_cast=f"transform(from_json({{column}}, 'array<string>'), item -> {item})",
     )
 
 
-def _pg_failure(place: str, why: str, as_type: str) -> str:
+def _failure(place: str, why: str, as_type: str) -> str:
     """NULL for NULL; for any other value an error of PostgreSQL that carries our sentence.
 
     A cast that must fail is the only way to raise in plain SQL. It depends on the column, so the
@@ -252,27 +239,26 @@ def _pg_failure(place: str, why: str, as_type: str) -> str:
     return f"('{place} holds ' || {{column}}::text || ', {why}')::{as_type}"
 
 
-def _checked(value: str, place: str, why: str) -> str:
-    """``value``, but an error where it is NULL although the input is not."""
-    message = f"concat('{place} holds ', {{column}}, ', {why}')"
-    return f"if({{column}} is null, null, coalesce({value}, raise_error({message})))"
-
-
 def _plain(name: str) -> str:
     """The name without the characters that would end a literal, a template or a parameter."""
     return re.sub(r"[\x00-\x1f'\\{}?]", "_", name)
 
 
-def _same(lake: str, read_sql: str = _PLACEHOLDER) -> TypeRule:
-    return TypeRule(lake, read_sql, lake, _PLACEHOLDER, _PLACEHOLDER)
+def _same(lake: str, read_sql: str = "{column}") -> TypeRule:
+    return TypeRule(lake, read_sql, lake, _COLUMN)
 
 
 _OUTSIDE = f"outside {_FIRST} to {_LAST}"
 _TEXT = _same("string", "{column}::text")
+_NUMERIC_TEXT = _same(
+    "string",
+    "CASE {column}::text WHEN 'NaN' THEN 'NAN' WHEN 'Infinity' THEN 'POSITIVE_INFINITY' "
+    "WHEN '-Infinity' THEN 'NEGATIVE_INFINITY' ELSE {column}::text END",
+)
 
 _PLAIN: dict[str, TypeRule] = {
     "bool": _same("boolean"),
-    "int2": TypeRule("int", "{column}::int4", "int", _PLACEHOLDER, "cast({column} as int)"),
+    "int2": _same("int", "{column}::int4"),
     "int4": _same("int"),
     "int8": _same("bigint"),
     "oid": _same("bigint", "{column}::int8"),
@@ -283,19 +269,26 @@ _PLAIN: dict[str, TypeRule] = {
     # functions print what the log carries
     "bpchar": _same("string", "bpcharout({column})::text"),
     "inet": _same("string", "inet_out({column})::text"),
+    "money": _same("string", "{column}::numeric::text"),
     "time": _same(
         "bigint",
         "date_part('epoch', date_trunc('second', {column}::interval))::int8 * 1000000 "
         "+ date_part('microseconds', {column})::int8 % 1000000",
     ),
-    "timetz": _same("string", "({column} AT TIME ZONE 'UTC')::time::text || 'Z'"),
+    "interval": _same(
+        "string",
+        "'P' || extract(year FROM {column})::int4 || 'Y' || extract(month FROM {column})::int4 "
+        "|| 'M' || extract(day FROM {column})::int4 || 'DT' || extract(hour FROM {column})::int8 "
+        "|| 'H' || extract(minute FROM {column})::int4 || 'M' "
+        "|| trim_scale(extract(second FROM {column})::numeric)::text || 'S'",
+    ),
     **dict.fromkeys(
         (
             "text",
             "varchar",
-            "name",
             "char",
             "citext",
+            "ltree",
             "uuid",
             "json",
             "jsonb",
@@ -303,6 +296,12 @@ _PLAIN: dict[str, TypeRule] = {
             "cidr",
             "macaddr",
             "macaddr8",
+            "tsvector",
+            "int4range",
+            "int8range",
+            "numrange",
+            "daterange",
+            "tsrange",
         ),
         _TEXT,
     ),
@@ -312,4 +311,37 @@ _PLACED: dict[str, Callable[[str], TypeRule]] = {
     "date": _date,
     "timestamp": _timestamp,
     "timestamptz": _timestamptz,
+    "timetz": _timetz,
 }
+
+_ARRAY_ITEMS = frozenset(
+    (
+        "bool",
+        "int2",
+        "int4",
+        "int8",
+        "oid",
+        "float4",
+        "float8",
+        "numeric",
+        "bytea",
+        "bpchar",
+        "inet",
+        "text",
+        "varchar",
+        "char",
+        "citext",
+        "ltree",
+        "uuid",
+        "json",
+        "jsonb",
+        "cidr",
+        "macaddr",
+        "macaddr8",
+        "tsvector",
+        "numrange",
+        "timestamp",
+        "timestamptz",
+        "timetz",
+    )
+)

@@ -54,22 +54,6 @@ TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)):
 """SQL of the primary's timeline; refused on a standby."""
 
 
-def heartbeat_sql(source: str) -> str:
-    """The statement that the connector runs at each heartbeat, on the primary.
-
-    Args:
-        source: Key of the source; the row's primary key.
-    """
-    statement = sql.SQL(
-        "INSERT INTO tributary.heartbeat (source, system_identifier, timeline, beat_at) "
-        "VALUES ({source}, (SELECT system_identifier::text FROM pg_control_system()), "
-        "{timeline}, clock_timestamp()) ON CONFLICT (source) DO UPDATE SET "
-        "system_identifier = EXCLUDED.system_identifier, timeline = EXCLUDED.timeline, "
-        "beat_at = EXCLUDED.beat_at"
-    ).format(source=sql.Literal(source), timeline=sql.SQL(TIMELINE))
-    return statement.as_string(None)
-
-
 def prepare(session: Session, publication: str, credentials: Credentials) -> None:
     """Create what is missing of our schema, its tables and grants, and the publication."""
     with session.transaction():
