@@ -298,7 +298,8 @@ def transition(
         was = record.resume_to.name if record.resume_to else "nowhere"
         raise _refused(record, to, f"it goes back to where it was, {was}")
     attempt = attempt or record.attempt
-    if to is State.BOOTSTRAPPING and not back and attempt == record.attempt:
+    last = record.attempt.id if record.attempt else None
+    if to is State.BOOTSTRAPPING and not back and (attempt is None or attempt.id == last):
         raise _refused(record, to, "a new attempt is needed")
     if to is State.CATCHING_UP and (
         attempt is None or attempt.start_offsets is None or attempt.handoff_offsets is None

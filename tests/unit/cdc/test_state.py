@@ -177,6 +177,12 @@ def test_a_new_bootstrap_is_the_next_generation_with_an_attempt_of_its_own() -> 
     assert (after.generation, after.attempt, after.last_commit) == (4, FRESH, None)
 
 
+def test_the_last_attempt_is_not_taken_for_a_new_one() -> None:
+    grown = replace(READY, x0=901)
+    with pytest.raises(StateError, match="a new attempt is needed"):
+        transition(record(State.NEEDS_BOOTSTRAP), State.BOOTSTRAPPING, at=LATER, attempt=grown)
+
+
 def test_the_first_bootstrap_keeps_the_generation() -> None:
     after = transition(record(State.REGISTERED), State.BOOTSTRAPPING, at=LATER, attempt=FRESH)
     assert after.generation == 3
@@ -216,11 +222,10 @@ def test_the_attempt_grows_only_while_it_runs() -> None:
 @given(st.lists(st.sampled_from(sorted(State)), max_size=30))
 def test_whatever_is_tried_the_record_stays_consistent(moves: list[State]) -> None:
     current = record(State.REGISTERED)
-    for to in moves:
+    for number, to in enumerate(moves):
         before = current
         try:
-            attempt = replace(FRESH, id=UUID(int=current.generation * 1000 + len(moves)))
-            attempt = attempt if to is State.BOOTSTRAPPING else None  # type: ignore[assignment]
+            attempt = replace(FRESH, id=UUID(int=number)) if to is State.BOOTSTRAPPING else None
             if to is State.CATCHING_UP and before.attempt is not None:
                 attempt = replace(before.attempt, start_offsets={0: 1}, handoff_offsets={0: 2})
             current = transition(before, to, at=LATER, attempt=attempt, reason="why", error=ERROR)

@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pytest
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateTable
 
 from cdc import store as module
@@ -242,7 +242,8 @@ def test_the_repr_hides_the_password(store: Store, monkeypatch: pytest.MonkeyPat
 
 
 def test_names_keep_their_case_and_documents_their_length_on_mysql() -> None:
-    ddl = str(CreateTable(module._tables).compile(dialect=mysql.dialect()))
+    created = CreateTable(module._tables)
+    ddl = str(created.compile(dialect=make_url("mysql://").get_dialect()()))
     assert ddl.count("COLLATE utf8mb4_bin") == 4
     assert "record LONGTEXT" in ddl
-    assert "record TEXT" in str(CreateTable(module._tables).compile(dialect=postgresql.dialect()))
+    assert "record TEXT" in str(created.compile(dialect=make_url("postgresql://").get_dialect()()))

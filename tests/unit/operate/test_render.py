@@ -180,9 +180,12 @@ def test_a_wait_says_at_once_what_it_waits_for() -> None:
 def test_plain_progress_counts_right_from_many_threads() -> None:
     stream = io.StringIO()
     task = PlainProgress(interval_s=0.0, stream=stream).start("copy", None)
-    threads = [
-        threading.Thread(target=lambda: [task.advance() for _ in range(200)]) for _ in range(8)
-    ]
+
+    def advance() -> None:
+        for _ in range(200):
+            task.advance()
+
+    threads = [threading.Thread(target=advance) for _ in range(8)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -1,0 +1,113 @@
+"""The state store and its leases on PostgreSQL, as sites with a Spark cluster have them."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from datetime import datetime, timezone
+
+import pytest
+import sqlalchemy as sa
+
+from cdc.errors import FencedError, LeaseHeldError, StateError
+from cdc.lease import Lease, Leases
+from cdc.state import State, TableRecord
+from cdc.store import Store, leases
+from schemas.table import TableId
+from tests.integration.conftest import Database
+
+TABLE = TableId("shop", 'we"ird', "Orders")
+
+HOLDER = """
+import sys, time
+from cdc.lease import Leases
+from cdc.store import Store
+from schemas.table import TableId
+with Leases(Store(sys.argv[1]), owner="victim", ttl_s=2).hold(TableId("shop", 'we"ird', "Orders")):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def record() -> TableRecord:
+    return TableRecord(
+        table=TABLE,
+        state=State.REGISTERED,
+        base_path="s3a://lake/orders",
+        tier="default",
+        topic="shop_default.public.orders",
+        publication="tributary_shop_default",
+        updated_at=datetime.now(timezone.utc),
+    )
+
+
+def test_records_and_leases_of_many_at_once(database: Database) -> None:
+    url = database.dsn()
+    with ThreadPoolExecutor(6) as pool:
+        stores = list(pool.map(lambda _: Store(url), range(6)))
+    first = stores[0].put(record())
+
+    def write(store: Store) -> int:
+        won = 0
+        for _ in range(10):
+            found = store.get(TABLE)
+            assert found is not None
+            try:
+                store.put(replace(found, failures=found.failures + 1))
+            except StateError:
+                continue
+            won += 1
+        return won
+
+    def take(store: Store) -> int | None:
+        try:
+            return Lease(store, TABLE, repr(id(store))).acquire()
+        except LeaseHeldError:
+            return None
+
+    with ThreadPoolExecutor(6) as pool:
+        won = sum(pool.map(write, stores))
+        found = stores[0].get(TABLE)
+        assert found == replace(first, failures=won)
+        for expected in range(1, 6):
+            assert [token for token in pool.map(take, stores) if token] == [expected]
+            with stores[0].transaction() as connection:
+                connection.execute(sa.update(leases).values(expires_at=stores[0].clock - 1))
+    for store in stores:
+        store.close()
+
+
+def test_a_killed_holder_blocks_no_longer_than_its_term(database: Database) -> None:
+    url = database.dsn()
+    store = Store(url)
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, url], stdout=subprocess.PIPE, text=True
+    ) as victim:
+        assert victim.stdout is not None
+        assert victim.stdout.readline() == "held\n"
+        time.sleep(3)  # longer than the term: the victim renews
+        with pytest.raises(LeaseHeldError, match="written by victim"):
+            Lease(store, TABLE, "heir").acquire()
+        os.kill(victim.pid, signal.SIGKILL)
+    began = time.monotonic()
+    with Leases(store).hold(TABLE, wait_s=20) as lease:
+        assert time.monotonic() - began < 4
+        assert lease.token == 2
+    store.close()
+
+
+def test_a_holder_that_was_stopped_finds_its_lease_lost(database: Database) -> None:
+    store = Store(database.dsn())
+    stopped = Lease(store, TABLE, "stopped", ttl_s=0.5)
+    stopped.acquire()
+    time.sleep(0.7)
+    with Leases(store).hold(TABLE) as heir:
+        with pytest.raises(FencedError):
+            stopped.check()
+        heir.check()
+    store.close()
