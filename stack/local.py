@@ -188,6 +188,15 @@ class LocalStack:
             return False
         return True
 
+    def remove_config(self, path: Path) -> bool:
+        """Remove a ``tributary.yaml`` that is as the stack wrote it; tells whether it did."""
+        if not self._exists() or not path.is_file():
+            return False
+        if path.read_text("utf-8") != self.config_text():
+            return False
+        path.unlink()
+        return True
+
     def _start_all(self, report: Report) -> None:
         """Start every server as early as what it needs allows, all at the same time."""
         layout = self._layout()

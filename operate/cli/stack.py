@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from stack.servers import ServerStatus
 
 _FOLDER = Path(".tributary/stack")
+_CONFIG = Path("tributary.yaml")
 
 app = typer.Typer(
     help="PostgreSQL with a replica, Kafka, Connect and a schema registry on this machine.",
@@ -23,6 +24,10 @@ app = typer.Typer(
 )
 FolderOption = Annotated[
     Path, typer.Option("--dir", metavar="FOLDER", help="Holds all data, logs and secrets.")
+]
+
+WrittenConfigOption = Annotated[
+    Path, typer.Option("--config", metavar="FILE", help="Configuration to write if there is none.")
 ]
 
 
@@ -34,10 +39,7 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def up(
     folder: FolderOption = _FOLDER,
-    config: Annotated[
-        Path,
-        typer.Option("--config", metavar="FILE", help="Configuration to write if there is none."),
-    ] = Path("tributary.yaml"),
+    config: WrittenConfigOption = _CONFIG,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
@@ -56,16 +58,22 @@ def up(
 def down(
     folder: FolderOption = _FOLDER,
     delete: Annotated[
-        bool, typer.Option("--delete", help="Remove all data, logs and secrets too.")
+        bool,
+        typer.Option(
+            "--delete", help="Remove data, logs and secrets too, and the configuration as written."
+        ),
     ] = False,
+    config: WrittenConfigOption = _CONFIG,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
     """Stop every server."""
+    renderer = Renderer(output)
     stack = _stack(folder)
-    stack.down(delete=delete, report=Renderer(output).note)
-    if output is Output.JSON:
-        Renderer(output).document({"folder": stack.folder, "deleted": delete})
+    if delete and stack.remove_config(config):
+        renderer.note(f"removed {config}")
+    stack.down(delete=delete, report=renderer.note)
+    renderer.document({"folder": stack.folder, "deleted": delete})
 
 
 @app.command()

@@ -63,7 +63,18 @@ def test_an_existing_configuration_is_left_alone(tmp_path: Path) -> None:
     assert stack.write_config(path)
     path.write_text("mine")
     assert not stack.write_config(path)
+    assert not stack.remove_config(path)
     assert path.read_text() == "mine"
+
+
+def test_a_configuration_as_written_goes_with_the_stack(tmp_path: Path) -> None:
+    Record(PORT, Binaries(Path("/usr/bin"), "15.0")).write(tmp_path)
+    stack = LocalStack(tmp_path)
+    path = tmp_path / "tributary.yaml"
+    stack.write_config(path)
+    assert stack.remove_config(path)
+    assert not path.exists()
+    assert not stack.remove_config(path)
 
 
 def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
