@@ -50,6 +50,10 @@ class SchemaChangeError(TributaryError):
     """A schema change that cannot be applied in place; the table needs a bootstrap."""
 
 
+class PausedByPolicyError(TributaryError):
+    """A change that the table's settings leave to a person; nothing of it was applied."""
+
+
 class LakeError(TributaryError):
     """A Hudi table that cannot be read or written."""
 

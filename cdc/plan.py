@@ -1,0 +1,136 @@
+"""What an incremental run does, decided without doing any of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from cdc.state import State, TableRecord
+
+FIRST_RETRY = timedelta(seconds=30)
+LAST_RETRY = timedelta(hours=1)
+EVENTS_PER_TASK = 50_000
+"""Events that one Spark task reads and decodes; fewer are not worth another task."""
+
+
+@dataclass(frozen=True)
+class Due:
+    """A table that a run has work for.
+
+    Args:
+        record: The table.
+        until: Offset to stop before, per partition.
+    """
+
+    record: TableRecord
+    until: Mapping[int, int]
+
+
+@dataclass(frozen=True)
+class Range:
+    """A piece of a topic: one commit's worth.
+
+    Args:
+        start: First offset per partition.
+        end: Offset to stop before, per partition.
+    """
+
+    start: Mapping[int, int]
+    end: Mapping[int, int]
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets it spans; some may hold no event."""
+        return sum(self.end[partition] - at for partition, at in self.start.items())
+
+
+def runnable(record: TableRecord, now: datetime) -> bool:
+    """Whether a run may work on the table: it is kept up to date, or its next try has come."""
+    if record.state is State.INCREMENTAL:
+        return True
+    return (
+        record.state is State.FAILED
+        and record.resume_to is State.INCREMENTAL
+        and record.retry_at is not None
+        and record.retry_at <= now
+    )
+
+
+def due(
+    records: Iterable[TableRecord],
+    stable: Mapping[str, Mapping[int, int]],
+    topic_ids: Mapping[str, str],
+    now: datetime,
+) -> list[Due]:
+    """The tables with work, in the order given.
+
+    A table whose stable offsets are those of its last commit has none. Any other difference is
+    work, also offsets below it, another number of partitions, a topic that is gone and one that
+    was created anew: the run itself finds out what that means.
+
+    Args:
+        records: The tables.
+        stable: Last stable offsets per topic, those that exist.
+        topic_ids: UUIDs per topic, those that exist.
+        now: The time.
+    """
+    found = []
+    for record in records:
+        if not runnable(record, now):
+            continue
+        until = stable.get(record.topic, {})
+        done = record.last_commit.offsets if record.last_commit is not None else None
+        known_id = record.attempt.topic_id if record.attempt is not None else None
+        same_topic = known_id is None or topic_ids.get(record.topic) == known_id
+        if record.state is State.FAILED or not same_topic or not until or dict(until) != done:
+            found.append(Due(record, until))
+    return found
+
+
+def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) -> Iterator[Range]:
+    """Cut what is to be read into pieces of at most ``max_events`` offsets.
+
+    Args:
+        start: First offset per partition.
+        until: Offset to stop before, per partition; the same partitions, none below ``start``.
+        max_events: Bound of one piece.
+    """
+    at = dict(start)
+    while any(at[partition] < until[partition] for partition in at):
+        budget, end = max_events, dict(at)
+        waiting = sorted(partition for partition in at if at[partition] < until[partition])
+        for place, partition in enumerate(waiting):
+            share = max(1, budget // (len(waiting) - place))
+            end[partition] = min(until[partition], at[partition] + share)
+            budget = max(0, budget - (end[partition] - at[partition]))
+        yield Range(at, end)
+        at = end
+
+
+def tasks(events: int, parallelism: int) -> int:
+    """In how many pieces to read a batch."""
+    return max(1, min(parallelism, -(-events // EVENTS_PER_TASK)))
+
+
+def watermark(
+    previous: datetime | None, source_ts: Mapping[int, datetime], lateness_s: int
+) -> datetime | None:
+    """Event time up to which the table is complete; it never goes back.
+
+    Args:
+        previous: Watermark of the last commit.
+        source_ts: Latest source time per partition that had events. A partition without any was
+            read to its end and holds nothing back.
+        lateness_s: Seconds to take off.
+    """
+    if not source_ts:
+        return previous
+    reached = min(source_ts.values()) - timedelta(seconds=lateness_s)
+    return reached if previous is None else max(previous, reached)
+
+
+def retry_at(failures: int, now: datetime) -> datetime:
+    """When a table that has failed that many times in a row is tried again."""
+    wait = FIRST_RETRY * 2 ** min(failures - 1, 16) if failures > 0 else FIRST_RETRY
+    return now + min(wait, LAST_RETRY)

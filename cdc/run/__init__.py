@@ -1,0 +1,9 @@
+"""The incremental run: from a table's topic to its lake table, one commit at a time."""
+
+from __future__ import annotations
+
+from cdc.run.context import RunContext, RunResult
+from cdc.run.cycle import run_continuously, run_tables
+from cdc.run.table import run_table
+
+__all__ = ["RunContext", "RunResult", "run_continuously", "run_table", "run_tables"]

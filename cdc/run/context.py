@@ -1,0 +1,101 @@
+"""What a run works with, and what it gives back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from cdc.state import State
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc.config import Config
+    from cdc.connect import ConnectClient
+    from cdc.kafka import KafkaAdmin
+    from cdc.lease import Leases
+    from cdc.progress import Progress
+    from cdc.sources.base import Source
+    from cdc.store import Store
+    from schemas.registry import SchemaRegistry
+
+
+@dataclass(frozen=True)
+class RunContext:
+    """Everything outside of this process that a run uses. All of it is shared among threads.
+
+    Args:
+        config: The configuration.
+        spark: The session.
+        store: States and history.
+        kafka: Topics and offsets.
+        registry: The writers' schemas.
+        sources: Source databases by name.
+        leases: One writer per table.
+        progress: Where long work is shown.
+        run_id: Identity of this run, recorded in commits and history.
+        connect: Kafka Connect, to repeat the proof of capture; None leaves that part out.
+    """
+
+    config: Config
+    spark: SparkSession
+    store: Store
+    kafka: KafkaAdmin
+    registry: SchemaRegistry
+    sources: Mapping[str, Source]
+    leases: Leases
+    progress: Progress
+    run_id: str
+    connect: ConnectClient | None = None
+
+
+@dataclass(frozen=True)
+class RunResult:
+    """What one run did to one table.
+
+    Args:
+        table: Which table.
+        state: Its state after the run.
+        commits: Commits made.
+        events: Changes applied.
+        counts: Records by operation, tombstones among them.
+        offsets: Next offset to read per partition.
+        watermark: Event time up to which the lake is complete.
+        error: What stopped it, as ``TributaryError.to_dict`` gives it; None when nothing did.
+        seconds: How long it took.
+        started_at: When it began.
+        skipped: Whether the table was left alone because another run holds it.
+        warnings: What a person should look at, one sentence each.
+    """
+
+    table: TableId
+    state: State
+    commits: int = 0
+    events: int = 0
+    counts: Mapping[str, int] = field(default_factory=dict)
+    offsets: Mapping[int, int] = field(default_factory=dict)
+    watermark: datetime | None = None
+    error: Mapping[str, Any] | None = None
+    seconds: float = 0.0
+    started_at: datetime | None = None
+    skipped: bool = False
+    warnings: tuple[str, ...] = ()
+
+    def to_dict(self) -> dict[str, Any]:
+        """The result as plain values for JSON output."""
+        return {
+            "table": str(self.table),
+            "state": self.state.value,
+            "commits": self.commits,
+            "events": self.events,
+            "counts": dict(self.counts),
+            "offsets": {str(partition): at for partition, at in self.offsets.items()},
+            "watermark": self.watermark.isoformat() if self.watermark else None,
+            "error": dict(self.error) if self.error is not None else None,
+            "seconds": round(self.seconds, 3),
+            "skipped": self.skipped,
+            "warnings": list(self.warnings),
+        }
