@@ -8,10 +8,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.errors import LostHistoryError, SchemaChangeError
 from cdc.secrets import redact
 from cdc.state import State
-from operate.cli.options import ExitCode, exit_code
+from operate.exit_codes import ExitCode, asks_for_bootstrap, exit_code
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -44,8 +43,7 @@ class Outcome:
     @property
     def needs_bootstrap(self) -> bool:
         """Whether only another bootstrap helps the table."""
-        lost = isinstance(self.error, (LostHistoryError, SchemaChangeError))
-        return lost or self.state is State.NEEDS_BOOTSTRAP
+        return asks_for_bootstrap(self.error) or self.state is State.NEEDS_BOOTSTRAP
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as plain values."""

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from operate.cli.options import (
-    ConfigOption,
-    ExitCode,
-    OutputOption,
-    VerboseOption,
-    exit_code,
-)
+from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.cli.tables import TablesArgument, finish, size
+from operate.exit_codes import ExitCode, exit_code
 from operate.render import Output, Renderer, seconds
+
+if TYPE_CHECKING:
+    from schemas.table import TableId
 
 SomeTablesArgument = Annotated[
     list[str] | None,
@@ -29,7 +28,7 @@ _STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
 
 def register(app: typer.Typer) -> None:
     """Add the commands."""
-    for command in (check, status, pause, resume, retry):
+    for command in (check, run, status, verify, pause, resume, retry):
         app.command()(command)
 
 
@@ -120,6 +119,141 @@ def _show_status(renderer: Renderer, found: Any) -> None:
         )
         if slot.problem:
             renderer.line(f"  {slot.problem}", style="bold red")
+
+
+def run(
+    tables: SomeTablesArgument = None,
+    continuous: Annotated[
+        bool, typer.Option("--continuous", help="Run again and again until stopped (Ctrl-C).")
+    ] = False,
+    interval: Annotated[
+        float,
+        typer.Option("--interval", min=0.0, help="Seconds from run to run with --continuous."),
+    ] = 5.0,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Apply new changes to the lake: one run for all tables that have any."""
+    from operate.context import services
+    from operate.incremental import Runs
+    from operate.inventory import on_plan
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        runs = Runs(opened, on_plan(opened, tables or ()))
+        if continuous:
+            runs.repeat(interval, lambda results: _show_runs(renderer, results))
+            waiting = runs.waiting()
+        else:
+            results = runs.once()
+            waiting = runs.waiting()
+            renderer.document(
+                {
+                    "tables": [result.to_dict() for result in results],
+                    "waiting": {str(r.table): r.state.value for r in waiting},
+                }
+            )
+            if not renderer.json:
+                _show_runs(renderer, results)
+        code = runs.exit_code()
+    for record in waiting:
+        why = record.reason or (record.error or {}).get("message") or "see tributary status"
+        renderer.line(f"{record.table}: {record.state.value}: {why}", style="yellow")
+        if record.remedy:
+            renderer.line(f"  What to do: {record.remedy}")
+    if code:
+        raise typer.Exit(code)
+
+
+def _show_runs(renderer: Renderer, results: list[Any]) -> None:
+    if renderer.json:
+        renderer.document({"tables": [result.to_dict() for result in results]})
+        return
+    if not results:
+        renderer.line("Nothing to do: every table is at the end of its topic.")
+    for result in results:
+        if result.skipped:
+            renderer.line(f"{result.table}: skipped: {'; '.join(result.warnings)}")
+            continue
+        renderer.line(
+            f"{result.table}: {result.events:,} changes in {result.commits} commits,"
+            f" {seconds(result.seconds)}"
+        )
+        for warning in result.warnings:
+            renderer.line(f"  {warning}", style="yellow")
+
+
+def verify(
+    tables: TablesArgument,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Compare source and lake row for row, while both move; exit code 3 on any difference."""
+    from operate.context import services
+    from operate.inventory import on_plan
+    from operate.outcome import Outcome, for_each
+
+    renderer = Renderer(output)
+    found = []
+    with renderer.progress() as progress, services(config, progress) as opened:
+        from operate.verify.table import verify_table
+
+        context = opened.run_context
+
+        def one(table: TableId) -> Outcome:
+            result = verify_table(opened, context, table)
+            found.append(result)
+            return Outcome(table, "verified")
+
+        outcomes = for_each(on_plan(opened, tables), one, action="verify")
+    failures = [outcome for outcome in outcomes if outcome.failed]
+    renderer.document(
+        {
+            "tables": [result.to_json() for result in found]
+            + [{**outcome.to_json(), "equal": False} for outcome in failures]
+        }
+    )
+    for result in found:
+        _show_verification(renderer, result)
+    if not renderer.json:
+        for outcome in failures:
+            if outcome.error is not None:
+                renderer.error(outcome.error)
+    different = any(not result.equal for result in found)
+    code = exit_code(
+        failed=different or bool(failures),
+        needs_bootstrap=any(outcome.needs_bootstrap for outcome in failures),
+    )
+    if code:
+        raise typer.Exit(code)
+
+
+_SHOWN_KEYS = 20
+
+
+def _show_verification(renderer: Renderer, result: Any) -> None:
+    verdict = "equal" if result.equal else "DIFFERENT"
+    renderer.line(
+        f"{result.table}: {verdict}, {result.rows_compared:,} rows compared,"
+        f" {result.checked_again:,} of them again because they were in motion;"
+        f" up to source position {result.position}, {seconds(result.seconds)}",
+        style="green" if result.equal else "bold red",
+    )
+    for one in result.differences[:_SHOWN_KEYS]:
+        columns = f" in {', '.join(one.columns)}" if one.columns else ""
+        renderer.line(f"  {one.kind}: {_key(one.key)}{columns}")
+    if result.difference_count > _SHOWN_KEYS:
+        renderer.line(f"  and {result.difference_count - _SHOWN_KEYS:,} more differences")
+    for key in result.unsettled[:_SHOWN_KEYS]:
+        renderer.line(f"  never seen equal, changing all the time: {_key(key)}")
+    if result.unsettled_count > len(result.unsettled[:_SHOWN_KEYS]):
+        renderer.line(f"  {result.unsettled_count:,} keys in all could not be settled")
+
+
+def _key(key: Mapping[str, object]) -> str:
+    return ", ".join(f"{name} = {value}" for name, value in key.items())
 
 
 def pause(

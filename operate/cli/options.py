@@ -1,4 +1,4 @@
-"""Options that every command has, exit codes, and how errors leave the program."""
+"""Options that every command has, and how errors leave the program."""
 
 from __future__ import annotations
 
@@ -6,41 +6,18 @@ import logging
 import sys
 import traceback
 from dataclasses import dataclass
-from enum import IntEnum
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 from typer.core import TyperGroup
 
-from cdc.errors import LostHistoryError, SchemaChangeError
+from operate.exit_codes import ExitCode, asks_for_bootstrap
 from operate.render import Output, Renderer
 from schemas.errors import TributaryError
 
 _PACKAGES = ("schemas", "cdc", "bootstrap", "operate", "stack")
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
-
-
-class ExitCode(IntEnum):
-    """What the process returns."""
-
-    OK = 0
-    ERROR = 1
-    USAGE = 2
-    SOME_FAILED = 3
-    NEEDS_BOOTSTRAP = 4
-
-
-def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
-    """The exit code of a command over several tables.
-
-    Args:
-        failed: At least one table failed.
-        needs_bootstrap: At least one table needs a bootstrap; this goes before a failure.
-    """
-    if needs_bootstrap:
-        return ExitCode.NEEDS_BOOTSTRAP
-    return ExitCode.SOME_FAILED if failed else ExitCode.OK
 
 
 @dataclass
@@ -60,7 +37,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except TributaryError as error:
-            code = _code(error)
+            code = ExitCode.NEEDS_BOOTSTRAP if asks_for_bootstrap(error) else ExitCode.ERROR
             _show(error, ctx.obj)
         except Exception as error:
             if _is_typers_own(error):
@@ -156,12 +133,6 @@ def _unexpected(error: Exception) -> _InternalError:
     )
     found.__cause__ = error
     return found
-
-
-def _code(error: TributaryError) -> ExitCode:
-    if isinstance(error, (LostHistoryError, SchemaChangeError)):
-        return ExitCode.NEEDS_BOOTSTRAP
-    return ExitCode.ERROR
 
 
 def _is_typers_own(error: Exception) -> bool:

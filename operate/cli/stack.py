@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from operate.cli.options import ExitCode, OutputOption, VerboseOption
+from operate.cli.options import OutputOption, VerboseOption
+from operate.exit_codes import ExitCode
 from operate.render import Output, Renderer
 
 if TYPE_CHECKING:

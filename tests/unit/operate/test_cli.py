@@ -23,13 +23,12 @@ from operate.cli import app
 from operate.cli.options import (
     Commands,
     ConfigOption,
-    ExitCode,
     OutputOption,
     VerboseOption,
     configure_logging,
-    exit_code,
 )
 from operate.cli.project import starting_config
+from operate.exit_codes import ExitCode, exit_code
 from operate.render import Output, Renderer
 
 ROOT = Path(__file__).parents[3]

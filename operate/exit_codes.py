@@ -1,0 +1,34 @@
+"""What the process returns."""
+
+from __future__ import annotations
+
+from enum import IntEnum
+
+from cdc.errors import LostHistoryError, SchemaChangeError
+
+
+class ExitCode(IntEnum):
+    """What the process returns."""
+
+    OK = 0
+    ERROR = 1
+    USAGE = 2
+    SOME_FAILED = 3
+    NEEDS_BOOTSTRAP = 4
+
+
+def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
+    """The exit code of a command over several tables.
+
+    Args:
+        failed: At least one table failed.
+        needs_bootstrap: At least one table needs a bootstrap; this goes before a failure.
+    """
+    if needs_bootstrap:
+        return ExitCode.NEEDS_BOOTSTRAP
+    return ExitCode.SOME_FAILED if failed else ExitCode.OK
+
+
+def asks_for_bootstrap(error: BaseException | None) -> bool:
+    """Whether only another bootstrap of the table gets past the error."""
+    return isinstance(error, (LostHistoryError, SchemaChangeError))
