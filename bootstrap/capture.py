@@ -158,7 +158,7 @@ class Capture:
             reached,
             timeout_s,
             lambda: (
-                f"last stable offsets {_show(stable)}, {_show(offsets)} is needed:"
+                f"last stable offsets {show_offsets(stable)}, {show_offsets(offsets)} is needed:"
                 " a hanging Kafka transaction holds readers back"
             ),
         )
@@ -228,7 +228,9 @@ class Capture:
     def _offsets(self) -> str:
         stable = self.kafka.stable_offsets(self.topic)
         high = self.kafka.high_watermarks(self.topic)
-        return f"topic {self.topic} stable {_show(stable)}, high watermark {_show(high)}"
+        return (
+            f"topic {self.topic} stable {show_offsets(stable)}, high watermark {show_offsets(high)}"
+        )
 
 
 def _attempted(look: Callable[[], str]) -> str:
@@ -239,5 +241,6 @@ def _attempted(look: Callable[[], str]) -> str:
         return str(error)
 
 
-def _show(offsets: Mapping[int, int]) -> str:
+def show_offsets(offsets: Mapping[int, int]) -> str:
+    """Offsets as messages show them."""
     return ", ".join(f"{partition}:{at}" for partition, at in sorted(offsets.items())) or "none"

@@ -9,11 +9,11 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.chunks import SINGLE_WAVE_BYTES, WAVE_SHARE, Chunk, chunk_count, plan, waves
+from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, fetch_rows, wait_to_retry
 from cdc.errors import FencedError, LakeError, SnapshotLostError, StateError
 from cdc.failpoints import crash
-from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.sources.base import Fingerprint
@@ -67,6 +67,7 @@ class Copying:
             ReplicaError: The replica does not come to show the marker.
         """
         marker = self.source.write_marker()
+        require_same_server(self.record, marker)
         self._note(marker_id=marker.id)
         crash("bootstrap.after_marker")
         failed, one_view = 0, True
@@ -137,18 +138,7 @@ class Copying:
         failed: int,
     ) -> None:
         self.lease.check()
-        attempt = self._attempt
-        commit = CommitRecord(
-            kind="chunk",
-            table=self.record.table,
-            attempt=str(attempt.id),
-            generation=self.record.generation,
-            start_offsets=attempt.start_offsets or {},
-            topic=self.record.topic,
-            topic_id=attempt.topic_id,
-            chunk_ids=tuple(chunk.id for chunk in wave),
-            run_id=self.context.run_id,
-        )
+        commit = chunk_commit(self.record, self._attempt, wave, self.context.run_id)
         at_once = fetch_rows(
             sum(chunk.rows_estimate for chunk in chunks),
             sum(chunk.bytes_estimate for chunk in chunks),
@@ -186,8 +176,8 @@ class Copying:
                 "upper_bound": str(view.lsn_upper_bound),
                 "opened_at": view.opened_at.isoformat(),
                 "on_replica": view.on_replica,
-                "system_identifier": view.identity.system_identifier,
-                "timeline": view.identity.timeline,
+                "system_identifier": view.marker.system_identifier,
+                "timeline": view.marker.timeline,
             },
         )
         return chunks
@@ -267,3 +257,25 @@ class Copying:
                 table=self.record.table,
             )
         return attempt
+
+
+def require_same_server(record: TableRecord, marker: Marker) -> None:
+    """Check that the primary is still the one whose view the attempt has read.
+
+    Raises:
+        AttemptSpoiledError: It is another cluster, or on another timeline: what the former one
+            had committed and this one lacks may have been copied.
+    """
+    view = (record.attempt.view if record.attempt is not None else None) or {}
+    for name, found in (
+        ("system_identifier", marker.system_identifier),
+        ("timeline", marker.timeline),
+    ):
+        known = view.get(name)
+        if known is not None and found is not None and known != found:
+            raise AttemptSpoiledError(
+                f"source {record.table.source} became another server while table {record.table}"
+                f" was copied: its {name.replace('_', ' ')} was {known}, is {found}",
+                remedy="Nothing to do: the copy begins again.",
+                table=record.table,
+            )

@@ -14,14 +14,14 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from bootstrap.capture import Capture
-from bootstrap.copying import Copying
+from bootstrap.capture import Capture, show_offsets
+from bootstrap.commit import handoff_commit, require_planned
+from bootstrap.copying import Copying, require_same_server
 from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.steps import LakeFacts, Step, next_step, reaches
 from cdc.debezium import names
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.failpoints import crash
-from cdc.lake.commit import CommitRecord
 from cdc.lake.publish import delete_path, write_pointer
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
@@ -263,7 +263,7 @@ class _Bootstrap:
         self._capture.prove(self._source.table(self._table))
         self._require_unchanged()
         # An idle source's log would never pass R by itself.
-        self._source.write_marker()
+        require_same_server(self._record, self._source.write_marker())
         crash("bootstrap.after_second_marker")
         upto = Lsn.parse(self._attempt.reads_upto or "")
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
@@ -278,58 +278,15 @@ class _Bootstrap:
         crash("bootstrap.before_handoff_commit")
         schema = self._source.schema(self._source.table(self._table), self._settings)
         lake = LakeTable(self._context.spark, attempt.path, schema, self._settings)
-        handoff = {
-            "start_offsets": {str(key): at for key, at in (attempt.start_offsets or {}).items()},
-            "handoff_offsets": {
-                str(key): at for key, at in (attempt.handoff_offsets or {}).items()
-            },
-            "topic_id": attempt.topic_id,
-            "reads_upto": attempt.reads_upto,
-            "x0": attempt.x0,
-            "marker_id": str(attempt.marker_id),
-            "view": dict(attempt.view or {}),
-            "fingerprint_digest": attempt.fingerprint_digest,
-            "fingerprint": dict(attempt.fingerprint or {}),
-            "columns": [
-                {"name": column.name, "source": column.source_type, "lake": column.lake_type}
-                for column in schema.columns
-            ],
-            "key": list(schema.key),
-        }
-        commit = CommitRecord(
-            kind="handoff",
-            table=self._table,
-            attempt=str(attempt.id),
-            generation=self._record.generation,
-            start_offsets=attempt.start_offsets or {},
-            offsets=attempt.start_offsets or {},
-            topic=self._record.topic,
-            topic_id=attempt.topic_id,
-            handoff=handoff,
-            run_id=self._context.run_id,
-        )
+        commit = handoff_commit(self._record, attempt, schema, self._context.run_id)
         lake.empty_commit(commit, self._guard_handoff)
         crash("bootstrap.after_handoff_commit")
 
     def _guard_handoff(self, timeline: Timeline) -> None:
-        """Refuse the handoff where a process that lost the lease has copied a chunk as well."""
+        """Refuse the handoff of a copy that is no longer ours, or that is not whole."""
         self._lease.check()
-        attempt = self._attempt
-        copied = [
-            chunk
-            for committed in timeline.commits()
-            if committed.record.kind == "chunk"
-            for chunk in committed.record.chunk_ids
-        ]
-        planned = sorted(int(chunk["id"]) for chunk in attempt.chunks)
-        if sorted(copied) != planned:
-            raise AttemptSpoiledError(
-                f"the copy of table {self._table} holds chunks {sorted(copied)}, planned are"
-                f" {planned}: two processes have written to it",
-                remedy="Nothing to do: the copy begins again.",
-                table=self._table,
-                path=attempt.path,
-            )
+        commits = [committed.record for committed in timeline.commits()]
+        require_planned(self._record, self._attempt, commits)
 
     def _enter_catching_up(self) -> None:
         self._store(transition(self._record, State.CATCHING_UP, at=_now()))
@@ -343,14 +300,19 @@ class _Bootstrap:
         except TributaryError as error:
             self._fail(error)
             raise
-        run_table(self._context, self._record, until=handoff)
-        timeline = Timeline(self._context.spark, self._attempt.path)
-        latest = timeline.latest_offsets()
-        if latest is None or not reaches(latest.record.offsets, handoff):
+        result = run_table(self._context, self._record, until=handoff)
+        self._record = self._context.store.get(self._table) or self._record
+        if result.error is not None:
             raise BootstrapError(
-                f"the run of table {self._table} ended before it reached the handoff:"
-                f" it is at {dict(latest.record.offsets) if latest else 'no offset'},"
-                f" the handoff is at {dict(handoff)}",
+                f"table {self._table} could not catch up: {result.error['message']}",
+                remedy=str(result.error["remedy"]),
+                table=self._table,
+            )
+        if not reaches(result.offsets, handoff):
+            raise BootstrapError(
+                f"the run of table {self._table} ended at offsets"
+                f" {show_offsets(result.offsets)}, before the handoff at {show_offsets(handoff)}."
+                f" {' '.join(result.warnings)}",
                 remedy="Run the command again; it goes on from there.",
                 table=self._table,
             )
