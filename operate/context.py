@@ -130,6 +130,7 @@ class Services:
             leases=self.leases,
             progress=self.progress,
             run_id=str(uuid.uuid4()),
+            connect=self.connect,
         )
 
     def close(self) -> None:

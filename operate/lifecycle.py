@@ -147,3 +147,24 @@ def _not_on_plan(table: TableId) -> StateError:
 
 def _now() -> datetime:
     return datetime.now(timezone.utc)
+
+
+def published_path(services: Services, table: TableId) -> str:
+    """Where readers find the table.
+
+    Raises:
+        StateError: The table was never published.
+    """
+    from cdc.lake.publish import current_path
+
+    record = services.store.get(table)
+    if record is None:
+        raise _not_on_plan(table)
+    path = current_path(services.spark, record.base_path)
+    if path is None:
+        raise StateError(
+            f"table {table} is {record.state.value} and not published yet",
+            remedy=f"Run `tributary bootstrap {table}`; `tributary status` shows how far it is.",
+            table=table,
+        )
+    return path

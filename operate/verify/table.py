@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from bootstrap.capture import Capture
 from bootstrap.chunks import chunk_count
 from bootstrap.steps import reaches
-from cdc.errors import LakeError, LeaseHeldError, StateError
+from cdc.errors import LakeError, LostHistoryError, StateError
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.run import run_table
@@ -22,12 +22,13 @@ from operate.lifecycle import require
 from operate.verify.compare import Comparison, as_table, compare, digests, source_rows, with_keys
 from operate.verify.sampling import Sampler
 from operate.verify.settle import Key, Kind, RowDigest, Sighting, Suspect, judge
+from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from cdc.run import RunContext
+    from cdc.run import RunContext, RunResult
     from cdc.sources.values import Marker
     from operate.context import Services
 
@@ -279,12 +280,14 @@ class _Verification:
     def _advance(self) -> None:
         """Bring the lake past everything that is in the topic now, by a run of ours or another."""
         target = self._services.kafka.high_watermarks(self._topic)
+        self._capture.wait_until_readable(target, timeout_s=WAIT_S)
         deadline = time.monotonic() + WAIT_S
         while not self._reached(target):
-            try:
-                run_table(self._context, require(self._services, self._id), until=target)
-            except LeaseHeldError:
-                time.sleep(_POLL_S)  # a continuous run brings it there
+            result = run_table(self._context, require(self._services, self._id), until=target)
+            if result.error is not None:
+                raise _stopped(self._id, result)
+            if result.skipped:
+                time.sleep(_POLL_S)  # another run holds the table, and brings it there
             if time.monotonic() > deadline:
                 raise LakeError(
                     f"the lake table of {self._id} did not reach offsets {target} of topic"
@@ -308,6 +311,17 @@ class _Verification:
 
     def _named(self, key: Key) -> dict[str, object]:
         return dict(zip(self._schema.key, key, strict=True))
+
+
+def _stopped(table: TableId, result: RunResult) -> TributaryError:
+    """What stopped a run that verify needed."""
+    error = result.error or {}
+    kind = LostHistoryError if result.state is State.NEEDS_BOOTSTRAP else LakeError
+    return kind(
+        f"table {table} could not be brought up to date: {error.get('message', 'no reason')}",
+        remedy=str(error.get("remedy", f"See `tributary status {table}`.")),
+        table=table,
+    )
 
 
 def _sightings(

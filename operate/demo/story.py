@@ -1,0 +1,315 @@
+"""What the demo does and tells, step by step."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from cdc.lake.write import LakeTable
+from cdc.run import run_tables
+from cdc.sources.postgres.connection import Connections
+from cdc.state import State
+from operate.context import Services, services
+from operate.demo import shop
+from operate.demo.writers import Writers
+from operate.lifecycle import offboard, require
+from operate.onboard import onboard
+from operate.outcome import Outcome, for_each
+from operate.render import Renderer, seconds
+from operate.verify.table import Verification, verify_table
+from schemas.table import TableId
+from stack.local import LocalStack
+
+if TYPE_CHECKING:
+    from cdc.progress import Progress
+    from cdc.run import RunResult
+
+SOURCE = "shop"
+DEFAULT_FOLDER = Path(".tributary/demo")
+CONFIG = "tributary.yaml"
+
+_WARM_UP_S = 2.0
+_BETWEEN_RUNS_S = 3.0
+_RUNS = 2
+
+
+@dataclass
+class Told:
+    """What the demo did, for ``--output json`` and the exit code.
+
+    Args:
+        onboarded: One outcome per table, the refused one among them.
+        runs: The incremental runs.
+        verified: One verification per table that travelled.
+        transactions: Transactions that the writers committed, by what they did.
+        seconds: Duration of each step by name.
+    """
+
+    onboarded: list[Outcome] = field(default_factory=list)
+    runs: list[list[RunResult]] = field(default_factory=list)
+    verified: list[Verification] = field(default_factory=list)
+    failures: list[Outcome] = field(default_factory=list)
+    transactions: dict[str, int] = field(default_factory=dict)
+    seconds: dict[str, float] = field(default_factory=dict)
+
+    @property
+    def ok(self) -> bool:
+        """Whether every table travelled and is equal, and the keyless one was refused."""
+        return (
+            len(self.verified) == len(shop.TABLES)
+            and all(one.equal and one.rows_compared > 0 for one in self.verified)
+            and not self.failures
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The demo as plain values."""
+        return {
+            "ok": self.ok,
+            "onboarded": [outcome.to_json() for outcome in self.onboarded],
+            "runs": [[result.to_dict() for result in run] for run in self.runs],
+            "verified": [one.to_json() for one in self.verified],
+            "failures": [outcome.to_json() for outcome in self.failures],
+            "transactions": self.transactions,
+            "seconds": {name: round(took, 1) for name, took in self.seconds.items()},
+        }
+
+
+class Demo:
+    """The demo on one folder.
+
+    Args:
+        folder: Holds the stack, the configuration, the state and the lake.
+        renderer: Where the story is told.
+        progress: Where long work is shown.
+    """
+
+    def __init__(self, folder: Path, renderer: Renderer, progress: Progress) -> None:
+        self.folder = folder.resolve()
+        self.config = self.folder / CONFIG
+        self._renderer, self._progress = renderer, progress
+        self.told = Told()
+
+    def run(self, *, keep: bool) -> Told:
+        """Do everything, and take the servers down again unless they are to be kept."""
+        stack = LocalStack(self.folder / "stack", report=self._renderer.note)
+        with ExitStack() as ending:
+            if not keep:
+                ending.callback(stack.down)
+            with self._step("1. Start PostgreSQL with a replica, Kafka, Connect and a registry"):
+                stack.up()
+                self.config.write_text(stack.config_text(source=SOURCE), encoding="utf-8")
+            self._tell(opened_on=stack)
+        self._farewell(keep=keep)
+        return self.told
+
+    def _tell(self, *, opened_on: LocalStack) -> None:
+        with services(self.config, self._progress) as opened:
+            source = opened.config.source(SOURCE)
+            self._clean(opened)
+            with self._step("2. Fill a shop with orders, and let customers and shop go on"):
+                self._create(Connections(SOURCE, source))
+            with Writers(SOURCE, source) as writers:
+                time.sleep(_WARM_UP_S)
+                with self._step("3. Onboard its tables while they are written to"):
+                    self._onboard(opened, writers)
+                if not self.told.failures:
+                    with self._step("4. Change rows by hand, and run"):
+                        self._change_and_run(opened, Connections(SOURCE, source))
+                    with self._step("5. Verify, while the writers go on"):
+                        self._verify(opened)
+                self.told.transactions = writers.deeds
+            self._renderer.line(
+                f"Meanwhile the writers committed {sum(self.told.transactions.values()):,}"
+                " transactions: "
+                + ", ".join(f"{name} {n:,}" for name, n in self.told.transactions.items())
+            )
+            for message in writers.failures:
+                self._renderer.warning(f"a writer was refused: {message}")
+
+    def _clean(self, opened: Services) -> None:
+        """Take a former demo's tables off the plan, with their data."""
+        known = [record.table for record in opened.store.tables()]
+        for_each(known, lambda t: offboard(opened, t, delete_data=True), action="offboard")
+
+    def _create(self, connections: Connections) -> None:
+        with connections.open("admin") as session:
+            session.execute(shop.CREATE.encode())
+            for statement in shop.FILL:
+                session.execute(statement.encode())
+
+    def _onboard(self, opened: Services, writers: Writers) -> None:
+        before = writers.total
+        self.told.onboarded = onboard(
+            opened, [_table(name) for name in (*shop.TABLES, shop.KEYLESS)]
+        )
+        rows = []
+        for outcome in self.told.onboarded:
+            if outcome.table.name == shop.KEYLESS:
+                continue
+            if outcome.error is not None or outcome.state is not State.INCREMENTAL:
+                self.told.failures.append(outcome)
+                continue
+            handoff = _handoff(opened, outcome.table)
+            rows.append(
+                (
+                    outcome.table,
+                    f"{outcome.details['rows']:,}",
+                    seconds(outcome.details["seconds"]),
+                    f"{handoff[0]:,}",
+                    f"{handoff[1]:,}",
+                    f"{handoff[1] - handoff[0]:,}",
+                )
+            )
+        self._renderer.table(
+            ("table", "rows copied", "took", "O", "H", "replayed"),
+            rows,
+            numbers="rows copied,took,O,H,replayed",
+        )
+        self._renderer.line(
+            "O is the first offset of the stream that is applied, H the one at which the copy is"
+            " overtaken."
+        )
+        self._renderer.line(
+            f"While this ran, the writers committed {writers.total - before:,} transactions."
+        )
+        for outcome in self.told.onboarded:
+            if outcome.table.name == shop.KEYLESS:
+                self._refused(outcome)
+            elif outcome.error is not None:
+                self._renderer.error(outcome.error)
+
+    def _refused(self, outcome: Outcome) -> None:
+        if outcome.error is None:
+            self.told.failures.append(outcome)
+            self._renderer.warning(f"{outcome.table} has no key and was not refused")
+            return
+        self._renderer.line(f"Refused, as it must be: {outcome.error.message}.")
+
+    def _change_and_run(self, opened: Services, connections: Connections) -> None:
+        before = [self._look(opened, connections, one, one.before) for one in shop.WITNESSES]
+        with connections.open("admin") as session:
+            for witness in shop.WITNESSES:
+                for statement in witness.change.split(";"):
+                    session.execute(statement.encode())
+        for number in range(_RUNS):
+            if number:
+                time.sleep(_BETWEEN_RUNS_S)
+            self._run(opened)
+        for witness, then in zip(shop.WITNESSES, before, strict=True):
+            now = self._look(opened, connections, witness, witness.after)
+            self._renderer.line(f"{witness.what[0].upper()}{witness.what[1:]}:")
+            self._renderer.table(
+                ("", f"shop.{witness.table} at the source", "in the lake"),
+                [("before", *then), ("after", *now)],
+            )
+
+    def _run(self, opened: Services) -> None:
+        names = {_table(name) for name in shop.TABLES}
+        records = [record for record in opened.store.tables() if record.table in names]
+        results = run_tables(
+            opened.run_context, records, parallel=opened.config.spark.parallel_tables
+        )
+        self.told.runs.append(results)
+        events = sum(result.events for result in results)
+        commits = sum(result.commits for result in results)
+        took = max((result.seconds for result in results), default=0.0)
+        self._renderer.line(
+            f"A run applied {events:,} changes in {commits} commits; the slowest table took"
+            f" {seconds(took)}."
+        )
+        for result in results:
+            if result.error is not None:
+                self._renderer.warning(f"{result.table}: {result.error['message']}")
+
+    def _look(
+        self, opened: Services, connections: Connections, witness: shop.Witness, where: str
+    ) -> tuple[str, str]:
+        """The witness as the source and as the lake have it."""
+        table = _table(witness.table)
+        record = require(opened, table)
+        source = opened.source(SOURCE)
+        found = source.table(table)
+        settings = opened.config.table_settings(table)
+        path = record.attempt.path if record.attempt is not None else ""
+        lake = LakeTable(opened.spark, path, source.schema(found, settings), settings).read()
+        in_lake = [name for name in witness.columns if name in lake.columns]
+        at_source = [column.name for column in found.columns if column.name in witness.columns]
+        with connections.open("admin") as session:
+            query = f"SELECT {', '.join(at_source)} FROM shop.{witness.table} WHERE {where}"  # noqa: S608 - fixed text
+            ours = session.execute(query.encode()).fetchone()
+        theirs = lake.where(where).select(*in_lake).first()
+        return _shown(at_source, ours), _shown(in_lake, theirs)
+
+    def _verify(self, opened: Services) -> None:
+        context = opened.run_context
+
+        def one(table: TableId) -> Outcome:
+            found = verify_table(opened, context, table)
+            self.told.verified.append(found)
+            return Outcome(table, "verified", State.INCREMENTAL)
+
+        outcomes = for_each([_table(name) for name in shop.TABLES], one, action="verify")
+        self.told.failures += [outcome for outcome in outcomes if outcome.failed]
+        self._renderer.table(
+            ("table", "result", "rows", "in motion", "up to"),
+            [
+                (
+                    found.table,
+                    "equal" if found.equal else "DIFFERENT",
+                    f"{found.rows_compared:,}",
+                    f"{found.checked_again:,}",
+                    found.position,
+                )
+                for found in self.told.verified
+            ],
+            numbers="rows,in motion",
+        )
+        for outcome in self.told.failures:
+            if outcome.error is not None:
+                self._renderer.error(outcome.error)
+
+    def _farewell(self, *, keep: bool) -> None:
+        line = self._renderer.line
+        line()
+        line("Where to look next:")
+        if keep:
+            line(f"  export TRIBUTARY_CONFIG={self.config}")
+            line("  tributary status; tributary verify 'shop.*'; tributary path shop.orders")
+            line("  tributary run --continuous        keeps the lake equal from now on")
+            line(f"  tributary stack down --dir {self.folder / 'stack'}")
+        else:
+            line("  tributary demo --keep             leaves the servers up to play with")
+        line(f"  {self.config}")
+        line(f"  {self.folder / 'stack' / 'lake'}   the Hudi tables")
+
+    @contextmanager
+    def _step(self, title: str) -> Iterator[None]:
+        self._renderer.line()
+        self._renderer.line(title, style="bold")
+        began = time.monotonic()
+        yield
+        took = time.monotonic() - began
+        self.told.seconds[title] = took
+        self._renderer.line(f"({seconds(took)})", style="dim")
+
+
+def _table(name: str) -> TableId:
+    return TableId(SOURCE, shop.SCHEMA, name)
+
+
+def _handoff(opened: Services, table: TableId) -> tuple[int, int]:
+    attempt = require(opened, table).attempt
+    if attempt is None:
+        return 0, 0
+    start, end = attempt.start_offsets or {}, attempt.handoff_offsets or {}
+    return sum(start.values()), sum(end.values())
+
+
+def _shown(names: Sequence[str], row: Sequence[object] | None) -> str:
+    if row is None:
+        return "no row"
+    return ", ".join(f"{name} {value}" for name, value in zip(names, row, strict=True))

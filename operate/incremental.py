@@ -1,0 +1,78 @@
+"""``run``: incremental runs of the tables on the plan, once or until told to stop."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Sequence
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from cdc.run import run_continuously, run_tables
+from cdc.state import State
+from operate.exit_codes import ExitCode, exit_code
+
+if TYPE_CHECKING:
+    from cdc.run import RunResult
+    from cdc.state import TableRecord
+    from operate.context import Services
+    from schemas.table import TableId
+
+_WAITING = frozenset(
+    {State.REGISTERED, State.BOOTSTRAPPING, State.PAUSED, State.NEEDS_BOOTSTRAP, State.FAILED}
+)
+
+
+class Runs:
+    """Runs of the chosen tables, all of them over one Spark session.
+
+    Args:
+        services: What to work with.
+        tables: The tables.
+    """
+
+    def __init__(self, services: Services, tables: Sequence[TableId]) -> None:
+        self._services = services
+        self._tables = frozenset(tables)
+        self._errors = False
+
+    def once(self) -> list[RunResult]:
+        """One run of the tables that have new changes."""
+        results = run_tables(self._services.run_context, self._records())
+        self._errors |= any(result.error is not None for result in results)
+        return results
+
+    def repeat(self, interval_s: float, report: Callable[[list[RunResult]], None]) -> None:
+        """Run after run until SIGINT or SIGTERM; the run under way is finished first."""
+        stop = threading.Event()
+
+        def asked(_signal: int, _frame: FrameType | None) -> None:
+            stop.set()
+
+        former = {kind: signal.signal(kind, asked) for kind in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            run_continuously(
+                self._services.run_context,
+                self._records,
+                stop,
+                min_interval_s=interval_s,
+                report=report,
+            )
+        finally:
+            for kind, handler in former.items():
+                signal.signal(kind, handler)
+
+    def waiting(self) -> list[TableRecord]:
+        """The tables that a run does not keep up to date, and that wait for someone."""
+        return [record for record in self._records() if record.state in _WAITING]
+
+    def exit_code(self) -> ExitCode:
+        """What the tables' states after the run make of the exit code."""
+        states = {record.state for record in self._records()}
+        return exit_code(
+            failed=self._errors or State.FAILED in states,
+            needs_bootstrap=State.NEEDS_BOOTSTRAP in states,
+        )
+
+    def _records(self) -> list[TableRecord]:
+        return [record for record in self._services.store.tables() if record.table in self._tables]
