@@ -1,0 +1,36 @@
+"""Rules of the code base that no linter knows. The import rules are in pyproject.toml."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+PACKAGES = ("schemas", "cdc", "bootstrap", "operate", "stack")
+MODULES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob("*.py"))
+NO_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
+
+
+def name(file: Path) -> str:
+    return str(file.relative_to(ROOT))
+
+
+@pytest.mark.parametrize("file", MODULES, ids=name)
+def test_a_module_is_named_after_what_it_holds_and_stays_readable(file: Path) -> None:
+    assert not NO_NAMES & {*file.relative_to(ROOT).parts, file.stem}
+    assert len(file.read_text("utf-8").splitlines()) < 400, "split it"
+
+
+def test_hudis_settings_are_known_to_the_lake_only() -> None:
+    found = [
+        f"{name(file)}:{node.lineno}"
+        for file in MODULES
+        if not file.is_relative_to(ROOT / "cdc" / "lake")
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.startswith("hoodie.")
+    ]
+    assert found == []
