@@ -100,6 +100,9 @@ class Source(Protocol):
         has our own two tables from the start.
         """
 
+    def planned_capture(self, publication: str, slot: str, tables: Sequence[TableId]) -> list[str]:
+        """The statements that capturing these tables would run now; nothing is run."""
+
     def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
         """Add those tables that are not yet in it; returns the ones that were added."""
 

@@ -12,6 +12,7 @@ from operate.render import Output, Renderer
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from operate.dryrun import Plan
     from operate.outcome import Outcome
 
 TablesArgument = Annotated[
@@ -89,12 +90,34 @@ def onboard(
     with renderer.progress() as progress, services(config, progress) as opened:
         wanted = at_source(opened, tables)
         if dry_run:
-            from operate.dryrun import render, steps
+            from operate.dryrun import plan
 
-            render(renderer, steps(opened, wanted, with_bootstrap=not no_bootstrap))
+            planned = plan(opened, wanted, with_bootstrap=not no_bootstrap)
+            _show_plan(renderer, planned)
             return
         outcomes = bring(opened, wanted, with_bootstrap=not no_bootstrap)
     finish(renderer, outcomes)
+
+
+def _show_plan(renderer: Renderer, planned: Plan) -> None:
+    from operate.outcome import exit_code_of
+
+    renderer.document(
+        {"steps": planned.steps, "refused": [outcome.to_json() for outcome in planned.refused]}
+    )
+    for step in planned.steps:
+        renderer.line(f"{step.kind:<6} {step.where}", style="bold")
+        for line in step.text.splitlines():
+            renderer.line(f"       {line}")
+    if not planned.steps:
+        renderer.line("Nothing would be done.")
+    if not renderer.json:
+        for outcome in planned.refused:
+            if outcome.error is not None:
+                renderer.error(outcome.error)
+    code = exit_code_of(planned.refused)
+    if code:
+        raise typer.Exit(code)
 
 
 def bootstrap(

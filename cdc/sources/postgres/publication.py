@@ -57,24 +57,55 @@ TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)):
 def prepare(session: Session, publication: str, credentials: Credentials) -> None:
     """Create what is missing of our schema, its tables and grants, and the publication."""
     with session.transaction():
-        if session.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
-            session.execute("CREATE SCHEMA IF NOT EXISTS tributary")
-        session.execute(_MARKER)
-        session.execute(_HEARTBEAT)
-        for statement in own_grants(credentials):
+        for statement in _preparation(session, publication, credentials):
             session.execute(statement)
-        if not _exists(session, publication):
-            session.execute(
-                sql.SQL(
-                    "CREATE PUBLICATION {} FOR TABLE tributary.marker, tributary.heartbeat "
-                    "WITH (publish = 'insert, update, delete, truncate', "
-                    "publish_via_partition_root = true)"
-                ).format(sql.Identifier(publication))
+
+
+def planned(
+    session: Session,
+    publication: str,
+    slot: str,
+    tables: Sequence[TableId],
+    credentials: Credentials,
+) -> list[str]:
+    """The statements that capturing these tables would run now; nothing is run."""
+    members = _members(session, publication)
+    statements = [
+        *_preparation(session, publication, credentials),
+        *(
+            _alteration(publication, "ADD", [(table.schema, table.name)])
+            for table in tables
+            if (table.schema, table.name) not in members
+        ),
+    ]
+    if slot_health(session, slot) is None:
+        statements.append(
+            sql.SQL("SELECT pg_create_logical_replication_slot({}, {})").format(
+                sql.Literal(slot), sql.Literal(PLUGIN)
             )
-        members = _members(session, publication)
-        for name in OWN_TABLES:
-            if (SCHEMA, name) not in members:
-                _alter(session, publication, "ADD", [(SCHEMA, name)])
+        )
+    return [" ".join(statement.as_string(session).split()) for statement in statements]
+
+
+def _preparation(
+    session: Session, publication: str, credentials: Credentials
+) -> list[sql.SQL | sql.Composed]:
+    statements: list[sql.SQL | sql.Composed] = []
+    if session.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
+        statements.append(sql.SQL("CREATE SCHEMA IF NOT EXISTS tributary"))
+    statements += [sql.SQL(_MARKER), sql.SQL(_HEARTBEAT), *own_grants(credentials)]
+    if not _exists(session, publication):
+        statements.append(
+            sql.SQL(
+                "CREATE PUBLICATION {} FOR TABLE tributary.marker, tributary.heartbeat "
+                "WITH (publish = 'insert, update, delete, truncate', "
+                "publish_via_partition_root = true)"
+            ).format(sql.Identifier(publication))
+        )
+        return statements
+    members = _members(session, publication)
+    missing = [(SCHEMA, name) for name in OWN_TABLES if (SCHEMA, name) not in members]
+    return statements + [_alteration(publication, "ADD", [own]) for own in missing]
 
 
 def own_grants(credentials: Credentials) -> list[sql.Composed]:
@@ -270,10 +301,12 @@ def _members(session: Session, publication: str) -> set[tuple[str, str]]:
 def _alter(
     session: Session, publication: str, action: str, tables: Sequence[tuple[str, str]]
 ) -> None:
-    session.execute(
-        sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(
-            sql.Identifier(publication),
-            sql.SQL(action),
-            sql.SQL(", ").join(sql.Identifier(*table) for table in tables),
-        )
+    session.execute(_alteration(publication, action, tables))
+
+
+def _alteration(publication: str, action: str, tables: Sequence[tuple[str, str]]) -> sql.Composed:
+    return sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(
+        sql.Identifier(publication),
+        sql.SQL(action),
+        sql.SQL(", ").join(sql.Identifier(*table) for table in tables),
     )

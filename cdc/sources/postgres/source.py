@@ -99,6 +99,11 @@ class PostgresSource:
         with self._connections.open("admin") as session:
             capture.prepare(session, publication, self._config.credentials)
 
+    def planned_capture(self, publication: str, slot: str, tables: Sequence[TableId]) -> list[str]:
+        """The statements that capturing these tables would run now; nothing is run."""
+        with self._connections.open("admin") as session:
+            return capture.planned(session, publication, slot, tables, self._config.credentials)
+
     def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
         """Add those tables that are not yet in it; returns the ones that were added."""
         with self._connections.open("admin") as session:

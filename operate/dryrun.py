@@ -1,0 +1,119 @@
+"""``onboard --dry-run``: the exact statements, requests and topics, and nothing done."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+from urllib.parse import quote
+
+from cdc.state import State
+from operate import capture
+from operate.onboard import examine
+from operate.outcome import Outcome, for_each
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from operate.context import Services
+
+Kind = Literal["topic", "sql", "rest", "state", "spark"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """One thing that onboarding would do.
+
+    Args:
+        kind: Who would be asked.
+        where: Which server, topic or store.
+        text: The statement or request, as it would be sent; secrets are references.
+    """
+
+    kind: Kind
+    where: str
+    text: str
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What onboarding would do, in order, and what it would refuse.
+
+    Args:
+        steps: In order.
+        refused: Tables that would be refused, with why.
+    """
+
+    steps: tuple[Step, ...]
+    refused: tuple[Outcome, ...]
+
+
+def plan(services: Services, tables: Sequence[TableId], *, with_bootstrap: bool) -> Plan:
+    """Look, and say what would be done; nothing is changed anywhere.
+
+    Args:
+        services: What to work with.
+        tables: The tables.
+        with_bootstrap: Whether they would be copied at once.
+    """
+    outcomes = for_each(tables, lambda table: _examined(services, table), action="check")
+    fit = [outcome.table for outcome in outcomes if not outcome.failed]
+    refused = [outcome for outcome in outcomes if outcome.failed]
+    steps: list[Step] = []
+    for group in capture.groups(services, fit):
+        clashes = capture.refuse_shared_topics(services, group)
+        refused += [Outcome(table, "check", error=error) for table, error in clashes.items()]
+        members = tuple(table for table in group.tables if table not in clashes)
+        if members:
+            kept = capture.Group(group.capture, members)
+            steps += _group(services, kept, with_bootstrap=with_bootstrap)
+    return Plan(tuple(steps), tuple(refused))
+
+
+def _examined(services: Services, table: TableId) -> Outcome:
+    examine(services, table)
+    return Outcome(table, "checked")
+
+
+def _group(services: Services, group: capture.Group, *, with_bootstrap: bool) -> list[Step]:
+    names, source = group.capture, services.source(group.capture.source)
+    topic = services.config.kafka.topic
+    settings = {
+        "partitions": 1,
+        "replication.factor": topic.replication_factor,
+        "cleanup.policy": "delete",
+        "retention.ms": topic.retention_ms,
+        **topic.config,
+    }
+    wanted = capture.topics(group)
+    existing = services.kafka.topics(wanted)
+    steps = [
+        Step("topic", name, f"create with {json.dumps(settings)}")
+        for name in wanted
+        if name not in existing
+    ]
+    where = f"primary of {names.source}"
+    steps += [
+        Step("sql", where, f"{statement};")
+        for statement in source.planned_capture(names.publication, names.slot, group.tables)
+    ]
+    if services.connect.connector(names.connector) is None:
+        body = json.dumps(capture.wanted_connector(services, names), indent=2, sort_keys=True)
+        path = f"PUT /connectors/{quote(names.connector, safe='')}/config"
+        steps.append(Step("rest", services.config.connect.url, f"{path}\n{body}"))
+    for table in group.tables:
+        steps += _table(services, table, with_bootstrap=with_bootstrap)
+    return steps
+
+
+def _table(services: Services, table: TableId, *, with_bootstrap: bool) -> list[Step]:
+    record = services.store.get(table)
+    steps = []
+    if record is None or record.state is State.RETIRED:
+        steps.append(Step("state", services.store.shown_url, f"register {table}"))
+    copied = record is not None and record.state is State.INCREMENTAL
+    if with_bootstrap and not copied:
+        path = services.config.table_path(table)
+        text = f"copy {table}, hand over to the stream, publish {path}/_current.json"
+        steps.append(Step("spark", f"{path}/attempt=<uuid>", text))
+    return steps
