@@ -21,6 +21,7 @@ from cdc.errors import (
     StateError,
 )
 from cdc.failpoints import crash
+from cdc.history import RunEntry
 from cdc.lake.timeline import Committed, Timeline
 from cdc.run.batch import Applied, BatchWriter
 from cdc.run.checks import CaptureChecks
@@ -28,7 +29,6 @@ from cdc.run.context import RunResult
 from cdc.run.shape import LakeShape, lake_shape
 from cdc.sources.values import Fingerprint
 from cdc.state import CommitSummary, State, TableRecord, transition, with_commit
-from cdc.history import RunEntry
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:

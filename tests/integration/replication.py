@@ -1,0 +1,217 @@
+"""Tables that are captured on the real stack and handed over while empty, ready for runs."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import yaml
+from pyspark.sql import SparkSession
+
+from cdc.config import Config
+from cdc.connect import ConnectClient
+from cdc.debezium import connector_config, names
+from cdc.kafka import KafkaAdmin
+from cdc.lake.commit import CommitRecord
+from cdc.lake.write import LakeTable
+from cdc.lease import Leases
+from cdc.position import Lsn
+from cdc.progress import NullProgress
+from cdc.run import RunContext, RunResult, run_tables
+from cdc.sources import open_source
+from cdc.sources.postgres.source import PostgresSource
+from cdc.state import Attempt, State, TableRecord, transition
+from cdc.store import Store
+from schemas.registry import ConfluentRegistry, RegistryEndpoint
+from schemas.table import TableId
+from tests.integration.conftest import Database
+
+CAPTURE_TIMEOUT_S = 60.0
+
+
+@dataclass
+class Replication:
+    """One database's tables on their way to a lake of the test's own.
+
+    Args:
+        database: The test's database; it is the source's name as well.
+        spark: The session.
+        folder: Holds the state store and the lake.
+        tables: The ``tables`` section of the configuration.
+    """
+
+    database: Database
+    spark: SparkSession
+    folder: Path
+    tables: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.configure()
+        self.store = Store(f"sqlite:///{self.folder / 'state.db'}")
+        self.kafka = KafkaAdmin(self.config.kafka)
+        self.connect = ConnectClient(self.config.connect)
+        self.registry = ConfluentRegistry(RegistryEndpoint(self.config.kafka.registry.url))
+        source = open_source(self.database.name, self.config.source(self.database.name))
+        assert isinstance(source, PostgresSource)
+        self.source = source
+        self.capture = names(self.database.name, self.config.source(self.database.name))
+
+    def configure(self, **tables: Any) -> None:
+        """Take the stack's configuration, with settings per ``schema__table``."""
+        for name, settings in tables.items():
+            self.tables[name.replace("__", ".")] = settings
+        document = yaml.safe_load(self.database.stack.config_text())
+        (section,) = document["sources"].values()
+        for endpoint in ("primary", "replica"):
+            section[endpoint]["database"] = self.database.name
+        document["sources"] = {self.database.name: section}
+        document["lake"] = {"url": (self.folder / "lake").as_uri()}
+        document["state"] = {"url": f"sqlite:///{self.folder / 'state.db'}"}
+        document["tables"] = self.tables
+        self.config = Config.model_validate(document)
+
+    def context(self, **changes: Any) -> RunContext:
+        return replace(
+            RunContext(
+                config=self.config,
+                spark=self.spark,
+                store=self.store,
+                kafka=self.kafka,
+                registry=self.registry,
+                sources={self.database.name: self.source},
+                leases=Leases(self.store),
+                progress=NullProgress(),
+                run_id=str(uuid.uuid4()),
+                connect=self.connect,
+            ),
+            **changes,
+        )
+
+    def table(self, name: str) -> TableId:
+        return TableId(self.database.name, "public", name)
+
+    def add(self, *created: str) -> list[TableRecord]:
+        """Capture tables that exist and are empty, and hand each over at its topic's end."""
+        self.source.prepare_capture(self.capture.publication)
+        ids = [self.table(name) for name in created]
+        for table in ids:
+            self.kafka.ensure_topic(self.capture.topic(table))
+        own = (self.capture.heartbeat_topic, self.capture.marker_topic)
+        for topic in own:
+            self.kafka.ensure_topic(topic)
+        self.source.add_to_publication(self.capture.publication, ids)
+        self.source.ensure_slot(self.capture.slot)
+        config = connector_config(
+            self.database.name,
+            self.config.source(self.database.name),
+            "default",
+            self.config.kafka,
+            self.config.connect,
+        )
+        self.connect.put_connector(self.capture.connector, config)
+        self.connect.wait_running(self.capture.connector)
+        return [self._hand_over(table) for table in ids]
+
+    def _hand_over(self, table: TableId) -> TableRecord:
+        topic = self.capture.topic(table)
+        base = self.config.table_path(table)
+        attempt_id = uuid.uuid4()
+        fingerprint = self.source.fingerprint(table, on_replica=False)
+        offsets = self.kafka.stable_offsets(topic)
+        now = datetime.now(timezone.utc)
+        attempt = Attempt(
+            id=attempt_id,
+            started_at=now,
+            path=f"{base}/attempt={attempt_id}",
+            topic_id=self.kafka.topic_id(topic),
+            start_offsets=offsets,
+            handoff_offsets=offsets,
+            fingerprint=dict(fingerprint.facts),
+            fingerprint_digest=fingerprint.digest,
+        )
+        settings = self.config.table_settings(table)
+        described = self.source.table(table)
+        schema = self.source.schema(described, settings)
+        server = self.source.identity()
+        LakeTable(self.spark, attempt.path, schema, settings).empty_commit(
+            CommitRecord(
+                kind="handoff",
+                table=table,
+                attempt=str(attempt_id),
+                start_offsets=offsets,
+                offsets=offsets,
+                topic=topic,
+                topic_id=attempt.topic_id,
+                handoff={
+                    "fingerprint": dict(fingerprint.facts),
+                    "key": list(schema.key),
+                    "system_identifier": server.system_identifier,
+                    "timeline": server.timeline,
+                },
+            ),
+            lambda _timeline: None,
+        )
+        record = TableRecord(
+            table=table,
+            state=State.REGISTERED,
+            base_path=base,
+            tier="default",
+            topic=topic,
+            publication=self.capture.publication,
+            updated_at=now,
+        )
+        record = transition(record, State.BOOTSTRAPPING, at=now, attempt=attempt)
+        record = transition(record, State.CATCHING_UP, at=now)
+        return self.store.put(transition(record, State.INCREMENTAL, at=now))
+
+    def settle(self) -> None:
+        """Wait until everything that is committed on the source can be read from Kafka."""
+        upto = self.source.write_marker().lsn
+        deadline = time.monotonic() + CAPTURE_TIMEOUT_S
+        seen: Lsn | None = None
+        while time.monotonic() < deadline:
+            slot = self.source.slot_health(self.capture.slot)
+            seen = slot.confirmed_flush_lsn if slot is not None else None
+            if seen is not None and seen >= upto:
+                return
+            time.sleep(0.05)
+        raise AssertionError(f"captured up to {seen} only, not {upto}")
+
+    def run(self, **changes: Any) -> list[RunResult]:
+        self.settle()
+        return run_tables(self.context(**changes), self.store.tables())
+
+    def run_one(self, **changes: Any) -> RunResult:
+        (result,) = self.run(**changes)
+        return result
+
+    def record(self, name: str) -> TableRecord:
+        record = self.store.get(self.table(name))
+        assert record is not None
+        return record
+
+    def lake(self, name: str, *columns: str, where: str = "true") -> list[tuple[Any, ...]]:
+        attempt = self.record(name).attempt
+        assert attempt is not None
+        frame = self.spark.read.format("hudi").load(attempt.path).where(where)
+        shown = [f"`{column}`" for column in columns]
+        return sorted((tuple(row) for row in frame.selectExpr(*shown).collect()), key=repr)
+
+    def truth(self, name: str, *columns: str) -> list[tuple[Any, ...]]:
+        listed = ", ".join(f'"{column}"' for column in columns)
+        with self.database.connect() as connection:
+            rows = connection.execute(f'SELECT {listed} FROM "{name}"'.encode()).fetchall()
+        return sorted(rows, key=repr)
+
+    def assert_equal(self, name: str, columns: Sequence[str]) -> None:
+        truth, lake = self.truth(name, *columns), self.lake(name, *columns)
+        missing = [row for row in truth if row not in lake]
+        extra = [row for row in lake if row not in truth]
+        assert not missing, f"missing in the lake: {missing[:5]}"
+        assert not extra, f"only in the lake: {extra[:5]}"
+        assert len(lake) == len(truth)
