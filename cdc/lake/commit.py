@@ -20,6 +20,9 @@ COMMIT_PREFIX = "tributary."
 COMMIT_KEY = COMMIT_PREFIX + "commit"
 """Key of the JSON document."""
 
+INDEX_KEY = COMMIT_PREFIX + "index"
+"""Key of the index that the table is written with."""
+
 _FORMAT = 1
 
 

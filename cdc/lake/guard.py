@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.java_gateway import ensure_callback_server_started
 
 from cdc.errors import FencedError
+from cdc.failpoints import crash
+from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ class CommitGuard:
     Args:
         spark: The session.
         path: Base path of the table.
+        commit: What is about to be committed.
         check: Called with the table's timeline, fresh from storage.
 
     Hudi calls it after all data files are written and before the commit file is. If the check
@@ -38,10 +41,11 @@ class CommitGuard:
 
         implements = ("java.util.function.BiConsumer",)
 
-    def __init__(self, spark: SparkSession, path: str, check: Guard) -> None:
+    def __init__(self, spark: SparkSession, path: str, commit: CommitRecord, check: Guard) -> None:
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
         self._spark = spark
         self._path = path
+        self._commit = commit
         self._check = check
         self.refusal: BaseException | None = None
         self.called = False
@@ -53,6 +57,8 @@ class CommitGuard:
             timeline = Timeline(self._spark, self._path)
             self._require_newest(timeline)
             self._check(timeline)
+            if self._commit.kind == "run":
+                crash("run.in_commit")
         except BaseException as error:
             self.refusal = error
             raise

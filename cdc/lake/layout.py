@@ -97,6 +97,23 @@ class RowLayout:
         return not set(self.partition_by) <= set(self.schema.key)
 
     @property
+    def input_columns(self) -> tuple[tuple[str, str], ...]:
+        """Name and Spark type of the columns that rows to write have."""
+        source = ((column.name, column.lake_type) for column in self.schema.columns)
+        return (*META_COLUMNS, *source)
+
+    @property
+    def key_generator(self) -> str:
+        """Hudi's class that renders record key and partition path."""
+        if not self.partition_by:
+            name = "NonpartitionedKeyGenerator"
+        elif len(self.record_key) == 1 and len(self.partition_by) == 1:
+            name = "SimpleKeyGenerator"
+        else:
+            name = "ComplexKeyGenerator"
+        return f"org.apache.hudi.keygen.{name}"
+
+    @property
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Name and Spark type of every lake column, in order."""
         return (

@@ -2,35 +2,178 @@
 
 from __future__ import annotations
 
+import re
 from typing import TYPE_CHECKING
 
+from cdc.errors import ConfigError
 from cdc.lake.commit import COMMIT_PREFIX
+from cdc.lake.index import IndexLayout
 from cdc.lake.layout import OFFSET, OP, RowLayout
+from cdc.lake.services import SMALL_FILE_BYTES, TARGET_FILE_BYTES, service_options
 
 if TYPE_CHECKING:
-    from cdc.config import TableSettings
+    from collections.abc import Mapping
+
+    from schemas.table import TableId
+
+_FIXED = {
+    "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
+    "hoodie.datasource.write.commitmeta.key.prefix": COMMIT_PREFIX,
+    # Trino and Presto read version 6 and refuse later ones.
+    "hoodie.write.table.version": "6",
+    "hoodie.write.auto.upgrade": "false",
+    # Instants order offsets; local time would go back for an hour each autumn.
+    "hoodie.table.timeline.timezone": "UTC",
+    # The wait is for clocks of concurrent writers; there is one writer, and the guard compares.
+    "hoodie.time.generator.max_expected_clock_skew_ms": "1",
+    # Offsets advance even when a batch changes no row.
+    "hoodie.allow.empty.commit": "true",
+    # A row that cannot be written fails its commit; Hudi's default drops the row.
+    "hoodie.write.ignore.failed": "false",
+    # One writer, fenced by the lease, the guard and the next writer's rollback of what it left.
+    "hoodie.write.concurrency.mode": "SINGLE_WRITER",
+    "hoodie.clean.failed.writes.policy": "EAGER",
+    # A retried stale batch would bring deleted rows back.
+    "hoodie.write.num.retries.on.conflict.failures": "0",
+    "hoodie.datasource.write.precombine.field": OFFSET,
+    "hoodie.datasource.write.payload.class": (
+        "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
+    ),
+    # Deletes travel with the upserts, marked by a column that rows carry anyway.
+    "hoodie.payload.delete.field": OP,
+    "hoodie.payload.delete.marker": "d",
+    # Batches hold one row per key.
+    "hoodie.combine.before.upsert": "false",
+    "hoodie.combine.before.insert": "false",
+    # A third less CPU than the default handle when whole files are rewritten.
+    "hoodie.write.merge.handle.class": "org.apache.hudi.io.HoodieWriteMergeHandle",
+    "hoodie.write.set.null.for.missing.columns": "true",
+    "hoodie.datasource.write.reconcile.schema": "false",
+    "hoodie.datasource.write.hive_style_partitioning": "true",
+    "hoodie.datasource.write.partitionpath.urlencode": "true",
+    "hoodie.datasource.write.drop.partition.columns": "false",
+    "hoodie.populate.meta.fields": "true",
+    # Which of both spellings matters little, as long as it stays the same for a table's life.
+    "hoodie.write.complex.keygen.new.encoding": "false",
+    "hoodie.write.complex.keygen.validation.enable": "false",
+    # Listing files is cheaper than 0.6 CPU seconds per commit for a metadata table.
+    "hoodie.metadata.enable": "false",
+}
+"""Settings that the meaning of a table depends on."""
+
+_DEFAULTS = {
+    "hoodie.parquet.compression.codec": "zstd",
+    "hoodie.bulkinsert.sort.mode": "NONE",
+    "hoodie.datasource.write.row.writer.enable": "true",
+    "hoodie.parquet.small.file.limit": str(SMALL_FILE_BYTES),
+    "hoodie.parquet.max.file.size": str(TARGET_FILE_BYTES),
+    "hoodie.embed.timeline.server": "false",
+    "hoodie.write.markers.type": "DIRECT",
+}
+"""Settings that only cost or save; ``hudi:`` of a table may change them."""
+
+_OWNED = (
+    "hoodie.table.",
+    "hoodie.datasource.write.operation",
+    "hoodie.datasource.write.recordkey.",
+    "hoodie.datasource.write.partitionpath.",
+    "hoodie.datasource.write.keygenerator.",
+    "hoodie.datasource.write.payload.",
+    "hoodie.datasource.write.insert.",
+    "hoodie.datasource.write.record.merge",
+    "hoodie.datasource.write.schema.",
+    "hoodie.datasource.compaction.",
+    "hoodie.datasource.clustering.",
+    "hoodie.base.path",
+    "hoodie.bloom.index.update.",
+    "hoodie.simple.index.update.",
+    "hoodie.bucket.",
+    "hoodie.index.type",
+    "hoodie.payload.",
+    "hoodie.record.",
+    "hoodie.write.record.merge",
+    "hoodie.write.lock.",
+    "hoodie.write.concurrency.",
+    "hoodie.write.handle.",
+    "hoodie.write.concat.",
+    "hoodie.combine.",
+    "hoodie.merge.allow.",
+    "hoodie.compact.",
+    "hoodie.log.compaction.",
+    "hoodie.schema.on.read.",
+    "hoodie.avro.schema.",
+    "hoodie.clean.async.",
+    "hoodie.archive.async",
+    "hoodie.archive.automatic",
+    "hoodie.clustering.async.",
+    "hoodie.clustering.schedule.",
+    "hoodie.clustering.updates.",
+    "hoodie.clustering.rollback.",
+    "hoodie.fail.writes.",
+    "hoodie.write.can.ignore.",
+    "hoodie.rollback.",
+    "hoodie.heartbeat.",
+    "hoodie.client.heartbeat.",
+)
+"""Prefixes of settings that are decided here or have a setting of their own in the table."""
+
+_SECRET = re.compile(r"passw|secret|token|credential|access.?key|private.?key", re.IGNORECASE)
 
 
-def table_options(layout: RowLayout, settings: TableSettings, *, operation: str) -> dict[str, str]:
-    """All options of one write."""
+def table_options(
+    layout: RowLayout, index: IndexLayout, overrides: Mapping[str, str], *, operation: str
+) -> dict[str, str]:
+    """All of Hudi's options for one write.
+
+    Args:
+        layout: Columns, key and partitions.
+        index: How rows are found by key.
+        overrides: The table's checked ``hudi`` settings.
+        operation: Hudi's name of the operation.
+    """
     table = layout.schema.table
     return {
-        "hoodie.table.name": f"{table.schema}_{table.name}",
+        **_DEFAULTS,
+        **service_options(
+            snapshot=operation == "bulk_insert",
+            clustered=not index.is_bucket,
+            sort_columns=layout.record_key,
+        ),
+        **overrides,
+        **_FIXED,
+        **index.options(global_index=layout.moves_partitions),
+        "hoodie.table.name": re.sub(r"\W", "_", f"{table.schema}_{table.name}"),
         "hoodie.datasource.write.operation": operation,
-        "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
         "hoodie.datasource.write.recordkey.field": ",".join(layout.record_key),
         "hoodie.datasource.write.partitionpath.field": ",".join(layout.partition_by),
-        "hoodie.datasource.write.commitmeta.key.prefix": COMMIT_PREFIX,
-        "hoodie.write.table.version": "6",
-        "hoodie.write.auto.upgrade": "false",
-        "hoodie.allow.empty.commit": "true",
-        "hoodie.parquet.compression.codec": "zstd",
-        "hoodie.metadata.enable": "false",
-        "hoodie.embed.timeline.server": "false",
-        "hoodie.write.markers.type": "DIRECT",
-        "hoodie.index.type": "BUCKET",
-        "hoodie.bucket.index.num.buckets": "1",
-        "hoodie.datasource.write.precombine.field": OFFSET,
-        "hoodie.payload.delete.field": OP,
-        "hoodie.payload.delete.marker": "d",
+        "hoodie.datasource.write.keygenerator.class": layout.key_generator,
     }
+
+
+def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str, str]:
+    """The table's ``hudi`` settings as text.
+
+    Raises:
+        ConfigError: One of them would break what the lake promises, is not Hudi's, or is a secret.
+    """
+    for key in overrides:
+        if not key.startswith("hoodie."):
+            reason, remedy = "it is not a Hudi setting", "Settings of Hudi begin with hoodie."
+        elif _SECRET.search(key):
+            reason = "Hudi writes its settings to logs and to the table's own files"
+            remedy = "Give credentials of the lake through lake.hadoop or the environment."
+        elif key in _FIXED or key.startswith(_OWNED):
+            reason = "the table's correctness depends on it"
+            remedy = (
+                "Remove it; key_columns, partition_by, delete_mode, index and buckets are "
+                "settings of the table."
+            )
+        else:
+            continue
+        raise ConfigError(
+            f"hudi.{key} of table {table} is refused: {reason}",
+            remedy=remedy,
+            table=table,
+            field=f"hudi.{key}",
+        )
+    return {key: str(value) for key, value in overrides.items()}

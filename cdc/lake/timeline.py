@@ -1,14 +1,16 @@
-"""What a lake table's commits say: offsets, snapshot chunks and the handoff, newest first."""
+"""What a lake table's commits say: offsets, snapshot chunks and the handoff."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
 from cdc.errors import LakeError
-from cdc.lake.commit import COMMIT_KEY, CommitRecord
+from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
+from cdc.lake.index import IndexLayout
 from cdc.spark import java
 
 if TYPE_CHECKING:
@@ -24,12 +26,15 @@ class Committed:
     Args:
         instant: Hudi's instant time, which orders commits of a table.
         action: ``commit``, ``deltacommit`` or ``replacecommit``.
-        record: What the commit says about itself.
+        record: What the commit says about itself. Its handoff is that of the table's bootstrap,
+            also in later commits: writers carry it along, so that archiving cannot lose it.
+        index: The index that rows were written with.
     """
 
     instant: str
     action: str
     record: CommitRecord
+    index: IndexLayout | None = None
 
 
 class Timeline:
@@ -40,12 +45,15 @@ class Timeline:
         path: Base path of the Hudi table.
 
     The object sees the table as it was at construction or at the last :meth:`reload`.
+
+    Raises:
+        LakeError: There is something at the path, but not a readable Hudi table.
     """
 
-    def __init__(self, spark: SparkSession, path: str, *, meta_client: Any = None) -> None:
+    def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self.path = path
-        self._meta = meta_client if meta_client is not None else open_meta_client(spark, path)
+        self._meta = _open(spark, path)
 
     @property
     def exists(self) -> bool:
@@ -54,97 +62,129 @@ class Timeline:
 
     def reload(self) -> None:
         """See commits that were made since."""
-        if self._meta is None:
-            self._meta = open_meta_client(self._spark, self.path)
-        else:
-            self._meta.reloadActiveTimeline()
+        self._meta = _open(self._spark, self.path)
 
     def commits(self) -> list[Committed]:
         """The active timeline's commits that carry our record, oldest first."""
-        found = [self._read(instant) for instant in self._instants()]
-        return [committed for committed in found if committed is not None]
+        return list(self._newest_first())[::-1]
+
+    def latest(self) -> Committed | None:
+        """The newest commit that carries our record, of any kind.
+
+        Raises:
+            LakeError: The commit was rolled back while it completed; the table is not whole.
+        """
+        return self._whole(next(self._newest_first(), None))
 
     def latest_offsets(self) -> Committed | None:
         """The newest commit that carries stream offsets, past commits of table services.
 
         The writer refuses to commit at an instant below a completed one (see
         :mod:`cdc.lake.guard`), so the newest by instant is the newest by offsets.
-        """
-        for instant in reversed(self._instants()):
-            committed = self._read(instant)
-            if committed is not None and committed.record.offsets:
-                return committed
-        return None
 
-    def latest(self) -> Committed | None:
-        """The newest commit that carries our record, of any kind."""
-        for instant in reversed(self._instants()):
-            committed = self._read(instant)
-            if committed is not None:
-                return committed
-        return None
+        Raises:
+            LakeError: The commit was rolled back while it completed; the table is not whole.
+        """
+        return self._whole(next((c for c in self._newest_first() if c.record.offsets), None))
+
+    def handoff(self) -> Committed | None:
+        """The newest commit that knows the table's handoff."""
+        return next((c for c in self._newest_first() if c.record.handoff is not None), None)
 
     def chunks(self, attempt: str) -> frozenset[int]:
         """Ids of the snapshot chunks that commits of ``attempt`` hold."""
         return frozenset(
             chunk
-            for committed in self.commits()
+            for committed in self._newest_first()
             if committed.record.kind == "chunk" and committed.record.attempt == attempt
             for chunk in committed.record.chunk_ids
         )
 
-    def handoff(self) -> Committed | None:
-        """The newest commit that carries a handoff."""
-        for instant in reversed(self._instants()):
-            committed = self._read(instant)
-            if committed is not None and committed.record.handoff is not None:
-                return committed
-        return None
-
     def newest_instant(self) -> str | None:
-        """The greatest completed instant of any action, or None for an empty timeline."""
-        if self._meta is None:
-            return None
-        last = self._meta.getActiveTimeline().filterCompletedInstants().lastInstant()
-        return str(last.get().requestedTime()) if last.isPresent() else None
+        """The greatest completed instant of a commit, or None for an empty timeline."""
+        return max((str(one.requestedTime()) for one in self._completed()), default=None)
 
     def pending_instants(self) -> list[str]:
-        """Instants of commits that are requested or inflight."""
+        """Instants of unfinished commits, without clusterings, which a later writer finishes."""
         if self._meta is None:
             return []
+        clustering = java(self._spark).org.apache.hudi.common.util.ClusteringUtils
+        clusterings = {
+            str(one.requestedTime())
+            for one in clustering.getPendingClusteringInstantTimes(self._meta)
+        }
         pending = self._meta.getActiveTimeline().getCommitsTimeline().filterInflightsAndRequested()
-        return sorted({str(one.requestedTime()) for one in pending.getInstants()})
+        return sorted({str(one.requestedTime()) for one in pending.getInstants()} - clusterings)
 
-    def _instants(self) -> list[Any]:
+    def largest_file_bytes(self, committed: Committed) -> int:
+        """Size of the largest file that the commit wrote, in bytes."""
+        for instant in self._completed():
+            if str(instant.requestedTime()) == committed.instant:
+                stats = self._metadata(instant).getWriteStats()
+                return max((int(one.getFileSizeInBytes()) for one in stats), default=0)
+        return 0
+
+    def _newest_first(self) -> Iterator[Committed]:
+        for instant in reversed(self._completed()):
+            metadata = self._metadata(instant)
+            text = metadata.getMetadata(COMMIT_KEY)
+            if text is None:
+                continue
+            index = metadata.getMetadata(INDEX_KEY)
+            yield Committed(
+                str(instant.requestedTime()),
+                str(instant.getAction()),
+                CommitRecord.from_json(text),
+                IndexLayout.from_json(index) if index is not None else None,
+            )
+
+    def _completed(self) -> list[Any]:
         if self._meta is None:
             return []
         timeline = self._meta.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
         return list(timeline.getInstants())
 
-    def _read(self, instant: Any) -> Committed | None:
-        jvm = java(self._spark)
-        timeline = self._meta.getActiveTimeline()
-        metadata = jvm.org.apache.hudi.common.table.timeline.TimelineUtils.getCommitMetadata(
-            instant, timeline
-        )
-        text = metadata.getMetadata(COMMIT_KEY)
-        if text is None:
+    def _metadata(self, instant: Any) -> Any:
+        utils = java(self._spark).org.apache.hudi.common.table.timeline.TimelineUtils
+        return utils.getCommitMetadata(instant, self._meta.getActiveTimeline())
+
+    def _whole(self, committed: Committed | None) -> Committed | None:
+        """The commit, unless a rollback names it.
+
+        A writer that was suspended right before its last step, and woke while the next writer
+        rolled it back, may complete a commit whose files are gone. Its offsets must not count.
+        """
+        if committed is None:
             return None
-        record = CommitRecord.from_json(text)
-        return Committed(str(instant.requestedTime()), str(instant.getAction()), record)
+        timeline = self._meta.getActiveTimeline()
+        for instant in timeline.getRollbackTimeline().getInstants():
+            if str(instant.requestedTime()) < committed.instant:
+                continue
+            if instant.isCompleted():
+                undone = list(timeline.readRollbackMetadata(instant).getCommitsRollback())
+            elif instant.isRequested():
+                plan = timeline.readRollbackPlan(instant)
+                undone = [plan.getInstantToRollback().getCommitTime()]
+            else:
+                continue
+            if committed.instant in (str(one) for one in undone):
+                raise LakeError(
+                    f"commit {committed.instant} of the lake table at {self.path} was rolled back "
+                    "by another writer while it completed; files of it are missing",
+                    remedy="Bootstrap the table again. Two runs held it at once: check that all "
+                    "use one state store, and that no machine was suspended.",
+                    path=self.path,
+                )
+        return committed
 
 
-def open_meta_client(spark: SparkSession, path: str) -> Any:
-    """Hudi's meta client for the table at ``path``, or None when there is no table.
-
-    Raises:
-        LakeError: There is something at the path, but not a readable Hudi table.
-    """
-    context = spark.sparkContext
+def _open(spark: SparkSession, path: str) -> Any:
+    """Hudi's meta client for the table at ``path``, or None when there is no table."""
     jvm = java(spark)
-    hadoop = context._jsc.hadoopConfiguration()
     try:
-        storage = jvm.org.apache.hudi.storage.hadoop.HadoopStorageConfiguration(hadoop)
+        storage = jvm.org.apache.hudi.storage.hadoop.HadoopStorageConfiguration(
+            spark.sparkContext._jsc.hadoopConfiguration()
+        )
         builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
         return builder.setConf(storage).setBasePath(path).build()
     except Py4JJavaError as error:
@@ -152,6 +192,6 @@ def open_meta_client(spark: SparkSession, path: str) -> Any:
             return None
         raise LakeError(
             f"the lake table at {path} cannot be opened: {error.java_exception}",
-            remedy="Check the lake URL, its credentials, and that nothing else wrote there.",
+            remedy="Check the lake's URL, its credentials, and that nothing else wrote there.",
             path=path,
         ) from error

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import logging
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
-from cdc.errors import FencedError, LakeError
-from cdc.lake.commit import COMMIT_KEY, CommitRecord
+from cdc.errors import LakeError
+from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
-from cdc.lake.layout import RowLayout
-from cdc.lake.options import table_options
-from cdc.lake.timeline import Timeline
+from cdc.lake.index import IndexLayout, SnapshotSize
+from cdc.lake.layout import OP, RowLayout, column
+from cdc.lake.options import check_overrides, table_options
+from cdc.lake.timeline import Committed, Timeline
 from cdc.spark import java
 from schemas.table import TableSchema
 
@@ -20,6 +23,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc.config import TableSettings
+
+_log = logging.getLogger(__name__)
+_REASON_CHARACTERS = 2000
 
 
 class LakeTable:
@@ -30,6 +36,10 @@ class LakeTable:
         path: Base path of the Hudi table; created with the first write.
         schema: The table as the source has it now.
         settings: The table's settings.
+
+    Raises:
+        ConfigError: ``settings.hudi`` changes what the lake's correctness depends on.
+        SchemaError: The table cannot be laid out as lake rows.
     """
 
     def __init__(
@@ -38,97 +48,165 @@ class LakeTable:
         self._spark = spark
         self.path = path
         self._settings = settings
+        self._overrides = check_overrides(schema.table, settings.hudi)
         self.layout = RowLayout(
             schema, tuple(settings.partition_by), settings.delete_mode == "soft"
         )
 
-    def bulk_insert(self, rows: DataFrame, commit: CommitRecord) -> str:
+    def bulk_insert(
+        self, rows: DataFrame, commit: CommitRecord, size: SnapshotSize | None = None
+    ) -> str:
         """Append snapshot rows, which must not be in the table yet, as one commit.
 
         Args:
             rows: Meta and source columns.
             commit: What the commit says about itself; its chunk ids decide what a resume skips.
+            size: The whole snapshot as planned, which decides the table's index with the first
+                commit. None is a snapshot of unknown size in several commits.
 
         Returns:
             The commit's instant.
+
+        Raises:
+            LakeError: The rows cannot be read or written; nothing was committed.
         """
-        return self._write(self.layout.project(rows), "bulk_insert", commit, guard=None)
+        timeline = self.timeline()
+        previous = timeline.latest()
+        if previous is None:
+            size = size or SnapshotSize(rows=0, bytes=0, commits=2)
+            index = IndexLayout.choose(self._settings, self.layout, size)
+        else:
+            index = previous.index or IndexLayout("bloom")
+        if previous is not None and index.is_bucket:
+            raise LakeError(
+                f"the lake table at {self.path} has a bucket index and rows already; a second "
+                "bulk insert would put keys into two files",
+                remedy="Set index: bloom for this table, or let auto choose, and bootstrap again.",
+                table=commit.table,
+                path=self.path,
+            )
+        return self._write(rows, "bulk_insert", commit, index, guard=None)
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Apply at most one row per key: ``_cdc_op = 'd'`` deletes, the others replace.
+        """Apply changes in one commit: rows with ``_cdc_op = 'd'`` go, the others replace.
+
+        In soft delete mode the former stay, with ``_cdc_deleted`` set.
 
         Args:
-            rows: Meta and source columns; one row per key.
+            rows: Meta and source columns, at most one row per key. Evaluated once.
             commit: What the commit says about itself.
-            guard: Called under the commit; raises FencedError to refuse it.
+            guard: Called under the commit, after all files are written; raises FencedError to
+                refuse it.
 
         Returns:
             The commit's instant.
+
+        Raises:
+            FencedError: The guard refused, or another writer has taken the table over.
+            LakeError: The rows cannot be written; nothing was committed.
         """
-        return self._write(self.layout.project(rows), "upsert", commit, guard)
+        return self._change(rows, "upsert", commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace everything the table holds by ``rows``, in one commit."""
-        return self._write(self.layout.project(rows), "insert_overwrite_table", commit, guard)
+        """Replace everything the table holds by ``rows``, in one commit; else like `upsert`."""
+        if not self.layout.soft_delete:
+            rows = rows.filter(column(OP) != "d")
+        return self._change(rows, "insert_overwrite_table", commit, guard)
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record without data: offsets or a handoff."""
-        empty = self._spark.createDataFrame(
-            [], ", ".join(f"`{name}` {kind}" for name, kind in self.layout.columns)
+        """Commit a record without rows: offsets or a handoff; else like `upsert`."""
+        columns = ", ".join(
+            f"`{name.replace('`', '``')}` {kind}" for name, kind in self.layout.input_columns
         )
-        return self._write(empty, "upsert", commit, guard)
+        return self._change(self._spark.createDataFrame([], columns), "upsert", commit, guard)
 
     def read(self) -> DataFrame:
-        """The table as of its last commit."""
+        """The table as of its last commit, with Hudi's and our meta columns."""
         return self._spark.read.format("hudi").load(self.path)
 
     def timeline(self) -> Timeline:
         """The table's commits, as of now."""
         return Timeline(self._spark, self.path)
 
+    def _change(self, rows: DataFrame, operation: str, commit: CommitRecord, guard: Guard) -> str:
+        timeline = self.timeline()
+        previous = timeline.latest()
+        index = self._index(timeline, previous)
+        if commit.handoff is None and previous is not None:
+            commit = replace(commit, handoff=previous.record.handoff)
+        check = CommitGuard(self._spark, self.path, commit, guard)
+        return self._write(rows, operation, commit, index, check)
+
+    def _index(self, timeline: Timeline, previous: Committed | None) -> IndexLayout:
+        if previous is None or previous.index is None:
+            return IndexLayout.choose(self._settings, self.layout, None)
+        index = previous.index
+        if index.automatic and index.is_bucket:
+            largest = timeline.largest_file_bytes(previous)
+            if index.outgrown(largest):
+                _log.info("%s outgrew its %d buckets: bloom from now on", self.path, index.buckets)
+                return IndexLayout("bloom", automatic=True)
+        return index
+
     def _write(
-        self, rows: DataFrame, operation: str, commit: CommitRecord, guard: Guard | None
+        self,
+        rows: DataFrame,
+        operation: str,
+        commit: CommitRecord,
+        index: IndexLayout,
+        guard: CommitGuard | None,
     ) -> str:
-        check = CommitGuard(self._spark, self.path, guard) if guard is not None else None
-        options = table_options(self.layout, self._settings, operation=operation)
-        options[COMMIT_KEY] = commit.to_json()
+        options = table_options(self.layout, index, self._overrides, operation=operation)
+        options |= {COMMIT_KEY: commit.to_json(), INDEX_KEY: index.to_json(), "path": self.path}
         try:
-            result = self._call_writer(rows, options, check)
-        except Py4JError as error:
-            if check is not None and check.refusal is not None:
-                raise check.refusal from error
+            instant = self._call_writer(self.layout.project(rows), options, guard)
+        except (Py4JError, PySparkException) as error:
+            if guard is not None and guard.refusal is not None:
+                raise guard.refusal from error
+            done = self.timeline().latest()
+            if done is not None and done.record == commit:
+                _log.warning(
+                    "commit %s of %s is complete; after it: %s",
+                    done.instant,
+                    self.path,
+                    _reason(error),
+                )
+                return done.instant
             raise LakeError(
-                f"the commit to the lake table at {self.path} failed: {_root_cause(error)}",
+                f"the commit to the lake table at {self.path} failed: {_reason(error)}",
                 remedy="Nothing was committed; the next run takes the same changes again.",
                 table=commit.table,
                 path=self.path,
             ) from error
-        if check is not None and not check.called:
-            raise FencedError(
-                f"the commit to {self.path} completed without its guard",
-                remedy="This is a defect of this version with this Hudi release; report it.",
+        if instant is None or (guard is not None and not guard.called):
+            raise LakeError(
+                f"Hudi reported {instant or 'no commit'} for the lake table at {self.path}"
+                f"{'' if instant is None else ' without asking the guard'}",
+                remedy="See the log for rows that could not be written.",
                 table=commit.table,
                 path=self.path,
             )
-        return result
+        return instant
 
     def _call_writer(
-        self, rows: DataFrame, options: Mapping[str, str], check: CommitGuard | None
-    ) -> str:
+        self, rows: DataFrame, options: dict[str, str], guard: CommitGuard | None
+    ) -> str | None:
+        """Call the writer that ``df.write.format("hudi")`` calls, with a pre-commit function."""
         jvm = java(self._spark)
         hudi = jvm.org.apache.hudi
-        writer = getattr(getattr(hudi, "HoodieSparkSqlWriter$"), "MODULE$")
         none = getattr(getattr(jvm.scala, "None$"), "MODULE$")
         params = none
-        if check is not None:
-            some = jvm.scala.Some
-            params_class = getattr(hudi, "HoodieSparkSqlWriter$StreamingWriteParams")
-            params = some(params_class(none, none, none, some(check)))
+        if guard is not None:
+            some, streaming = (
+                jvm.scala.Some,
+                getattr(hudi, "HoodieSparkSqlWriter$StreamingWriteParams"),
+            )
+            params = some(streaming(none, none, none, some(guard)))
         settings = jvm.java.util.HashMap()
         for key, value in options.items():
             settings.put(key, value)
-        settings.put("path", self.path)
-        result = writer.write(
+        writer = getattr(getattr(hudi, "HoodieSparkSqlWriter$"), "MODULE$")
+        result: Any = writer.write(
             rows._jdf.sqlContext(),
             jvm.org.apache.spark.sql.SaveMode.Append,
             jvm.PythonUtils.toScalaMap(settings),
@@ -137,20 +215,17 @@ class LakeTable:
             none,
             none,
         )
-        instant = result._2()
-        if not result._1():
-            raise LakeError(
-                f"Hudi reported a failed commit for the lake table at {self.path}",
-                remedy="See the log for the failed rows; nothing was committed.",
-                path=self.path,
-            )
-        return str(instant.get())
+        return str(result._2().get()) if result._1() else None
 
 
-def _root_cause(error: Py4JError) -> str:
-    cause: Any = getattr(error, "java_exception", None)
+def _reason(error: Py4JError | PySparkException) -> str:
+    """The innermost Java exception; of a failed Spark job, that of its task."""
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if cause is None:
-        return str(error)
+        return str(error)[:_REASON_CHARACTERS]
     while cause.getCause() is not None:
         cause = cause.getCause()
-    return str(cause.toString())
+    text = str(cause.toString()).split("Driver stacktrace:")[0]
+    inner = [line for line in text.splitlines() if line.startswith("Caused by: ")]
+    first = text.splitlines()[0] if text else ""
+    return "; ".join([first, *inner[-1:]])[:_REASON_CHARACTERS]

@@ -1,0 +1,126 @@
+"""How Hudi finds a row by its key: chosen once per table, kept in its commits."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc.errors import ConfigError
+from cdc.lake.services import MIB
+
+if TYPE_CHECKING:
+    from cdc.config import TableSettings
+    from cdc.lake.layout import RowLayout
+
+BUCKET_BYTES = 64 * MIB
+"""Source bytes per bucket when the number of buckets is chosen."""
+OUTGROWN_BUCKET_BYTES = 256 * MIB
+"""Size of a bucket's file above which an automatically chosen bucket index is given up."""
+
+
+@dataclass(frozen=True)
+class SnapshotSize:
+    """What a snapshot will write, as planned.
+
+    Args:
+        rows: Estimated rows.
+        bytes: Estimated bytes in the source.
+        commits: Commits in which they are written.
+    """
+
+    rows: int
+    bytes: int
+    commits: int
+
+
+@dataclass(frozen=True)
+class IndexLayout:
+    """The index of one lake table.
+
+    Args:
+        kind: ``bucket``, ``bloom`` or ``simple``.
+        buckets: Number of buckets, for ``bucket``.
+        automatic: Whether it was chosen by size, and may be given up when the table outgrows it.
+    """
+
+    kind: str
+    buckets: int = 0
+    automatic: bool = False
+
+    @property
+    def is_bucket(self) -> bool:
+        """Whether rows are placed by a hash of their key."""
+        return self.kind == "bucket"
+
+    @classmethod
+    def choose(
+        cls, settings: TableSettings, layout: RowLayout, size: SnapshotSize | None
+    ) -> IndexLayout:
+        """The index of a table that does not exist yet.
+
+        A bucket index needs no look-up and is the cheapest for tables of few files, but each
+        bucket can be written by one bulk insert only, and by one partition's rows. So a table
+        whose snapshot takes several commits, or whose rows move between partitions, gets bloom
+        filters, which prune by key ranges.
+
+        Args:
+            settings: The table's settings.
+            layout: Its row layout.
+            size: What the snapshot will write; None for a table that begins empty.
+
+        Raises:
+            ConfigError: A bucket index is asked for where it would lose rows.
+        """
+        if settings.index == "bucket" and layout.moves_partitions:
+            table = layout.schema.table
+            raise ConfigError(
+                f"index of table {table} cannot be bucket: a row's partition can change, since "
+                "partition_by names columns outside of the key",
+                remedy="Remove index (auto takes bloom), or partition by key columns only.",
+                table=table,
+                field="index",
+            )
+        automatic = settings.index == "auto"
+        kind = str(settings.index)
+        if automatic:
+            several = size is not None and size.commits > 1
+            kind = "bloom" if several or layout.moves_partitions else "bucket"
+        if kind != "bucket":
+            return cls(kind, automatic=automatic)
+        by_size = 1 if size is None else max(1, -(-size.bytes // BUCKET_BYTES))
+        return cls(kind, settings.buckets or by_size, automatic=automatic)
+
+    def outgrown(self, largest_file_bytes: int) -> bool:
+        """Whether buckets have become so large that each change rewrites too much."""
+        return self.automatic and self.is_bucket and largest_file_bytes > OUTGROWN_BUCKET_BYTES
+
+    def options(self, *, global_index: bool) -> dict[str, str]:
+        """Hudi's settings for this index.
+
+        Args:
+            global_index: Whether a row's partition can change, so that all are searched.
+        """
+        if self.is_bucket:
+            return {
+                "hoodie.index.type": "BUCKET",
+                "hoodie.index.bucket.engine": "SIMPLE",
+                "hoodie.bucket.index.num.buckets": str(self.buckets),
+            }
+        if global_index:
+            return {
+                "hoodie.index.type": f"GLOBAL_{self.kind.upper()}",
+                f"hoodie.{self.kind}.index.update.partition.path": "true",
+            }
+        return {"hoodie.index.type": self.kind.upper()}
+
+    def to_json(self) -> str:
+        """The layout as one line of JSON, kept in each commit."""
+        values = {"index": self.kind, "buckets": self.buckets, "automatic": self.automatic}
+        return json.dumps(values, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> IndexLayout:
+        """Read what :meth:`to_json` wrote."""
+        values = json.loads(text)
+        return cls(values["index"], values["buckets"], values["automatic"])
