@@ -6,6 +6,7 @@ import re
 
 _CAUSE = re.compile(r"^\s*Caused by: ", re.MULTILINE)
 _EXCEPTION = re.compile(r"^(?:[a-z_][\w$]*\.)+(?P<name>[A-Z][\w$]*)(?:: )?")
+_DUMP = re.compile(r"\s*\[[^\[\]]*\]")
 _LENGTH = 400
 
 _REMEDIES: tuple[tuple[str, str], ...] = (
@@ -28,6 +29,10 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         " address than this machine.",
     ),
     (
+        r"database .* does not exist",
+        "Check the database's name in primary and endpoint_for_connect of the source.",
+    ),
+    (
         r"replication slot .* is active",
         "Another reader holds the slot. Stop it, or give this tier a slot of its own.",
     ),
@@ -40,7 +45,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "Raise max_wal_senders or max_connections on the primary.",
     ),
     (
-        r"publication .* does not exist",
+        r"publication .* does not exist|publication autocreation is disabled",
         "Run `tributary onboard` again: it creates the publication.",
     ),
     (
@@ -102,7 +107,9 @@ def _headline(text: str) -> str:
             break
         if line.strip():
             lines.append(line.strip())
-    headline = _EXCEPTION.sub(_exception_name, " ".join(lines), count=1)
+    headline, before = _EXCEPTION.sub(_exception_name, " ".join(lines), count=1), ""
+    while headline != before:  # dumps of Java objects nest
+        before, headline = headline, _DUMP.sub("", headline)
     return headline[:_LENGTH]
 
 

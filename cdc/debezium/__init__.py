@@ -10,7 +10,12 @@ from cdc.debezium.connector import (
     connector_config,
     heartbeat_sql,
 )
-from cdc.debezium.heartbeat import Heartbeat, latest_heartbeat, parse_heartbeat
+from cdc.debezium.heartbeat import (
+    Heartbeat,
+    latest_heartbeat,
+    parse_heartbeat,
+    wait_for_heartbeat,
+)
 from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
 
 __all__ = [
@@ -28,4 +33,5 @@ __all__ = [
     "parse_heartbeat",
     "topic_collisions",
     "topic_for",
+    "wait_for_heartbeat",
 ]

@@ -115,10 +115,12 @@ def connector_config(
         "heartbeat.interval.ms": str(source.heartbeat_interval_ms),
         "heartbeat.action.query": heartbeat_sql(capture),
         "poll.interval.ms": "50",
-        # Only the connector's own heartbeat topic is left for Connect to create.
+        # `onboard` creates the topics; this is for the connector's own heartbeats, and for a topic
+        # that was deleted, which must not stop the other tables (its new id stops its own).
         "topic.creation.default.partitions": "1",
         "topic.creation.default.replication.factor": replication,
         "topic.creation.default.cleanup.policy": "delete",
+        "topic.creation.default.retention.ms": str(kafka.topic.retention_ms),
         "producer.override.compression.type": "lz4",
         "producer.override.max.request.size": str(16 * 1024 * 1024),
         **_converters(kafka, connect),

@@ -4,21 +4,26 @@ from __future__ import annotations
 
 import io
 import json
+import time
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 import fastavro
 
-from cdc.errors import DecodeError
+from cdc.errors import CaptureError, DecodeError
 from cdc.position import Lsn
+from cdc.progress import NullProgress
 from schemas.avro import field_name, split_wire
 from schemas.errors import SchemaError
 
 if TYPE_CHECKING:
     from cdc.debezium.names import CaptureNames
     from cdc.kafka import KafkaAdmin, KafkaRecord
+    from cdc.progress import Progress, Task
     from schemas.registry import SchemaRegistry
+
+_POLL_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -58,6 +63,51 @@ def latest_heartbeat(
     """
     record = kafka.latest_record(capture.heartbeat_topic, timeout_s=timeout_s)
     return None if record is None else parse_heartbeat(record, registry)
+
+
+def wait_for_heartbeat(
+    kafka: KafkaAdmin,
+    capture: CaptureNames,
+    *,
+    after: int,
+    timeout_s: float,
+    progress: Progress | None = None,
+) -> None:
+    """Wait until a beat has travelled from the database to Kafka.
+
+    Connect calls a connector RUNNING that cannot read its slot or write its heartbeat row; only
+    a beat shows that changes flow.
+
+    Args:
+        kafka: The cluster.
+        capture: The connector's names.
+        after: Last stable offset of the heartbeat topic before the connector was started.
+        timeout_s: Bound of the wait, in seconds.
+        progress: Where to show it.
+
+    Raises:
+        CaptureError: No beat came in time.
+        KafkaError: The heartbeat topic does not exist.
+    """
+    deadline = time.monotonic() + timeout_s
+    what = f"wait for a heartbeat of connector {capture.connector}"
+    task: Task = (progress or NullProgress()).start(what, None, "checks")
+    try:
+        while max(kafka.stable_offsets(capture.heartbeat_topic).values(), default=0) <= after:
+            task.note(f"topic {capture.heartbeat_topic} is still at offset {after}")
+            if time.monotonic() > deadline:
+                raise CaptureError(
+                    f"connector {capture.connector} runs, but no heartbeat reached topic"
+                    f" {capture.heartbeat_topic} within {timeout_s:.0f} s",
+                    remedy=f"Check that nothing else reads slot {capture.slot}, and that the"
+                    " capture role may insert into and update tributary.heartbeat"
+                    " (`tributary check` prints the grants).",
+                    connector=capture.connector,
+                    topic=capture.heartbeat_topic,
+                )
+            time.sleep(_POLL_S)
+    finally:
+        task.done()
 
 
 def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry) -> Heartbeat:

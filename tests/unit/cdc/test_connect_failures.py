@@ -1,0 +1,82 @@
+from __future__ import annotations
+
+import pytest
+
+from cdc.connect.failures import explain, remedy
+
+CONVERSION = """\
+org.apache.kafka.connect.errors.ConnectException: An exception occurred in the change event \
+producer. This connector will be stopped.
+\tat io.debezium.pipeline.ErrorHandler.setProducerThrowable(ErrorHandler.java:67)
+\tat java.base/java.lang.Thread.run(Thread.java:840)
+Caused by: org.apache.kafka.connect.errors.ConnectException: Error while processing event at \
+offset {lsn_proc=52153040, messageType=INSERT}
+\tat io.debezium.pipeline.EventDispatcher.dispatchDataChangeEvent(EventDispatcher.java:354)
+\t... 10 more
+Caused by: io.debezium.DebeziumException: Failed to properly convert data value for \
+'public.types.a' of type _numeric
+\tat io.debezium.relational.TableSchemaBuilder.lambda(TableSchemaBuilder.java:318)
+\t... 19 more
+"""
+
+LOST = """\
+io.debezium.DebeziumException: The connector is trying to read change stream starting at \
+PostgresOffsetContext [sourceInfo=source_info[server='s'db='shop', lsn=LSN{0/3CEE880}], \
+transactionContext=TransactionContext [perTableEventCount={}], dataCollectionsToSnapshot=[]], \
+but this is no longer available on the server. Reconfigure the connector to use a snapshot.
+\tat io.debezium.connector.common.BaseSourceTask.validateSchemaHistory(BaseSourceTask.java:165)
+"""
+
+
+def test_a_trace_becomes_its_outermost_message_and_its_root_cause() -> None:
+    assert explain(CONVERSION) == (
+        "An exception occurred in the change event producer. This connector will be stopped."
+        " (cause: Failed to properly convert data value for 'public.types.a' of type _numeric)"
+    )
+
+
+def test_dumps_of_java_objects_do_not_hide_the_sentence() -> None:
+    said = explain(LOST)
+    assert "no longer available on the server" in said
+    assert "sourceInfo" not in said
+
+
+def test_names_of_exceptions_stay_where_they_say_something() -> None:
+    trace = "a.b.ConnectException: Outer\n\tat x\nCaused by: org.postgresql.util.PSQLException: No"
+    assert explain(trace) == "Outer (cause: PSQLException: No)"
+    assert explain("a.b.SomeException\n\tat x") == "SomeException"
+
+
+def test_a_message_without_a_trace_is_itself() -> None:
+    assert explain("Connector x not found") == "Connector x not found"
+    assert explain("") == "no reason was given"
+
+
+def test_long_messages_are_cut() -> None:
+    assert len(explain("x" * 10_000)) <= 400
+
+
+@pytest.mark.parametrize(
+    ("said", "advice"),
+    [
+        # What Debezium 3.7.0 and Connect 4.3.1 were seen to say.
+        ('FATAL: password authentication failed for user "c"', "credentials.capture"),
+        ("FATAL: must be superuser or replication role to start walsender", "REPLICATION"),
+        ("Connection to 127.0.0.1:1 refused. Check that", "endpoint_for_connect"),
+        ("Error while validating: The connection attempt failed.", "endpoint_for_connect"),
+        ('FATAL: database "nope" does not exist', "database's name"),
+        ("Publication autocreation is disabled, please create one", "tributary onboard"),
+        ("This worker does not have exactly-once source support enabled.", "exactly.once.source"),
+        (LOST, "tributary bootstrap"),
+        ("io.apicurio.rest.client.error.RestClientException", "connect.registry_url"),
+        ('replication slot "s" is active for PID 7', "Another reader"),
+        ("org.apache.kafka.common.errors.RecordTooLargeException: 20", "max.message.bytes"),
+        ("no pg_hba.conf entry for replication connection", "pg_hba.conf"),
+    ],
+)
+def test_known_failures_have_their_remedy(said: str, advice: str) -> None:
+    assert advice in remedy(said, "default")
+
+
+def test_unknown_failures_get_the_default() -> None:
+    assert remedy("java.lang.NullPointerException", "default") == "default"
