@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import shutil
+import threading
 from collections.abc import Callable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -200,18 +201,26 @@ class LocalStack:
     def _start_all(self, report: Report) -> None:
         """Start every server as early as what it needs allows, all at the same time."""
         layout = self._layout()
+        abort = threading.Event()
+
+        def ensure(server: Server) -> None:
+            """Start the server unless it runs, and wait until it is ready."""
+            process = self._process(server)
+            if process.find() is None:
+                process.start(server.command())
+            wait_ready(server, process, report, abort)
 
         def databases() -> None:
             layout.primary.prepare()
-            self._ensure(layout.primary, report)
+            ensure(layout.primary)
             layout.primary.initialise()
             layout.replica.prepare_from(layout.primary)
-            self._ensure(layout.replica, report)
+            ensure(layout.replica)
 
         def java(server: Kafka | Connect | Registry) -> None:
             if self._process(server).find() is None:
                 server.prepare()
-            self._ensure(server, report)
+            ensure(server)
 
         # Connect waits for Kafka by itself.
         tasks: list[Callable[[], None]] = [databases]
@@ -219,15 +228,14 @@ class LocalStack:
         tasks.append(partial(java, layout.registry))
         with ThreadPoolExecutor(len(tasks)) as pool:
             started = [pool.submit(task) for task in tasks]
-        for future in started:
+            try:
+                done, _ = wait(started, return_when=FIRST_EXCEPTION)
+            finally:
+                # After an error or an interrupt, the servers that are still waited for would
+                # only delay it.
+                abort.set()
+        for future in (*done, *started):
             future.result()
-
-    def _ensure(self, server: Server, report: Report) -> None:
-        """Start the server unless it runs, and wait until it is ready."""
-        process = self._process(server)
-        if process.find() is None:
-            process.start(server.command())
-        wait_ready(server, process, report)
 
     def _end(self, server: Server, delete: bool, report: Report) -> None:
         process = self._process(server)

@@ -29,7 +29,8 @@ _REPLICATOR = "stack_replicator"
 _SLOT = "stack_replica"
 _NEEDED = ("initdb", "postgres", "pg_basebackup", "psql", "pg_isready")
 _OLDEST_MAJOR = 14
-_STEP_LIMIT_S = 300
+_STEP_LIMIT_S = 300.0
+_PROBE_LIMIT_S = 10.0
 
 SETTINGS = """\
 listen_addresses = '{host}'
@@ -41,6 +42,7 @@ max_connections = 200
 wal_level = logical
 max_wal_senders = 40
 max_replication_slots = 40
+max_prepared_transactions = 20
 # A forgotten slot must not fill the disk; pre-flight asks for a bound too.
 max_slot_wal_keep_size = '4GB'
 max_wal_size = '2GB'
@@ -199,32 +201,38 @@ class PostgresServer:
         )
         return None if answer.returncode == 0 else answer.stdout.strip() or "no answer"
 
-    def psql(self, sql: str, *, database: str = "postgres", role: str = SUPERUSER) -> str:
-        """Run SQL and return what it printed, one row a line.
+    def psql(self, sql: str, *, database: str = "postgres", limit_s: float = _STEP_LIMIT_S) -> str:
+        """Run SQL as the superuser and return what it printed, one row a line.
 
         Args:
             sql: Statements; they go through standard input, so they may hold secrets.
             database: Where to run it.
-            role: Who runs it.
+            limit_s: How long it may take.
 
         Raises:
-            StackError: A statement failed.
+            StackError: A statement failed or took too long.
         """
-        answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
-            [
-                *(self._binaries.path("psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"),
-                *("-h", HOST, "-p", str(self.port), "-U", role, "-d", database),
-            ],
-            input=sql,
-            capture_output=True,
-            text=True,
-            timeout=_STEP_LIMIT_S,
-            env={**os.environ, "PGPASSFILE": str(self._pgpass)},
-        )
+        try:
+            answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
+                [
+                    *(self._binaries.path("psql"), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1"),
+                    *("-h", HOST, "-p", str(self.port), "-U", SUPERUSER, "-d", database),
+                ],
+                input=sql,
+                capture_output=True,
+                text=True,
+                timeout=limit_s,
+                env={**os.environ, "PGPASSFILE": str(self._pgpass)},
+            )
+        except subprocess.TimeoutExpired:
+            raise StackError(
+                f"{self.name}: psql had no answer within {limit_s:.0f} s",
+                remedy="Look at the server's log, and for locks in pg_stat_activity.",
+            ) from None
         if answer.returncode != 0:
             raise StackError(
                 f"{self.name}: {answer.stderr.strip()}",
-                remedy=f"Look at the server's log, or try the statement with psql as {role}.",
+                remedy="Look at the server's log, or try the statement with psql.",
             )
         return answer.stdout.strip()
 
@@ -327,5 +335,8 @@ class Replica(PostgresServer):
         """Why it is not ready, or None when it answers and is a standby."""
         if problem := super().unhealthy():
             return problem
-        standby = self.psql("SELECT pg_is_in_recovery()") == "t"
+        try:
+            standby = self.psql("SELECT pg_is_in_recovery()", limit_s=_PROBE_LIMIT_S) == "t"
+        except StackError as error:
+            return error.message
         return None if standby else "it is no standby any more"

@@ -93,15 +93,13 @@ class ServerProcess:
         """The live process, or None. A reused pid is told apart by its creation time."""
         try:
             record = json.loads(self._record.read_text("utf-8"))
-            if child := _CHILDREN.get(record["pid"]):
-                child.poll()
             process = psutil.Process(record["pid"])
             # The clock of a creation time can be off by a tick between two readings.
-            if abs(process.create_time() - record["created"]) > 1.0:
+            if abs(process.create_time() - record["created"]) > 1.0 or _has_ended(process):
                 return None
-            return None if process.status() == psutil.STATUS_ZOMBIE else process
         except (FileNotFoundError, json.JSONDecodeError, psutil.NoSuchProcess):
             return None
+        return process
 
     def memory_bytes(self) -> int:
         """Resident memory of the process and its children; shared pages count once per process."""
@@ -161,16 +159,23 @@ class ServerProcess:
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        for child in list(_CHILDREN.values()):
-            if child.pid in {process.pid for process in family}:
-                with contextlib.suppress(subprocess.TimeoutExpired):
-                    child.wait(_KILL_LIMIT_S)
-                _CHILDREN.pop(child.pid, None)
-        _, alive = psutil.wait_procs(family, timeout=_KILL_LIMIT_S)
-        if survivors := [process.pid for process in alive if process.is_running()]:
-            raise StackError(
-                f"{self.name}: processes {survivors} did not end within {_KILL_LIMIT_S:.0f} s",
-                remedy="They wait for the disk or belong to another user: look at them with `ps`.",
-            )
+        deadline = time.monotonic() + _KILL_LIMIT_S
+        while alive := [process.pid for process in family if not _has_ended(process)]:
+            if time.monotonic() > deadline:
+                raise StackError(
+                    f"{self.name}: processes {alive} did not end within {_KILL_LIMIT_S:.0f} s",
+                    remedy="They wait for the disk, or belong to another user: see `ps`.",
+                )
+            time.sleep(0.02)
         if forget:
             self._record.unlink(missing_ok=True)
+
+
+def _has_ended(process: psutil.Process) -> bool:
+    """Whether the process is gone, or is only kept for a parent that has not taken note yet."""
+    if child := _CHILDREN.get(process.pid):
+        child.poll()
+    try:
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    except psutil.NoSuchProcess:
+        return True

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import signal
+import threading
 import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
 from cdc.jars import Report
-from stack.errors import ServerDiedError
+from stack.errors import ServerDiedError, StackError
 from stack.process import Command, ServerProcess
 
 _POLL_S = 0.1
@@ -97,16 +98,23 @@ class RunningServer:
         return self._process.log_tail(lines)
 
 
-def wait_ready(server: Server, process: ServerProcess, report: Report | None = None) -> None:
+def wait_ready(
+    server: Server,
+    process: ServerProcess,
+    report: Report | None = None,
+    abort: threading.Event | None = None,
+) -> None:
     """Wait until a started server is ready.
 
     Args:
         server: The server.
         process: Its process.
         report: Takes lines of progress.
+        abort: Ends the wait early, because another server failed.
 
     Raises:
         ServerDiedError: It ended, or was not ready in time; carries the end of its log.
+        StackError: The wait was ended early.
     """
     started = reported = time.monotonic()
     while True:
@@ -121,6 +129,11 @@ def wait_ready(server: Server, process: ServerProcess, report: Report | None = N
         if now - started > server.ready_limit_s:
             limit = f"{server.ready_limit_s:.0f} s"
             raise _died(server, process, f"was not ready within {limit}: {problem}")
+        if abort is not None and abort.is_set():
+            raise StackError(
+                f"{server.name} was not waited for: {problem}",
+                remedy="Look at the first error; `tributary stack status` shows the others.",
+            )
         if report is not None and now - reported > _REPORT_EVERY_S:
             reported = now
             report(f"waiting for {server.name}: {problem} ({now - started:.0f} s)")

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -29,8 +32,25 @@ def stack() -> Iterator[LocalStack]:
     # Not under pytest's own folder: its name carries the user's, and it keeps three runs.
     with tempfile.TemporaryDirectory(prefix="tributary-stack-") as folder:
         started = LocalStack(Path(folder, "stack"))
-        try:
-            with started:
-                yield started
-        finally:
-            started.down(delete=True)
+        with guarded(started):
+            try:
+                with started:
+                    yield started
+            finally:
+                started.down(delete=True)
+
+
+@contextlib.contextmanager
+def guarded(stack: LocalStack) -> Iterator[None]:
+    """Stop the stack also when this process is killed: by a time limit, a CI, or an operator."""
+    watch = (
+        "import pathlib, sys; sys.stdin.read(); from stack.local import LocalStack;"
+        "LocalStack(pathlib.Path(sys.argv[1])).down(delete=True)"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", watch, str(stack.folder)],
+        stdin=subprocess.PIPE,
+        start_new_session=True,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[1])},
+    ):
+        yield  # its standard input ends when this process does

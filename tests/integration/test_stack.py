@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import signal
+import subprocess
+import sys
 import time
 import uuid
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +18,7 @@ import psycopg
 import pytest
 from confluent_kafka import Consumer
 
+from stack.errors import ServerDiedError
 from stack.local import LocalStack
 from stack.postgres import CAPTURE, SNAPSHOT
 from tests.integration.conftest import Database
@@ -153,25 +158,59 @@ def test_no_password_leaves_its_file(stack: LocalStack, database: Database) -> N
     assert leaks == []
 
 
+@pytest.fixture
+def other(tmp_path: Path) -> Iterator[LocalStack]:
+    """A second stack, not yet up."""
+    second = LocalStack(tmp_path / "other")
+    yield second
+    second.down(delete=True)
+    assert not second.folder.exists()
+
+
 def test_two_stacks_side_by_side_and_down_leaves_no_process(
-    stack: LocalStack, tmp_path: Path
+    stack: LocalStack, other: LocalStack
 ) -> None:
-    other = LocalStack(tmp_path / "other")
-    try:
-        assert [server.state for server in other.up()] == ["healthy"] * len(SERVERS)
-        assert not {server.port for server in other.status()} & {
-            server.port for server in stack.status()
-        }
-        mine = pids(stack)
-        # A postmaster that was killed leaves children for a moment; they must go too.
-        other.server("primary").kill()
-        other.down()
-        assert processes_in(other.folder) == []
-        assert [server.state for server in other.status()] == ["stopped"] * len(SERVERS)
-        assert pids(stack) == mine
-    finally:
-        other.down(delete=True)
-    assert not other.folder.exists()
+    assert [server.state for server in other.up()] == ["healthy"] * len(SERVERS)
+    ports = {server.port for server in other.status()}
+    assert not ports & {server.port for server in stack.status()}
+    mine = pids(stack)
+
+    # A postmaster that was killed leaves children for a moment; they must go too.
+    other.server("primary").kill()
+    other.down()
+
+    assert processes_in(other.folder) == []
+    assert [server.state for server in other.status()] == ["stopped"] * len(SERVERS)
+    assert pids(stack) == mine
+
+    # The data is still there, but Kafka will refuse it: it ends while the others still start.
+    identity = other.folder / "kafka" / "data" / "meta.properties"
+    identity.write_text(identity.read_text().replace("node.id=1", "node.id=2"))
+    with pytest.raises(ServerDiedError, match=r"(?s)kafka ended during its start.*node") as died:
+        other.up()
+    assert "kafka.log" in died.value.message
+    states = {server.name: server for server in other.status()}
+    assert states["kafka"].state == "dead"
+    assert {server.port for server in other.status()} == ports
+
+    killed_under_guard(other)
+
+
+def killed_under_guard(stack: LocalStack) -> None:
+    """Kill a process that guards the stack, and wait until the guard has cleaned up."""
+    script = (
+        "import os, pathlib, signal, sys; from stack.local import LocalStack;"
+        "from tests.conftest import guarded;"
+        "guard = guarded(LocalStack(pathlib.Path(sys.argv[1]))); guard.__enter__();"
+        "os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    folder = Path(__file__).parents[2]
+    killed = subprocess.run([sys.executable, "-c", script, str(stack.folder)], cwd=folder)
+    assert killed.returncode == -signal.SIGKILL
+    deadline = time.monotonic() + 60
+    while stack.folder.exists() or processes_in(stack.folder):
+        assert time.monotonic() < deadline, processes_in(stack.folder)
+        time.sleep(0.1)
 
 
 def capture(database: Database) -> str:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -134,6 +135,32 @@ def test_children_of_a_dead_server_are_found_by_its_folder(server: ServerProcess
     until(lambda: ended(child))
 
 
+def test_a_server_is_ended_while_its_starter_has_not_taken_note(
+    server: ServerProcess, tmp_path: Path
+) -> None:
+    # Another process started it and lives on, so what was killed stays a zombie for a while.
+    starter = (
+        "import pathlib, sys, time; from stack.process import Command, ServerProcess;"
+        "data, record, log = map(pathlib.Path, sys.argv[1:]);"
+        "p = ServerProcess('fake', program='python', folder=data, record=record, log=log);"
+        "p.start(Command((sys.executable, '-c', 'import time; time.sleep(300)'), data));"
+        "print('started', flush=True); time.sleep(300)"
+    )
+    record = tmp_path / "fake.json"
+    with subprocess.Popen(
+        [sys.executable, "-c", starter, str(server.folder), str(record), str(server.log)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == b"started\n"
+        began = time.monotonic()
+        server.kill()
+        assert server.find() is None
+        assert time.monotonic() - began < 5
+        process.kill()
+
+
 def test_another_program_in_its_folder_is_left_alone(server: ServerProcess) -> None:
     with subprocess.Popen(["sleep", "60"], cwd=server.folder) as bystander:
         server.start(command(server, "import time; time.sleep(300)"))
@@ -180,3 +207,13 @@ def test_a_server_that_never_gets_ready_is_given_up(server: ServerProcess) -> No
     server.start(fake.command())
     with pytest.raises(ServerDiedError, match=r"not ready within 0 s: never ready"):
         wait_ready(fake, server)
+
+
+def test_a_wait_ends_early_when_another_server_failed(server: ServerProcess) -> None:
+    fake = Fake(server.folder, "import time; time.sleep(300)")
+    fake.ready_limit_s = 300
+    server.start(fake.command())
+    abort = threading.Event()
+    abort.set()
+    with pytest.raises(StackError, match="fake was not waited for"):
+        wait_ready(fake, server, abort=abort)
