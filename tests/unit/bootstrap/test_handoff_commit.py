@@ -1,0 +1,119 @@
+"""What a bootstrap's commits say, and the copies that the handoff refuses."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import datetime, timezone
+
+import pytest
+
+from bootstrap.chunks import Chunk
+from bootstrap.commit import chunk_commit, handoff_commit, require_planned
+from bootstrap.copying import require_same_server
+from bootstrap.errors import AttemptSpoiledError
+from bootstrap.snapshot import FETCH_ROWS, fetch_rows
+from cdc.lake.commit import CommitRecord
+from cdc.position import Lsn
+from cdc.sources.values import Marker
+from cdc.state import Attempt, State, TableRecord
+from schemas.table import Column, TableId, TableSchema
+
+TABLE = TableId("shop", "public", "orders")
+ATTEMPT = Attempt(
+    id=uuid.UUID(int=7),
+    started_at=datetime(2026, 1, 2, tzinfo=timezone.utc),
+    path="/lake/orders/attempt=7",
+    topic_id="topic-uuid",
+    start_offsets={0: 10},
+    marker_id=uuid.UUID(int=9),
+    x0=77,
+    chunks=({"id": 0}, {"id": 1}, {"id": 2}),
+    view={"system_identifier": "123", "timeline": 4, "snapshot": "s"},
+    fingerprint={"oid": 5},
+    fingerprint_digest="digest",
+    reads_upto="0/99",
+    handoff_offsets={0: 42},
+)
+RECORD = TableRecord(
+    table=TABLE,
+    state=State.BOOTSTRAPPING,
+    base_path="/lake/orders",
+    tier="default",
+    topic="topic",
+    publication="p",
+    updated_at=ATTEMPT.started_at,
+    attempt=ATTEMPT,
+    generation=3,
+)
+SCHEMA = TableSchema(TABLE, (Column("id", "integer", "int", False),), ("id",))
+
+
+def chunk(number: int) -> Chunk:
+    return Chunk(number, None, None, 1, 1)
+
+
+def wave(*numbers: int) -> CommitRecord:
+    return chunk_commit(RECORD, ATTEMPT, [chunk(number) for number in numbers], "run")
+
+
+def test_a_chunk_commit_carries_attempt_start_and_chunks_but_no_offsets() -> None:
+    commit = wave(1, 2)
+    assert (commit.attempt, commit.chunk_ids) == (str(ATTEMPT.id), (1, 2))
+    assert commit.start_offsets == {0: 10}
+    assert commit.offsets == {}, "a run must not start from a table that is half copied"
+    assert CommitRecord.from_json(commit.to_json()) == commit
+
+
+def test_the_handoff_hands_over_at_the_start_not_at_the_handoff() -> None:
+    commit = handoff_commit(RECORD, ATTEMPT, SCHEMA, "run")
+    assert commit.offsets == {0: 10}, "changes between O and H have to be replayed"
+    facts = commit.handoff
+    assert facts is not None
+    assert facts["handoff_offsets"] == {"0": 42}
+    assert (facts["topic_id"], facts["x0"], facts["reads_upto"]) == ("topic-uuid", 77, "0/99")
+    assert (facts["system_identifier"], facts["timeline"]) == ("123", 4)
+    assert (facts["fingerprint"], facts["key"]) == ({"oid": 5}, ["id"])
+    assert facts["columns"] == [{"name": "id", "source": "integer", "lake": "int"}]
+    assert CommitRecord.from_json(commit.to_json()) == commit
+
+
+def test_a_whole_copy_is_accepted() -> None:
+    require_planned(RECORD, ATTEMPT, [wave(0, 1), wave(2)])
+
+
+@pytest.mark.parametrize(
+    "waves", [[(0, 1)], [(0, 1), (1, 2)], [(0, 1), (2,), (2,)], [(0, 1, 2, 3)], []]
+)
+def test_a_copy_with_chunks_missing_or_doubled_is_refused(waves: list[tuple[int, ...]]) -> None:
+    with pytest.raises(AttemptSpoiledError, match="two processes"):
+        require_planned(RECORD, ATTEMPT, [wave(*numbers) for numbers in waves])
+
+
+def marker(system_identifier: str | None, timeline: int | None) -> Marker:
+    return Marker(uuid.UUID(int=1), system_identifier, timeline, Lsn(1))
+
+
+def test_the_same_server_is_accepted_also_where_it_does_not_tell() -> None:
+    require_same_server(RECORD, marker("123", 4))
+    require_same_server(RECORD, marker(None, None))
+
+
+@pytest.mark.parametrize("other", [marker("124", 4), marker("123", 5)])
+def test_a_failover_during_the_copy_spoils_the_attempt(other: Marker) -> None:
+    with pytest.raises(AttemptSpoiledError, match="another server"):
+        require_same_server(RECORD, other)
+
+
+def test_narrow_rows_are_fetched_many_at_a_time_and_wide_ones_few() -> None:
+    assert fetch_rows(2_000_000, 400_000_000) == FETCH_ROWS
+    assert fetch_rows(1000, 1_000_000_000) == 4
+    assert fetch_rows(1, 10**12) == 1
+    assert fetch_rows(0, 0) == FETCH_ROWS
+
+
+def test_each_failure_makes_a_fetch_smaller_but_never_nothing() -> None:
+    sizes = [fetch_rows(1000, 1000, failures=failures) for failures in range(6)]
+    assert sizes == sorted(sizes, reverse=True)
+    assert sizes[0] == FETCH_ROWS
+    assert sizes[1] <= FETCH_ROWS // 8
+    assert sizes[-1] == 1
