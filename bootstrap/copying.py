@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any
 from bootstrap.chunks import SINGLE_WAVE_BYTES, WAVE_SHARE, Chunk, chunk_count, plan, waves
 from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
-from bootstrap.snapshot import SnapshotCopy, fetch_rows, wait_to_retry
+from bootstrap.snapshot import SnapshotCopy, wait_to_retry
 from cdc.errors import FencedError, LakeError, SnapshotLostError, StateError
 from cdc.failpoints import crash
+from cdc.lake.index import SnapshotSize
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.sources.base import Fingerprint
 from schemas.errors import SchemaError, TributaryError
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Collection, Sequence
 
     from cdc.config import TableSettings
     from cdc.lease import Lease
@@ -109,7 +110,7 @@ class Copying:
                 _log.warning("%s: %s", self._name, warning)
             chunks = self._planned(copy, view)
             crash("bootstrap.after_view")
-            left = waves(chunks, parallel=self._parallel, done=self._committed())
+            left = self._waves(chunks, done=self._committed())
             now = left if one_view else left[:1]
             task = self.context.progress.start(
                 f"copy {self._name}", sum(chunk.rows_estimate for wave in now for chunk in wave)
@@ -139,14 +140,14 @@ class Copying:
     ) -> None:
         self.lease.check()
         commit = chunk_commit(self.record, self._attempt, wave, self.context.run_id)
-        at_once = fetch_rows(
-            sum(chunk.rows_estimate for chunk in chunks),
-            sum(chunk.bytes_estimate for chunk in chunks),
-            failures=failed,
+        size = SnapshotSize(
+            rows=sum(chunk.rows_estimate for chunk in chunks),
+            bytes=sum(chunk.bytes_estimate for chunk in chunks),
+            commits=len(self._waves(chunks)),
         )
         crash("bootstrap.before_chunk_commit")
         try:
-            self.rows += copy.copy(wave, view, commit, task=task, fetch_rows=at_once)
+            self.rows += copy.copy(wave, view, commit, size, task=task, failures=failed)
         except LakeError as error:
             if "PSQLException" not in error.message:
                 raise
@@ -181,6 +182,15 @@ class Copying:
             },
         )
         return chunks
+
+    def _waves(
+        self, chunks: Sequence[Chunk], done: Collection[int] = ()
+    ) -> tuple[tuple[Chunk, ...], ...]:
+        """The commits that are left; a bucket index takes its rows in one."""
+        single = SINGLE_WAVE_BYTES
+        if self.settings.index == "bucket":
+            single = max(single, sum(chunk.bytes_estimate for chunk in chunks))
+        return waves(chunks, parallel=self._parallel, done=done, single_wave_bytes=single)
 
     def _require_fingerprint(self) -> None:
         """Record the table's catalog facts, or check that they are what they were.

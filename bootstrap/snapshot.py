@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
     from bootstrap.chunks import Chunk
     from cdc.lake.commit import CommitRecord
+    from cdc.lake.index import SnapshotSize
     from cdc.lake.write import LakeTable
     from cdc.progress import Task
     from cdc.sources.base import Source, SourceTable, View
@@ -63,9 +64,10 @@ class SnapshotCopy:
         chunks: Sequence[Chunk],
         view: View,
         commit: CommitRecord,
+        size: SnapshotSize,
         *,
         task: Task,
-        fetch_rows: int,
+        failures: int = 0,
     ) -> int:
         """Copy the chunks in one lake commit; rows stream through the tasks, a batch at a time.
 
@@ -73,8 +75,9 @@ class SnapshotCopy:
             chunks: What to copy; one Spark task each.
             view: The view that every session imports.
             commit: What the commit says about itself.
+            size: The whole snapshot as planned.
             task: Where the rows are counted.
-            fetch_rows: Rows that a session fetches at once.
+            failures: How often the copy has failed since it last got on.
 
         Returns:
             Rows read.
@@ -83,12 +86,13 @@ class SnapshotCopy:
             CopyError: The rows cannot be read.
             LakeError: They cannot be written, or a task failed to read them.
         """
-        rows = self.rows(chunks, view, fetch_rows=fetch_rows)
+        at_once = fetch_rows(size.rows, size.bytes, failures=failures)
+        rows = self.rows(chunks, view, at_once=at_once)
         with self._counted(task) as counter:
-            self.lake.bulk_insert(rows, commit)
+            self.lake.bulk_insert(rows, commit, size)
         return counter.rows
 
-    def rows(self, chunks: Sequence[Chunk], view: View, *, fetch_rows: int) -> DataFrame:
+    def rows(self, chunks: Sequence[Chunk], view: View, *, at_once: int) -> DataFrame:
         """The rows of the chunks under the view, with the meta columns of a snapshot.
 
         Raises:
@@ -99,7 +103,7 @@ class SnapshotCopy:
             self.schema,
             [chunk.range for chunk in chunks],
             view=view,
-            fetch_size=fetch_rows,
+            fetch_size=at_once,
         )
         try:
             source_rows = self.spark.read.jdbc(
