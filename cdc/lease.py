@@ -126,15 +126,17 @@ class Lease:
         )
         with self._store.transaction() as connection:
             row = connection.execute(query).first()
-        owner = row.owner if row is not None and row.owner is not None else "a run that just ended"
-        expires = datetime.fromtimestamp(row.expires_at if row is not None else 0, timezone.utc)
+        if row is None or row.owner is None:
+            owner, until, expires = "a run that began or ended at the same moment", "", None
+        else:
+            owner, expires = row.owner, datetime.fromtimestamp(row.expires_at, timezone.utc)
+            until = f"; its lease runs until {expires:%Y-%m-%d %H:%M:%S} UTC unless renewed"
         return LeaseHeldError(
-            f"table {self.table} is being written by {owner}; "
-            f"its lease runs until {expires:%Y-%m-%d %H:%M:%S} UTC unless renewed",
+            f"table {self.table} is being written by {owner}{until}",
             remedy="Wait for that run to end. After a crash the lease runs out by itself.",
             table=self.table,
             owner=owner,
-            expires_at=expires.isoformat(),
+            expires_at=expires.isoformat() if expires else None,
         )
 
 

@@ -17,6 +17,7 @@ from cdc.errors import SecretError
 _REFERENCE = re.compile(r"\$\{(?:(?P<env>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>/[^{}]+))\}")
 _PATTERN = r"^\$\{([A-Za-z_][A-Za-z0-9_]*|file:/[^{}]+)\}$"
 
+_SHORTEST = 4
 _resolved: set[str] = set()
 
 
@@ -58,11 +59,16 @@ class SecretRef:
         Raises:
             SecretError: The variable is not set, or the file cannot be read or is empty.
         """
-        value = self._read()
-        _resolved.add(value)
+        value = self.read()
+        keep_out_of_logs(value)
         return value
 
-    def _read(self) -> str:
+    def read(self) -> str:
+        """Read a value that is no secret, though it is kept like one.
+
+        Raises:
+            SecretError: As for ``resolve``.
+        """
         if self.kind == "env":
             value = os.environ.get(self.name, "")
             if not value:
@@ -119,10 +125,14 @@ class SecretRef:
         }
 
 
-def expand(text: str) -> str:
+def expand(text: str, *, secret: bool = False) -> str:
     """Replace each ``${NAME}`` and ``${file:/path}`` in the text by what it refers to.
 
     ``$${`` stands for a literal ``${``.
+
+    Args:
+        text: What may hold references.
+        secret: Whether what they refer to is to be kept out of logs.
 
     Raises:
         SecretError: A reference does not resolve.
@@ -131,9 +141,19 @@ def expand(text: str) -> str:
     def replacement(match: re.Match[str]) -> str:
         if match[0].startswith("$$"):
             return match[0][1:]
-        return SecretRef.parse(match[0]).resolve()
+        reference = SecretRef.parse(match[0])
+        return reference.resolve() if secret else reference.read()
 
     return re.sub(r"\$?" + _REFERENCE.pattern, replacement, text)
+
+
+def keep_out_of_logs(secret: str) -> None:
+    """Have ``redact`` take this secret out of text.
+
+    What is shorter than four characters stays: it is no secret, and text would become unreadable.
+    """
+    if len(secret) >= _SHORTEST:
+        _resolved.add(secret)
 
 
 def redact(text: str) -> str:

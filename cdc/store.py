@@ -17,6 +17,7 @@ from sqlalchemy.types import TypeEngine
 
 from cdc.errors import StateError
 from cdc.history import RunEntry
+from cdc.secrets import keep_out_of_logs
 from cdc.state import TableRecord
 from schemas.table import TableId
 
@@ -271,6 +272,8 @@ class Store:
 def _engine(url: str) -> Engine:
     try:
         parsed = make_url(url)
+        if parsed.password is not None:
+            keep_out_of_logs(parsed.password)
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":

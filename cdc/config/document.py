@@ -226,7 +226,7 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[Problem]) -
         ]
     if isinstance(value, str) and "${" in value:
         try:
-            return expand(value)
+            return expand(value, secret=is_sensitive(str(path[-1])))
         except SecretError as error:
             problems.append(Problem(path, error.message))
     return value

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from cdc.config.templates import Conflict
 from cdc.config.values import (
     FilePath,
     HttpUrl,
@@ -62,9 +63,9 @@ class Security(Section):
         """Whether the protocol is encrypted."""
         return self.protocol.endswith("SSL")
 
-    def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
+    def conflicts(self) -> list[Conflict]:
         """Combinations that cannot work, as (path of the key, what is wrong)."""
-        found: list[tuple[tuple[str, ...], str]] = []
+        found: list[Conflict] = []
         for name in ("mechanism", "username", "password"):
             if getattr(self, name) is not None and not self.sasl:
                 found.append(((name,), f"protocol {self.protocol} takes no login; use SASL_SSL"))
@@ -152,9 +153,9 @@ class TopicConfig(Section):
     config: Options = Field(default_factory=dict)
     """Other topic settings."""
 
-    def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
+    def conflicts(self) -> list[Conflict]:
         """Combinations that cannot work, as (path of the key, what is wrong)."""
-        found: list[tuple[tuple[str, ...], str]] = []
+        found: list[Conflict] = []
         if self.replication_factor == 0:
             found.append((("replication_factor",), "must be -1 or at least 1"))
         if "compact" in self.config.get("cleanup.policy", "delete"):
@@ -182,7 +183,7 @@ class KafkaConfig(Section):
     topic: TopicConfig = Field(default_factory=defaults)
     """How topics are created."""
 
-    def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
+    def conflicts(self) -> list[Conflict]:
         """Combinations that cannot work, as (path of the key, what is wrong)."""
         raw = any(key.startswith("sasl.mechanism") for key in self.librdkafka)
         if self.security.sasl and self.security.mechanism is None and not raw:

@@ -11,7 +11,6 @@ from pydantic import AfterValidator, Field, ValidationInfo
 from cdc.config.values import LoginFreeUrl, Options, Positive, Section, Verbatim
 from cdc.errors import SecretError
 from cdc.secrets import expand
-from schemas.table import TableId
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
@@ -87,23 +86,3 @@ class SparkConfig(Section):
     def local(self) -> bool:
         """Whether everything runs in this process."""
         return self.master == "local" or self.master.startswith("local[")
-
-
-def render_name(template: str, table: TableId) -> str:
-    """Fill a name template; characters that are unsafe in a path become ``~`` and two hex digits.
-
-    The encoding is one to one, so different tables never share a folder, and no name leaves it.
-    """
-    return template.format(
-        source=_safe(table.source), schema=_safe(table.schema), table=_safe(table.name)
-    )
-
-
-def _safe(name: str) -> str:
-    """Encode all but letters, digits, ``_``, ``-`` and inner dots."""
-    return "".join(
-        chr(byte)
-        if chr(byte).isascii() and (chr(byte).isalnum() or chr(byte) in "_-" or (byte == 46 and at))
-        else f"~{byte:02x}"
-        for at, byte in enumerate(name.encode())
-    )

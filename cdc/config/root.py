@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-import string
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pydantic import Field
 
 from cdc.config.kafka import ConnectConfig, KafkaConfig
-from cdc.config.lake import LakeConfig, SparkConfig, StateConfig, render_name
+from cdc.config.lake import LakeConfig, SparkConfig, StateConfig
 from cdc.config.source import PostgresSourceConfig, SourceName
-from cdc.config.tables import TableSettings, overlay, pattern_problem, resolve
+from cdc.config.tables import Pattern, TableSettings, overlay, pattern_problem, resolve
+from cdc.config.templates import (
+    CAPTURE_PLACES,
+    TABLE_PLACES,
+    Conflict,
+    fill,
+    template_problems,
+)
 from cdc.config.values import Section
 from cdc.config.values import defaults as section_defaults
 from cdc.errors import ConfigError
@@ -86,11 +92,11 @@ class Config(Section):
     def table_path(self, table: TableId) -> str:
         """Base path of the table in the lake; names are encoded so that none leaves its folder."""
         template = self.table_settings(table).name or self.lake.name
-        return f"{self.lake.url}/{render_name(template, table)}"
+        return f"{self.lake.url}/{fill(template, table)}"
 
-    def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
+    def conflicts(self) -> list[Conflict]:
         """Combinations that cannot work, as (path of the key, what is wrong)."""
-        found: list[tuple[tuple[str, ...], str]] = []
+        found: list[Conflict] = []
         if not self.sources:
             found.append((("sources",), "name at least one source"))
         if self.state.sqlite and not self.spark.local:
@@ -99,13 +105,9 @@ class Config(Section):
                 "use a PostgreSQL or MySQL URL, or spark.master: local[*]"
             )
             found.append((("state", "url"), reason))
-        found += _template("lake", self.lake.name, path=("lake", "name"))
-        for name, source in self.sources.items():
-            for key in ("topic_prefix", "publication", "slot"):
-                template = getattr(source, key)
-                found += _template("capture", template, path=("sources", name, key))
+        found += self._name_conflicts()
+        found += self._capture_conflicts()
         found += [(("defaults", *path), reason) for path, reason in self.defaults.conflicts()]
-        found += _template("lake", self.defaults.name, path=("defaults", "name"))
         for text, settings in self.tables.items():
             if problem := pattern_problem(text, self.sources):
                 found.append((("tables", text), problem))
@@ -114,8 +116,40 @@ class Config(Section):
                 for path, reason in overlay(self.defaults, [settings]).conflicts()
                 if path[0] in settings.model_fields_set
             ]
-            found += _template("lake", settings.name, path=("tables", text, "name"))
         return found
+
+    def _name_conflicts(self) -> Iterator[Conflict]:
+        """Name templates that are none, or that would give several tables one path."""
+        several = {"source"} if len(self.sources) > 1 else set()
+        everything = {"schema", "table"} | several
+        yield from template_problems(("lake", "name"), self.lake.name, TABLE_PLACES, everything)
+        if self.defaults.name is not None:
+            path = ("defaults", "name")
+            yield from template_problems(path, self.defaults.name, TABLE_PLACES, everything)
+        for text, settings in self.tables.items():
+            if settings.name is not None and not pattern_problem(text, self.sources):
+                open_parts = Pattern.parse(text).open_parts - ({"source"} - several)
+                place = ("tables", text, "name")
+                yield from template_problems(place, settings.name, TABLE_PLACES, open_parts)
+
+    def _capture_conflicts(self) -> Iterator[Conflict]:
+        """Name templates of the capture that are none, or that two connectors would share."""
+        tiers = {self.defaults.tier, *(settings.tier for settings in self.tables.values())}
+        for key in ("topic_prefix", "publication", "slot"):
+            taken: dict[str, str] = {}
+            for name, source in self.sources.items():
+                place, template = ("sources", name, key), getattr(source, key)
+                problems = list(template_problems(place, template, CAPTURE_PLACES, set()))
+                yield from problems
+                for tier in () if problems else sorted(tiers):
+                    filled = template.format(source=name, tier=tier).replace(".", "_")
+                    # Publications live in a database; connectors (named by slot) and topics don't.
+                    scope = f"{name}:{filled}" if key == "publication" else filled
+                    owner = f"source {name}, tier {tier}"
+                    if scope in taken:
+                        reason = f"gives the same name, {filled}, to {taken[scope]} and {owner}"
+                        yield place, reason
+                    taken[scope] = owner
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
@@ -135,25 +169,3 @@ def _or_reference(schema: Any) -> Any:
         bare = {key: value for key, value in schema.items() if key not in about}
         return {"anyOf": [bare, {"type": "string", "pattern": r"\$\{"}], **about}
     return {key: _or_reference(value) for key, value in schema.items()}
-
-
-_PLACEHOLDERS = {"lake": {"source", "schema", "table"}, "capture": {"source", "tier"}}
-
-
-def _template(
-    kind: str, template: str | None, *, path: tuple[str, ...]
-) -> list[tuple[tuple[str, ...], str]]:
-    if template is None:
-        return []
-    allowed = _PLACEHOLDERS[kind]
-    listed = ", ".join(f"{{{name}}}" for name in sorted(allowed))
-    try:
-        parsed = list(string.Formatter().parse(template))
-    except ValueError:
-        return [(path, f"is not a template; it may hold {listed}")]
-    for _, name, spec, conversion in parsed:
-        if name is not None and (name not in allowed or spec or conversion):
-            return [(path, f"{{{name}}} is not known here; it may hold {listed}")]
-    if kind == "lake" and any(part in ("", ".", "..") for part in template.split("/")):
-        return [(path, "must be a relative path without empty, . or .. parts")]
-    return []

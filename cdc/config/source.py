@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from cdc.config.templates import Conflict
 from cdc.config.values import FilePath, NonEmpty, Options, Port, Section
 from cdc.secrets import SecretRef
 
@@ -33,9 +34,9 @@ class Endpoint(Section):
     options: Options = Field(default_factory=dict)
     """Other connection parameters, in libpq's terms."""
 
-    def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
+    def conflicts(self) -> list[Conflict]:
         """Combinations that cannot work, as (path of the key, what is wrong)."""
-        found: list[tuple[tuple[str, ...], str]] = []
+        found: list[Conflict] = []
         if (self.sslcert is None) != (self.sslkey is None):
             missing = "sslkey" if self.sslkey is None else "sslcert"
             found.append(((missing,), "sslcert and sslkey go together; one is missing"))

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import ByteSize, Field, WithJsonSchema
 
+from cdc.config.templates import Conflict
 from cdc.config.values import NonEmpty, Options, Positive, Section, defaults
 from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
@@ -65,9 +66,9 @@ class TableSettings(Section):
     hudi: Options = Field(default_factory=dict)
     """Raw overrides of Hudi settings."""
 
-    def conflicts(self) -> list[tuple[tuple[str, ...], str]]:
+    def conflicts(self) -> list[Conflict]:
         """Combinations that cannot work, as (path of the key, what is wrong)."""
-        found: list[tuple[tuple[str, ...], str]] = []
+        found: list[Conflict] = []
         if self.columns.include and self.columns.exclude:
             found.append((("columns",), "give include or exclude, not both"))
         lost = set(self.key_columns) & set(self.columns.exclude)
@@ -106,6 +107,16 @@ class Pattern:
             and fnmatchcase(table.schema, self.parts.schema)
             and fnmatchcase(table.name, self.parts.name)
         )
+
+    @property
+    def open_parts(self) -> set[str]:
+        """The parts, as places of a name template, for which the pattern lets many names stand."""
+        parts = {
+            "source": self.parts.source,
+            "schema": self.parts.schema,
+            "table": self.parts.name,
+        }
+        return {place for place, part in parts.items() if _WILD & set(part)}
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, int]:

@@ -31,7 +31,7 @@ _ENDPOINT = {
 }
 
 _TABLE = {
-    "name": "sales/{table}",
+    "name": "sales/{schema}/{table}",
     "tier": "hot",
     "key_columns": ["id"],
     "mode": "upsert",
@@ -124,7 +124,7 @@ def full() -> dict[str, Any]:
             "parallel_tables": 2,
         },
         "defaults": copy.deepcopy(_TABLE),
-        "tables": {"public.orders": copy.deepcopy(_TABLE)},
+        "tables": {"public.orders": {**copy.deepcopy(_TABLE), "name": "sales/orders"}},
     }
 
 

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 from cdc.config import Config, TableSettings, load, parse
 from cdc.config.document import dotted
 from cdc.config.tables import Pattern
+from cdc.config.templates import overlapping
 from cdc.errors import ConfigError
 from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
@@ -231,6 +232,9 @@ def test_all_problems_are_reported_at_once() -> None:
         (("lake", "name"), "{tabel}", "lake.name", "{tabel} is not known"),
         (("lake", "name"), "{table", "lake.name", "not a template"),
         (("lake", "name"), "{table!r}", "lake.name", "is not known"),
+        (("lake", "name"), "{table}", "lake.name", "it must hold {schema}"),
+        (("defaults", "name"), "sales", "defaults.name", "it must hold {schema}, {table}"),
+        (("tables", "*.orders"), {"name": "x"}, 'tables."*.orders".name', "must hold {schema}"),
         (("tables", "public.orders", "name"), "/x", 'tables."public.orders".name', "relative"),
         (("sources", "shop", "slot"), "slot_{tire}", "sources.shop.slot", "{tire} is not known"),
         (("sources", "shop", "slot"), "Slot", "sources.shop.slot", "match pattern"),
@@ -449,6 +453,51 @@ def test_table_names_take_the_only_source() -> None:
     document["sources"]["crm"] = document["sources"]["shop"]
     with pytest.raises(InvalidIdentifierError, match="there is more than one"):
         read(document).table_id("public.orders")
+
+
+def test_capture_names_are_kept_apart() -> None:
+    document = minimal()
+    document["sources"]["crm"] = copy.deepcopy(document["sources"]["shop"])
+    document["tables"] = {"public.big": {"tier": "bulk"}}
+    for key, template, clash in (
+        ("topic_prefix", "{source}", "source shop, tier bulk and source shop, tier default"),
+        ("slot", "slot_{tier}", "source shop, tier bulk and source crm, tier bulk"),
+        ("publication", "pub", "source shop, tier bulk and source shop, tier default"),
+    ):
+        changed_one = copy.deepcopy(document)
+        for name in ("shop", "crm"):
+            changed_one["sources"][name][key] = template
+        error = refusal(changed_one)
+        assert clash in error.message
+        assert f".{key}: gives the same name" in error.message
+    for name in ("shop", "crm"):
+        document["sources"][name]["publication"] = "pub_{tier}"  # each is in its own database
+    read(document)
+
+
+def test_a_topic_prefix_counts_dots_and_underscores_as_one_as_kafka_does() -> None:
+    document = minimal()
+    document["sources"]["crm"] = copy.deepcopy(document["sources"]["shop"])
+    document["sources"]["shop"]["topic_prefix"] = "a.b"
+    document["sources"]["crm"]["topic_prefix"] = "a_b"
+    assert "the same name, a_b" in refusal(document).message
+
+
+@pytest.mark.parametrize(
+    ("path", "lacks"),
+    [
+        ("s3a://lake/shop/public/orders", "orders"),
+        ("s3a://lake/shop/public/ORDERS", "orders"),
+        ("s3a://lake/shop/public", "orders"),
+        ("s3a://lake/shop/public/orders/2026", "orders"),
+        ("s3a://lake/shop/public/orders2", None),
+        ("s3a://lake/shop/public/order", None),
+    ],
+)
+def test_paths_in_one_another_are_found(path: str, lacks: str | None) -> None:
+    orders = TableId("shop", "public", "orders")
+    found = overlapping(path, {"s3a://lake/shop/public/orders": orders})
+    assert found == (orders if lacks else None)
 
 
 @pytest.mark.parametrize(

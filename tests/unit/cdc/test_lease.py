@@ -50,6 +50,23 @@ def test_a_held_lease_is_refused_with_its_owner_and_expiry(store: Store) -> None
     assert Lease(store, OTHER, "bob:2").acquire() == 1
 
 
+def test_a_lease_that_is_let_go_at_the_same_moment_is_refused_once(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    holder, asker = Lease(store, TABLE, "a"), Lease(store, TABLE, "b")
+    holder.acquire()
+    refuse = asker._held
+
+    def let_go_first() -> LeaseHeldError:
+        holder.release()
+        return refuse()
+
+    monkeypatch.setattr(asker, "_held", let_go_first)
+    with pytest.raises(LeaseHeldError, match="a run that began or ended at the same moment"):
+        asker.acquire()
+    assert asker.acquire() == 2
+
+
 def test_tokens_only_rise_whoever_takes_the_lease(store: Store) -> None:
     tokens = []
     for owner in ("a", "b", "a", "a"):

@@ -77,3 +77,13 @@ def test_a_secret_that_was_read_is_taken_out_of_text(monkeypatch: pytest.MonkeyP
     SecretRef("env", "SHORT_PW").resolve()
     SecretRef("env", "LONG_PW").resolve()
     assert redact("url://u:canary-redact-me@h canary-redact") == "url://u:***@h ***"
+
+
+def test_values_that_are_no_secrets_stay_in_text(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DB_HOST", "plain-host")
+    monkeypatch.setenv("TINY_PW", "abc")
+    monkeypatch.setenv("S3_KEY", "canary-expanded")
+    assert expand("${DB_HOST}") == "plain-host"
+    assert SecretRef("env", "TINY_PW").resolve() == "abc"
+    assert expand("x${S3_KEY}", secret=True) == "xcanary-expanded"
+    assert redact("plain-host abc canary-expanded") == "plain-host abc ***"

@@ -17,6 +17,7 @@ from sqlalchemy.schema import CreateTable
 from cdc import store as module
 from cdc.errors import StateError
 from cdc.history import RunEntry
+from cdc.secrets import redact
 from cdc.state import Attempt, CommitSummary, State, TableRecord
 from cdc.store import FORMAT, Store
 from schemas.table import TableId
@@ -239,6 +240,7 @@ def test_the_repr_hides_the_password(store: Store, monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(Store, "_create", lambda self: None)
     shown = repr(Store("postgresql://u:canary-pw@h/d"))
     assert shown == "Store('postgresql+psycopg://u:***@h/d')"
+    assert redact("it was canary-pw") == "it was ***"
 
 
 def test_names_keep_their_case_and_documents_their_length_on_mysql() -> None:

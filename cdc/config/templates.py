@@ -1,0 +1,80 @@
+"""Templates of names: which places they may hold, and how they are filled."""
+
+from __future__ import annotations
+
+import string
+from collections.abc import Iterator, Mapping, Set
+
+from schemas.table import TableId
+
+Conflict = tuple[tuple[str, ...], str]
+"""The path of a key, and what is wrong with it."""
+
+TABLE_PLACES = frozenset({"source", "schema", "table"})
+CAPTURE_PLACES = frozenset({"source", "tier"})
+
+
+def template_problems(
+    path: tuple[str, ...], template: str, places: Set[str], needed: Set[str]
+) -> Iterator[Conflict]:
+    """What is wrong with a template.
+
+    Args:
+        path: Where it is in the configuration.
+        template: The template.
+        places: Names that may stand in braces.
+        needed: Those that have to, lest several things get one name.
+    """
+    listed = ", ".join(f"{{{place}}}" for place in sorted(places))
+    try:
+        parsed = list(string.Formatter().parse(template))
+    except ValueError:
+        yield path, f"is not a template; it may hold {listed}"
+        return
+    found = {name for _, name, _, _ in parsed if name is not None}
+    for _, name, spec, conversion in parsed:
+        if name is not None and (name not in places or spec or conversion):
+            yield path, f"{{{name}}} is not known here; it may hold {listed}"
+            return
+    if missing := sorted(needed - found):
+        names = ", ".join(f"{{{name}}}" for name in missing)
+        yield path, f"would give several tables one path; it must hold {names}"
+    if places == TABLE_PLACES and any(part in ("", ".", "..") for part in template.split("/")):
+        yield path, "must be a relative path without empty, . or .. parts"
+
+
+def fill(template: str, table: TableId) -> str:
+    """Fill a table's template; what is unsafe in a path becomes ``~`` and two hex digits.
+
+    The encoding is one to one, so different tables never share a folder, and no name leaves it.
+    """
+    return template.format(
+        source=_safe(table.source), schema=_safe(table.schema), table=_safe(table.name)
+    )
+
+
+def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
+    """The table whose path is this one, lies under it or above it; by any writing of letters.
+
+    Args:
+        path: A table's base path.
+        taken: Base paths of other tables.
+    """
+    mine = path.casefold() + "/"
+    for other, table in taken.items():
+        theirs = other.casefold() + "/"
+        if mine.startswith(theirs) or theirs.startswith(mine):
+            return table
+    return None
+
+
+def _safe(name: str) -> str:
+    """Encode all but letters, digits, ``_``, ``-`` and inner dots."""
+    return "".join(
+        character if _plain(character) or (character == "." and at) else f"~{ord(character):02x}"
+        for at, character in enumerate(name.encode().decode("latin-1"))
+    )
+
+
+def _plain(character: str) -> bool:
+    return character.isascii() and (character.isalnum() or character in "_-")
