@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cdc.errors import StateError
+from cdc.config.templates import overlapping
+from cdc.errors import ConfigError, StateError
 from cdc.failpoints import crash
 from cdc.state import State, TableRecord, transition
 from operate import capture
@@ -47,9 +48,11 @@ def examine(services: Services, table: TableId) -> Candidate:
         UnsupportedTypeError: A column's type has no rule.
         SchemaError: Its key or a column's name cannot be carried.
         SourceError: There is no such table, or the source cannot be reached.
+        ConfigError: Its path in the lake is another table's, or lies in one another.
     """
     settings = services.config.table_settings(table)
     _refuse_other_tier(services.store.get(table), settings.tier)
+    _free_path(services, table)
     source = services.source(table.source)
     found = source.table(table)
     verdict = judge(found, settings)
@@ -113,7 +116,7 @@ def register(services: Services, table: TableId) -> Outcome:
             TableRecord(
                 table=table,
                 state=State.REGISTERED,
-                base_path=services.config.table_path(table),
+                base_path=_free_path(services, table),
                 tier=names.tier,
                 topic=names.topic(table),
                 publication=names.publication,
@@ -123,7 +126,7 @@ def register(services: Services, table: TableId) -> Outcome:
     elif record.state is State.RETIRED:
         again = replace(
             transition(record, State.REGISTERED, at=now),
-            base_path=services.config.table_path(table),
+            base_path=_free_path(services, table),
             tier=names.tier,
             topic=names.topic(table),
             publication=names.publication,
@@ -132,6 +135,25 @@ def register(services: Services, table: TableId) -> Outcome:
     else:
         return Outcome(table, f"already on the plan, {record.state.value}", record.state)
     return Outcome(table, "registered", record.state)
+
+
+def _free_path(services: Services, table: TableId) -> str:
+    """The table's path in the lake, if no other table was ever given it or one around it."""
+    path = services.config.table_path(table)
+    taken = {
+        record.base_path: record.table
+        for record in services.store.tables()
+        if record.table != table
+    }
+    other = overlapping(path, taken)
+    if other is not None:
+        raise ConfigError(
+            f"table {table} would be written to {path}, which table {other} has or lies in",
+            remedy=f"Give it a path of its own: tables, {table.relation}, name.",
+            table=table,
+            field="name",
+        )
+    return path
 
 
 def _refuse_other_tier(record: TableRecord | None, tier: str) -> None:
