@@ -1,0 +1,96 @@
+"""What a fresh clone's `make` does before there is an environment."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+TOOLS = ("make", "sh", "rm", "touch", "awk", "echo")
+
+
+@pytest.fixture
+def clone(tmp_path: Path) -> Path:
+    """The Makefile alone, and a PATH on which the only Pythons are those of the test."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    for tool in TOOLS:
+        found = shutil.which(tool)
+        assert found, f"{tool} is not installed"
+        (tools / tool).symlink_to(found)
+    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+        shutil.copy(ROOT / name, tmp_path / name)
+    return tmp_path
+
+
+def python(clone: Path, name: str, *, fits: bool, venv: str = "exit 1") -> None:
+    """A stand-in for an interpreter: says whether it fits, and what `-m venv` does."""
+    path = clone / "bin" / name
+    path.write_text(
+        "#!/bin/sh\ncase $1 in\n"
+        f"--version) echo 'Python of {name}';;\n-c) exit {0 if fits else 1};;\n-m) {venv};;\nesac\n"
+    )
+    path.chmod(0o755)
+
+
+def make(clone: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        ["make", *arguments],
+        cwd=clone,
+        env={"PATH": str(clone / "bin"), "HOME": str(clone)},
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+
+
+def test_help_lists_every_command_a_person_runs() -> None:
+    listed = subprocess.run(
+        ["make", "help"], cwd=ROOT, capture_output=True, text=True, check=True, env=dict(os.environ)
+    ).stdout
+    names = re.findall(r"^  make (\S+) +\S", listed, re.MULTILINE)
+    assert {"setup", "demo", "test", "test-unit", "check", "test-all", "bench"} <= set(names)
+    phony = re.search(r"^\.PHONY: (.*)$", (ROOT / "Makefile").read_text(), re.MULTILINE)
+    assert phony is not None
+    assert set(phony[1].split()) == set(names)
+
+
+def test_an_unsupported_python_is_refused_with_what_to_do(clone: Path) -> None:
+    python(clone, "python3", fits=False)
+    refused = make(clone, "test")
+    assert refused.returncode != 0
+    assert "Python 3.10, 3.11 or 3.12 is needed; Python of python3 was found." in refused.stderr
+    assert "make setup PYTHON=" in refused.stderr
+    assert not (clone / ".venv").exists()
+
+
+def test_a_supported_python_beside_the_default_one_is_taken(clone: Path) -> None:
+    python(clone, "python3", fits=False)
+    python(clone, "python3.12", fits=True)
+    assert "making .venv with Python of python3.12" in make(clone, "setup").stdout
+
+
+def test_the_named_python_goes_first(clone: Path) -> None:
+    python(clone, "python3", fits=True)
+    python(clone, "mine", fits=True)
+    assert "making .venv with Python of mine" in make(clone, "setup", "PYTHON=mine").stdout
+
+
+def test_a_python_without_venv_is_named_and_leaves_nothing(clone: Path) -> None:
+    python(clone, "python3", fits=True)
+    refused = make(clone, "setup")
+    assert refused.returncode != 0
+    assert "python3-venv" in refused.stderr
+    assert not (clone / ".venv").exists()
+
+
+def test_ci_runs_what_the_readme_says() -> None:
+    script = (ROOT / ".ci" / "run").read_text()
+    assert script.rstrip().endswith("exec make test")
+    assert os.access(ROOT / ".ci" / "run", os.X_OK)
