@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib.metadata
+import signal
+from types import FrameType
 from typing import Annotated
 
 import typer
@@ -43,4 +45,11 @@ def root(
 
 def main() -> None:
     """Run the command line."""
+    # Without a handler, SIGTERM ends the process at once: leases would block others until they
+    # run out, and servers of the demo would be left behind.
+    signal.signal(signal.SIGTERM, _stop)
     app(prog_name="tributary")
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(128 + number)

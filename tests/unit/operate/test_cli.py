@@ -4,6 +4,7 @@ import json
 import logging
 import os
 import re
+import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -18,7 +19,9 @@ from typer.testing import CliRunner
 
 from cdc.config import Config, PostgresSourceConfig, load, parse
 from cdc.errors import KafkaError, LostHistoryError, SchemaChangeError
+from cdc.lease import Lease
 from cdc.secrets import SecretRef
+from cdc.store import Store
 from operate.cli import app
 from operate.cli.options import (
     Commands,
@@ -30,6 +33,7 @@ from operate.cli.options import (
 from operate.cli.project import starting_config
 from operate.exit_codes import ExitCode, exit_code
 from operate.render import Output, Renderer
+from schemas.table import TableId
 
 ROOT = Path(__file__).parents[3]
 TRIBUTARY = [sys.executable, "-c", "from operate.cli import main; main()"]
@@ -77,10 +81,9 @@ COMMANDS = dict(commands(typer.main.get_command(app)))
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_the_shared_options_and_a_text(name: str) -> None:
     options = {flag for parameter in COMMANDS[name].params for flag in parameter.opts}
-    # `stack` needs no configuration; `stack up` writes one.
-    expected = {"--output", "--verbose", "-v"} | (
-        set() if name.startswith("stack ") else {"--config"}
-    )
+    # `stack` needs no configuration (`up` writes one), and `demo` brings its own.
+    without = name == "demo" or name.startswith("stack ")
+    expected = {"--output", "--verbose", "-v"} | (set() if without else {"--config"})
     assert expected <= options
     assert COMMANDS[name].help
 
@@ -234,6 +237,35 @@ def test_logs_go_to_stderr_by_level_and_without_secrets(
     assert "WARNING cdc.some: warning ***" in shown[0]
     assert "canary" not in "".join(shown.values())
     configure_logging(0)
+
+
+def test_sigterm_gives_up_what_is_held(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/state.db"
+    script = f"""
+import time
+from cdc.lease import Leases
+from cdc.store import Store
+from operate.cli import app, main
+from schemas.table import TableId
+
+@app.command()
+def hold() -> None:
+    with Leases(Store({url!r})).hold(TableId("a", "b", "c")):
+        print("held", flush=True)
+        time.sleep(60)
+
+main()
+"""
+    with subprocess.Popen(
+        [sys.executable, "-c", script, "hold"], cwd=ROOT, stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "held\n"
+        process.terminate()
+    assert process.returncode == 128 + signal.SIGTERM
+    store = Store(url)
+    assert Lease(store, TableId("a", "b", "c"), "heir").acquire() == 2
+    store.close()
 
 
 def test_init_writes_a_configuration_that_loads(runner: CliRunner, tmp_path: Path) -> None:
