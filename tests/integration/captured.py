@@ -1,0 +1,164 @@
+"""A database whose changes a real connector writes to Kafka, and a reader of what arrives."""
+
+from __future__ import annotations
+
+import io
+import json
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import fastavro
+
+from cdc.config import Config, parse
+from cdc.connect import ConnectClient
+from cdc.debezium import CaptureNames, connector_config, names
+from cdc.kafka import KafkaAdmin, KafkaRecord
+from cdc.sources import open_source
+from cdc.sources.base import Source
+from schemas.avro import DebeziumSchema, split_wire
+from schemas.registry import ConfluentRegistry, RegistryEndpoint
+from schemas.table import TableId
+from tests.integration.conftest import Database
+
+WAIT_S = 60.0
+
+
+@dataclass(frozen=True)
+class Event:
+    """One record of a topic, decoded with its writer's schema."""
+
+    record: KafkaRecord
+    key: dict[str, Any] | None
+    value: dict[str, Any] | None
+    schema: DebeziumSchema | None
+    key_schema: DebeziumSchema | None
+
+    @property
+    def op(self) -> str | None:
+        return None if self.value is None else str(self.value["op"])
+
+    def image(self, side: str) -> dict[str, Any] | None:
+        """The row before or after, by the columns' own names."""
+        if self.value is None or self.schema is None or self.value[side] is None:
+            return None
+        return {field.column: self.value[side][field.name] for field in self.schema.after}
+
+    @property
+    def after(self) -> dict[str, Any] | None:
+        return self.image("after")
+
+    @property
+    def before(self) -> dict[str, Any] | None:
+        return self.image("before")
+
+    @property
+    def headers(self) -> dict[str, bytes | None]:
+        return dict(self.record.headers)
+
+
+class Captured:
+    """One test's capture: publication, slot, connector and topics of its database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        self.name = database.name
+        text = database.stack.config_text(source=database.name, database=database.name)
+        self.config: Config = parse(text)
+        self.source: Source = open_source(self.name, self.config.sources[self.name])
+        self.names: CaptureNames = names(self.name, self.config.sources[self.name])
+        self.kafka = KafkaAdmin(self.config.kafka)
+        self.connect = ConnectClient(self.config.connect)
+        self.registry = ConfluentRegistry(RegistryEndpoint(self.config.kafka.registry.url))
+
+    def close(self) -> None:
+        self.connect.close()
+        self.registry.close()
+
+    def settings(self, **overrides: str) -> dict[str, str]:
+        """The connector's configuration; dots in the names of overrides are written ``__``."""
+        source = self.config.sources[self.name]
+        made = connector_config(
+            self.name, source, "default", self.config.kafka, self.config.connect
+        )
+        return made | {key.replace("__", "."): value for key, value in overrides.items()}
+
+    def start(self) -> None:
+        """Bring up the capture of no table yet."""
+        for topic in (self.names.heartbeat_topic, self.names.marker_topic):
+            self.kafka.ensure_topic(topic)
+        self.source.prepare_capture(self.names.publication)
+        self.source.ensure_slot(self.names.slot)
+        self.connect.put_connector(self.names.connector, self.settings())
+        self.connect.wait_running(self.names.connector, timeout_s=WAIT_S)
+
+    def table(self, name: str, schema: str = "public") -> TableId:
+        return TableId(self.name, schema, name)
+
+    def add(self, name: str, schema: str = "public") -> str:
+        """Publish a table; returns its topic."""
+        table = self.table(name, schema)
+        topic = self.names.topic(table)
+        self.kafka.ensure_topic(topic)
+        self.source.add_to_publication(self.names.publication, [table])
+        return topic
+
+    def events(self, topic: str, count: int, *, timeout_s: float = WAIT_S) -> list[Event]:
+        """Wait for ``count`` records, and return all that there are then."""
+        found: list[Event] = []
+
+        def arrived() -> bool:
+            found[:] = self.read(topic)
+            return len(found) >= count
+
+        wait_until(arrived, f"{count} records in {topic}", timeout_s, self.describe)
+        return found
+
+    def read(self, topic: str) -> list[Event]:
+        """All committed records of a topic."""
+        start, end = self.kafka.start_offsets(topic)[0], self.kafka.stable_offsets(topic)[0]
+        return [self.decode(record) for record in self.kafka.read(topic, 0, start, end)]
+
+    def decode(self, record: KafkaRecord) -> Event:
+        key, key_schema = self._decoded(record.key)
+        value, schema = self._decoded(record.value)
+        return Event(record, key, value, schema, key_schema)
+
+    def describe(self) -> str:
+        status = self.connect.status(self.names.connector)
+        return "" if status is None else f"{status}: {status.failure}"
+
+    def _decoded(self, data: bytes | None) -> tuple[Any, DebeziumSchema | None]:
+        if data is None:
+            return None, None
+        schema_id, body = split_wire(data)
+        text = self.registry.schema(schema_id)
+        writer = fastavro.parse_schema(json.loads(text))
+        return fastavro.schemaless_reader(io.BytesIO(body), writer), DebeziumSchema.parse(text)
+
+
+@contextmanager
+def capturing(database: Database) -> Iterator[Captured]:
+    """A started capture, closed with the context; the database's fixture removes the rest."""
+    captured = Captured(database)
+    try:
+        captured.start()
+        yield captured
+    finally:
+        captured.close()
+
+
+def wait_until(
+    ready: Callable[[], bool],
+    what: str,
+    timeout_s: float = WAIT_S,
+    describe: Callable[[], str] = str,
+) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not ready():
+        assert time.monotonic() < deadline, (
+            f"not seen within {timeout_s:.0f} s: {what}; {describe()}"
+        )
+        time.sleep(0.1)
