@@ -127,22 +127,32 @@ def wait_for_marker(
     deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
     try:
         while True:
-            with connections.open("snapshot", on_replica=True) as session:
-                found = identity(session)
-                visible = marker_visible(session, marker)
-            # a standby reads its timeline from what it has replayed: compare once it is there
-            if visible or not found.in_recovery:
-                check_standby(found, marker, where)
-                return
-            position = replica_position(connections)
-            if time.monotonic() >= deadline:
-                raise _too_late(where, position, timeout_s)
+            # what the replica lacks as long as it is behind may be the database or a grant
+            try:
+                found, visible = _look(connections, marker)
+            except SourceError as error:
+                if time.monotonic() >= deadline:
+                    raise
+                task.note(error.message)
+            else:
+                # a standby reads its timeline from what it has replayed: compare once it is there
+                if visible or not found.in_recovery:
+                    check_standby(found, marker, where)
+                    return
+                position = replica_position(connections)
+                if time.monotonic() >= deadline:
+                    raise _too_late(where, position, timeout_s)
+                task.note(describe_lag(position))
             task.advance()
-            task.note(describe_lag(position))
             time.sleep(pause)
             pause = min(pause * 2, _POLL_S[1])
     finally:
         task.done()
+
+
+def _look(connections: Connections, marker: Marker) -> tuple[ServerIdentity, bool]:
+    with connections.open("snapshot", on_replica=True) as session:
+        return identity(session), marker_visible(session, marker)
 
 
 def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> ReplicaError:
