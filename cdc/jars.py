@@ -15,6 +15,7 @@ import shutil
 import subprocess
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +35,7 @@ CACHE_VARIABLE = "TRIBUTARY_CACHE"
 SETTINGS_VARIABLE = "TRIBUTARY_IVY_SETTINGS"
 _FETCH_LIMIT_S = 1800.0
 _ATTEMPTS = 3
+_REPORT_EVERY_S = 3.0
 _SETTINGS = """<ivysettings>
   <settings defaultResolver="central"/>
   <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
@@ -171,7 +173,7 @@ def fetch(
     with _locked(folder / f"{bundle}.lock", report):
         if target.is_dir():
             return target
-        report(f"fetching {bundle}: {len(artifacts)} files")
+        report(f"fetching {bundle}")
         for leftover in folder.glob(f".{bundle}-*"):  # of a process that was killed
             shutil.rmtree(leftover, ignore_errors=True)
         # On the cache's own file system, so that the rename below is atomic.
@@ -267,10 +269,13 @@ def _retrieve(
             *("-retrieve", f"{files}/[artifact]-[revision](-[classifier]).[ext]"),
         ]
         output = []
+        arrived, reported = 0, time.monotonic()
         for line in _lines(command):
             output.append(line)
-            if "[SUCCESSFUL" in line:
-                report(f"  {bundle}: {line.split('!')[-1].split('(')[0].strip()}")
+            arrived += "[SUCCESSFUL" in line
+            if time.monotonic() - reported > _REPORT_EVERY_S:
+                reported = time.monotonic()
+                report(f"fetching {bundle}: {arrived} of {len(artifacts)} files")
     if failures := [line.strip() for line in output if "FAILED" in line or "not found" in line]:
         raise ArtifactError(
             f"fetching {bundle} failed: {'; '.join(failures[:5])}",
