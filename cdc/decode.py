@@ -41,6 +41,9 @@ TOMBSTONE = "tombstone"
 UNKNOWN_SCHEMA = "unknown schema id"
 """What ``_cdc_problem`` says of a record whose schema was not given to :func:`decode`."""
 
+SCHEMA_ID = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
+"""Spark SQL of the schema id in a record's ``value``."""
+
 _CHANGE_OPS = ("c", "r", "u", "d", "t")
 
 

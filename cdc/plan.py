@@ -6,25 +6,13 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from cdc.position_check import TopicFacts
 from cdc.state import State, TableRecord
 
 FIRST_RETRY = timedelta(seconds=30)
 LAST_RETRY = timedelta(hours=1)
 EVENTS_PER_TASK = 50_000
 """Events that one Spark task reads and decodes; fewer are not worth another task."""
-
-
-@dataclass(frozen=True)
-class Due:
-    """A table that a run has work for.
-
-    Args:
-        record: The table.
-        until: Offset to stop before, per partition.
-    """
-
-    record: TableRecord
-    until: Mapping[int, int]
 
 
 @dataclass(frozen=True)
@@ -58,33 +46,34 @@ def runnable(record: TableRecord, now: datetime) -> bool:
 
 
 def due(
-    records: Iterable[TableRecord],
-    stable: Mapping[str, Mapping[int, int]],
-    topic_ids: Mapping[str, str],
-    now: datetime,
-) -> list[Due]:
+    records: Iterable[TableRecord], topics: Mapping[str, TopicFacts], now: datetime
+) -> list[TableRecord]:
     """The tables with work, in the order given.
 
-    A table whose stable offsets are those of its last commit has none. Any other difference is
-    work, also offsets below it, another number of partitions, a topic that is gone and one that
-    was created anew: the run itself finds out what that means.
+    A table whose topic ends where its last commit did has none. Any other difference is work, also
+    an end before it, another number of partitions, a topic that is gone and one that was created
+    anew: the run itself finds out what that means.
 
     Args:
         records: The tables.
-        stable: Last stable offsets per topic, those that exist.
-        topic_ids: UUIDs per topic, those that exist.
+        topics: Their topics as they are now.
         now: The time.
     """
     found = []
     for record in records:
         if not runnable(record, now):
             continue
-        until = stable.get(record.topic, {})
+        topic = topics[record.topic]
         done = record.last_commit.offsets if record.last_commit is not None else None
         known_id = record.attempt.topic_id if record.attempt is not None else None
-        same_topic = known_id is None or topic_ids.get(record.topic) == known_id
-        if record.state is State.FAILED or not same_topic or not until or dict(until) != done:
-            found.append(Due(record, until))
+        idle = (
+            record.state is State.INCREMENTAL
+            and done == dict(topic.stable)
+            and topic.id is not None
+            and known_id in (None, topic.id)
+        )
+        if not idle:
+            found.append(record)
     return found
 
 

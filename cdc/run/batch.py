@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
@@ -13,11 +14,12 @@ from pyspark.sql import functions as F
 from cdc import plan
 from cdc.changes import MISSING, MOVED, Summary, fill, fold, summarize
 from cdc.debezium import PLACEHOLDER
-from cdc.decode import PROBLEM, UNKNOWN_SCHEMA, decode, read_changes
+from cdc.decode import PARTITION, PROBLEM, SCHEMA_ID, UNKNOWN_SCHEMA, decode, read_changes
 from cdc.errors import DecodeError, PausedByPolicyError
 from cdc.failpoints import crash
 from cdc.lake.commit import CommitRecord
 from cdc.position import Lsn
+from cdc.run.shape import with_columns
 from cdc.semantic_types import quoted
 from schemas.avro import DebeziumSchema
 from schemas.errors import AvroSchemaError, RegistryError
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
     from cdc.sources.values import SourceTable
     from schemas.table import TableSchema
 
+_log = logging.getLogger(__name__)
 _FETCH_KEYS = 2_000
 
 
@@ -105,7 +108,7 @@ class BatchWriter:
             PausedByPolicyError: A TRUNCATE is next, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
-        self._learn(previous.schema_ids)
+        self._expect(previous.schema_ids)
         try:
             changes, summary = self._read(piece)
             if summary.first_truncate is not None and self._settings.on_truncate == "pause":
@@ -131,6 +134,10 @@ class BatchWriter:
             piece.end,
             tasks=plan.tasks(piece.offsets, cores),
         )
+        if not self._schemas:
+            # Nothing is known of the topic yet: the first record's schema is most often the only.
+            first = records.filter("length(value) >= 5").selectExpr(SCHEMA_ID).first()
+            self._expect(first or ())
         while True:
             changes = self._hold(
                 decode(
@@ -153,24 +160,30 @@ class BatchWriter:
                 self._learn_from(changes, schema_id)
             self._held.pop().unpersist()
 
-    def _learn(self, schema_ids: Sequence[int]) -> None:
+    def _expect(self, schema_ids: Sequence[int]) -> None:
+        """Have schemas ready that a batch will most likely need; those that cannot be had wait."""
         for schema_id in schema_ids:
-            if schema_id not in self._schemas:
-                self._schemas[schema_id] = DebeziumSchema.parse(
-                    self._context.registry.schema(schema_id)
-                )
+            try:
+                self._learn(schema_id)
+            except (AvroSchemaError, RegistryError) as error:
+                _log.debug("schema %s is not at hand: %s", schema_id, error)
+
+    def _learn(self, schema_id: int) -> None:
+        if schema_id not in self._schemas:
+            text = self._context.registry.schema(schema_id)
+            self._schemas[schema_id] = DebeziumSchema.parse(text)
 
     def _learn_from(self, changes: DataFrame, schema_id: int) -> None:
         """Fetch a schema; if there is none, name the first record that asks for it."""
         try:
-            self._learn([schema_id])
+            self._learn(schema_id)
         except (AvroSchemaError, RegistryError) as error:
             if isinstance(error, RegistryError) and "schema_id" not in error.context:
                 raise  # the registry is unreachable: no record is to blame
             asks = (F.col(PROBLEM) == UNKNOWN_SCHEMA) & (F.col("_cdc_schema_id") == schema_id)
             first = changes.filter(asks).orderBy("_cdc_offset").first()
             raise self._unreadable(
-                first["_cdc_partition"] if first else 0,
+                first[PARTITION] if first else 0,
                 first["_cdc_offset"] if first else 0,
                 schema_id,
                 error.message,
@@ -244,6 +257,7 @@ class BatchWriter:
             ),
             counts=summary.counts,
             schema_ids=summary.schema_ids or previous.schema_ids,
+            handoff=with_columns(previous.handoff or {}, self._schema),
             run_id=self._context.run_id,
         )
 

@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING
 from cdc import plan
 from cdc.run.checks import CaptureChecks
 from cdc.run.context import RunResult
-from cdc.run.table import run_table
+from cdc.run.table import run_table, topic_facts
 from cdc.state import TableRecord
 
 if TYPE_CHECKING:
+    from cdc.position_check import TopicFacts
     from cdc.run.context import RunContext
 
 _log = logging.getLogger(__name__)
@@ -27,7 +28,7 @@ def run_tables(
 ) -> list[RunResult]:
     """One incremental run of all tables that have work, several at a time.
 
-    Tables without new offsets cost one place in two calls to Kafka. One table's failure never
+    Tables without new offsets cost one place in three calls to Kafka. One table's failure never
     stops another's.
 
     Args:
@@ -45,23 +46,25 @@ def run_tables(
     wanted = [record for record in records if plan.runnable(record, now)]
     if not wanted:
         return []
-    topics = [record.topic for record in wanted]
-    ids = {name: topic.id for name, topic in context.kafka.topics(topics).items()}
-    due = plan.due(wanted, context.kafka.stable_offsets_many(topics), ids, now)
+    topics = topic_facts(context, [record.topic for record in wanted])
+    due = plan.due(wanted, topics, now)
     if not due:
         return []
     checks = CaptureChecks(context)
     workers = max(1, min(len(due), parallel or context.config.spark.parallel_tables))
     with ThreadPoolExecutor(workers, thread_name_prefix="run") as pool:
-        futures = [pool.submit(_run_due, context, table, checks) for table in due]
+        futures = [
+            pool.submit(_run_due, context, record, topics[record.topic], checks) for record in due
+        ]
         return [future.result() for future in futures]
 
 
-def _run_due(context: RunContext, table: plan.Due, checks: CaptureChecks) -> RunResult:
+def _run_due(
+    context: RunContext, record: TableRecord, topic: TopicFacts, checks: CaptureChecks
+) -> RunResult:
     # Tables share the cores fairly, each in a pool of its own; the property is the thread's.
-    pool = str(table.record.table)
-    context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
-    return run_table(context, table.record, table.until or None, checks=checks)
+    context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(record.table))
+    return run_table(context, record, checks=checks, topic=topic)
 
 
 def run_continuously(

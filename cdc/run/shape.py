@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from schemas.table import TableSchema
 
 _log = logging.getLogger(__name__)
-_OURS = ("_hoodie_", "_cdc_")
 
 
 @dataclass(frozen=True)
@@ -47,23 +46,26 @@ def lake_shape(
     settings: TableSettings,
     *,
     path: str,
-    handoff: Mapping[str, Any] | None,
+    handoff: Mapping[str, Any],
 ) -> LakeShape:
     """Let the lake follow the source's columns, as far as that needs no copy.
 
+    Args:
+        spark: The session.
+        source_table: The table as the source's catalog has it.
+        source_schema: Its lake schema by that catalog.
+        settings: The table's settings.
+        path: Base path of the lake table.
+        handoff: What the newest commit carries of the handoff, with the lake's columns.
+
     Raises:
-        SchemaChangeError: It does.
+        SchemaChangeError: It does need one.
     """
     table = source_schema.table
-    copied_key = tuple((handoff or {}).get("key") or source_schema.key)
+    copied_key = tuple(handoff["key"])
     if copied_key != source_schema.key:
         raise _refused(source_schema, f"its key was {copied_key}, is {source_schema.key}")
-    held = LakeTable(spark, path, source_schema, settings).read().schema
-    lake_columns = {
-        field.name: field.dataType.simpleString()
-        for field in held.fields
-        if not field.name.startswith(_OURS)
-    }
+    lake_columns = {str(column["name"]): str(column["lake"]) for column in handoff["columns"]}
     kept: list[Column] = []
     for change in changes(lake_columns, source_schema):
         if isinstance(change, ChangeType):
@@ -81,9 +83,18 @@ def lake_shape(
     return LakeShape(lake, lake_columns, source_table, source_schema)
 
 
-def _was_there(name: str, handoff: Mapping[str, Any] | None) -> bool:
+def with_columns(handoff: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
+    """The handoff as the next commit carries it: with the columns that the lake has then."""
+    columns = [
+        {"name": column.name, "source": column.source_type, "lake": column.lake_type}
+        for column in schema.columns
+    ]
+    return {**handoff, "columns": columns}
+
+
+def _was_there(name: str, handoff: Mapping[str, Any]) -> bool:
     """Whether the source's table had the column when it was copied."""
-    columns = ((handoff or {}).get("fingerprint") or {}).get("columns") or {}
+    columns = (handoff.get("fingerprint") or {}).get("columns") or {}
     return any(facts.get("name") == name for facts in columns.values())
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from cdc import plan, position_check
 from cdc.errors import (
@@ -23,6 +23,7 @@ from cdc.errors import (
 from cdc.failpoints import crash
 from cdc.history import RunEntry
 from cdc.lake.timeline import Committed, Timeline
+from cdc.position_check import TopicFacts
 from cdc.run.batch import Applied, BatchWriter
 from cdc.run.checks import CaptureChecks
 from cdc.run.context import RunResult
@@ -47,6 +48,7 @@ def run_table(
     until: Mapping[int, int] | None = None,
     *,
     checks: CaptureChecks | None = None,
+    topic: TopicFacts | None = None,
 ) -> RunResult:
     """Apply what is in a table's topic to its lake table.
 
@@ -58,11 +60,12 @@ def run_table(
         record: The table, CATCHING_UP, INCREMENTAL, or FAILED from one of these.
         until: Offset to stop before per partition; None takes the topic's last stable offsets.
         checks: Facts shared with the other tables of the run.
+        topic: The topic as it is now; asked for when None.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     try:
         with context.leases.hold(record.table) as lease:
-            run = _TableRun(context, record, lease, checks or CaptureChecks(context))
+            run = _TableRun(context, record, lease, checks or CaptureChecks(context), topic)
             run.work(until)
             result = run.result
     except LeaseHeldError as held:
@@ -77,11 +80,37 @@ def run_table(
     return result
 
 
+def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts]:
+    """Topics as they are now, in three calls however many they are.
+
+    Raises:
+        KafkaError: The cluster cannot be asked.
+    """
+    names = list(dict.fromkeys(topics))
+    described = context.kafka.topics(names)
+    stable = context.kafka.stable_offsets_many(names)
+    earliest = context.kafka.start_offsets_many(names)
+    return {
+        name: TopicFacts(
+            id=described[name].id if name in described else None,
+            earliest=earliest.get(name, {}),
+            stable=stable.get(name, {}),
+        )
+        for name in names
+    }
+
+
 class _TableRun:
     def __init__(
-        self, context: RunContext, record: TableRecord, lease: Lease, checks: CaptureChecks
+        self,
+        context: RunContext,
+        record: TableRecord,
+        lease: Lease,
+        checks: CaptureChecks,
+        topic: TopicFacts | None,
     ) -> None:
         self._context = context
+        self._topic = topic
         self._table = record.table
         self._lease = lease
         self._checks = checks
@@ -130,7 +159,7 @@ class _TableRun:
                 self._record, f"the newest commit is of attempt {latest.record.attempt}"
             )
         at = dict(latest.record.offsets)
-        facts = self._topic_facts()
+        facts = self._topic or topic_facts(self._context, [self._record.topic])[self._record.topic]
         position_check.check_topic(
             self._table,
             self._record.topic,
@@ -139,7 +168,10 @@ class _TableRun:
             now=facts,
         )
         end = dict(facts.stable) if until is None else dict(until)
-        shape = self._shape(timeline)
+        handoff = latest.record.handoff
+        if handoff is None:
+            raise _no_offsets(self._record, "the newest commit carries no handoff")
+        shape = self._shape(attempt.path, handoff)
         self._remember(latest)
         crash("run.after_plan")
         if any(at[partition] < end.get(partition, 0) for partition in at):
@@ -193,19 +225,8 @@ class _TableRun:
 
         return guard
 
-    def _topic_facts(self) -> position_check.TopicFacts:
-        kafka, topic = self._context.kafka, self._record.topic
-        info = kafka.topics([topic]).get(topic)
-        return position_check.TopicFacts(
-            id=info.id if info is not None else None,
-            earliest=kafka.start_offsets_many([topic]).get(topic, {}),
-            stable=kafka.stable_offsets_many([topic]).get(topic, {}),
-        )
-
-    def _shape(self, timeline: Timeline) -> LakeShape:
+    def _shape(self, path: str, handoff: Mapping[str, Any]) -> LakeShape:
         """Check source, capture and catalog; the columns that the lake carries from now on."""
-        handed_off = timeline.handoff()
-        handoff = handed_off.record.handoff if handed_off is not None else None
         facts = self._checks.facts(self._record)
         position_check.check_server(self._table, known=handoff, now=facts.server)
         position_check.check_slot(self._table, facts.names.slot, facts.slot)
@@ -221,7 +242,7 @@ class _TableRun:
             source_table,
             source.schema(source_table, self._settings),
             self._settings,
-            path=timeline.path,
+            path=path,
             handoff=handoff,
         )
         attempt = self._record.attempt

@@ -53,13 +53,22 @@ class Database:
 @pytest.fixture
 def database(stack: LocalStack) -> Iterator[Database]:
     """An empty database, captured by nobody; dropped with its connectors and slots."""
+    with own_database(stack) as created:
+        yield created
+
+
+@contextlib.contextmanager
+def own_database(stack: LocalStack) -> Iterator[Database]:
+    """An empty database for a block, dropped with its connectors and slots."""
     stack.up()  # the test before may have left a server dead
     name = f"t{os.getpid()}_{next(_NUMBERS)}"
     stack.psql(f'CREATE DATABASE "{name}" OWNER {ADMIN}')
-    yield Database(stack, name)
-    stack.up()
-    _delete_connectors(stack, name)
-    _drop(stack, name)
+    try:
+        yield Database(stack, name)
+    finally:
+        stack.up()
+        _delete_connectors(stack, name)
+        _drop(stack, name)
 
 
 def _delete_connectors(stack: LocalStack, name: str) -> None:

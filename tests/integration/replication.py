@@ -150,6 +150,10 @@ class Replication:
                 handoff={
                     "fingerprint": dict(fingerprint.facts),
                     "key": list(schema.key),
+                    "columns": [
+                        {"name": c.name, "source": c.source_type, "lake": c.lake_type}
+                        for c in schema.columns
+                    ],
                     "system_identifier": server.system_identifier,
                     "timeline": server.timeline,
                 },

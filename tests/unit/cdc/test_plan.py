@@ -9,6 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.plan import due, ranges, retry_at, runnable, tasks, watermark
+from cdc.position_check import TopicFacts
 from cdc.state import Attempt, CommitSummary, State, TableRecord
 from schemas.table import TableId
 
@@ -35,9 +36,11 @@ def record(
 
 
 def found(*records: TableRecord, **topics: dict[int, int]) -> list[str]:
-    stable = {f"shop.public.{name}": offsets for name, offsets in topics.items()}
-    ids = dict.fromkeys(stable, "T1")
-    return [table.record.table.name for table in due(records, stable, ids, NOW)]
+    facts = {
+        f"shop.public.{name}": TopicFacts("T1" if offsets else None, {0: 0}, offsets)
+        for name, offsets in topics.items()
+    }
+    return [record.table.name for record in due(records, facts, NOW)]
 
 
 def test_only_tables_with_other_offsets_than_their_last_commit_are_due() -> None:
@@ -59,12 +62,7 @@ def test_any_doubt_about_the_topic_is_work(now: dict[int, int]) -> None:
 
 def test_a_recreated_topic_is_work_even_at_the_same_offset() -> None:
     table = record("t", offsets={0: 5})
-    (one,) = due([table], {table.topic: {0: 5}}, {table.topic: "T2"}, NOW)
-    assert one.record is table
-
-
-def test_a_missing_topic_is_work() -> None:
-    assert found(record("t", offsets={0: 5})) == ["t"]
+    assert due([table], {table.topic: TopicFacts("T2", {0: 0}, {0: 5})}, NOW) == [table]
 
 
 @pytest.mark.parametrize("state", [s for s in State if s not in (State.INCREMENTAL, State.FAILED)])
