@@ -55,6 +55,12 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         " the tables of this source and tier.",
     ),
     (
+        r"failed to properly convert data value",
+        "The named column holds a value that Debezium cannot send: an array with NaN or a NULL in"
+        " it, or a large array that an update left unchanged. Set REPLICA IDENTITY FULL for the"
+        " table, correct the value or move the table to a tier of its own.",
+    ),
+    (
         r"recordtoolarge|message\.max\.bytes|max\.request\.size",
         "Raise max.message.bytes of the topic and producer.override.max.request.size of the"
         " connector (connect.connector).",

@@ -172,23 +172,6 @@ def test_any_name_of_a_column_travels(shared: Captured) -> None:
     assert event.key[found.name] == values["größe"]
 
 
-def test_a_table_that_nobody_publishes_cannot_stop_the_connector(captured: Captured) -> None:
-    """With names adjusted to underscores these columns are one, and the restart fails."""
-    captured.database.execute(
-        'CREATE TABLE elsewhere (id int PRIMARY KEY, "größe" int, "grüße" int)',
-        "CREATE TABLE ours (id int PRIMARY KEY)",
-    )
-    topic = captured.add("ours")
-    captured.add("elsewhere")
-    captured.source.remove_from_publication(
-        captured.names.publication, [captured.table("elsewhere")]
-    )
-    captured.connect.restart(captured.names.connector, only_failed=False)
-    captured.database.execute("INSERT INTO ours VALUES (1)")
-    captured.events(topic, 1)
-    captured.connect.wait_running(captured.names.connector)
-
-
 @pytest.mark.parametrize("name", ["My Table", "größe", "a.b", "UPPER", "t-1", "😀"])
 def test_any_name_of_a_table_has_the_topic_that_we_say(shared: Captured, name: str) -> None:
     shared.database.execute(f'CREATE TABLE "{name}" (id int PRIMARY KEY)')
