@@ -180,8 +180,12 @@ def _plan(
             continue
         raw = f"{event}.after.{quoted(field.name)}"
         if column.name in table.key:
-            # A delete has no row after it; before it, at least the key is known.
-            raw = f"coalesce({raw}, {event}.before.{quoted(field.name)})"
+            # A delete has no row after it, and a key stored out of line may be unavailable in it;
+            # before it, at least the key is known.
+            after = raw
+            if shown := placeholder_test(raw, field, placeholder):
+                after = f"CASE WHEN {shown} THEN NULL ELSE {raw} END"
+            raw = f"coalesce({after}, {event}.before.{quoted(field.name)})"
         value = lake_value(raw, field, column, table.table)
         real = f"{raw} IS NOT NULL"
         expression = value.sql

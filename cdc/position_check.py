@@ -150,18 +150,20 @@ def check_catalog(
     known: Fingerprint | None,
     now: Fingerprint,
     lake_columns: Collection[str],
+    widened: Collection[str] = (),
 ) -> tuple[str, ...]:
     """Check that the source's table is the one that was copied, changed at most in ways we follow.
 
-    Followed: nullable columns added without a value for old rows, columns dropped, types that the
-    lake's own check accepts as wider. A new file node alone (VACUUM FULL, CLUSTER, TRUNCATE) is
-    let through with a warning.
+    Followed: nullable columns added without a value for old rows, columns dropped, wider types. A
+    new file alone (VACUUM FULL, CLUSTER, TRUNCATE) is let through with a warning; together with a
+    column that was altered it is a rewrite of that column, and its rows may have any values now.
 
     Args:
         table: The table as the catalog describes it.
         known: The fingerprint that was last accepted; None accepts any.
         now: The fingerprint now.
         lake_columns: The lake's source columns.
+        widened: Columns whose lake type becomes wider by this change.
 
     Returns:
         Warnings, one sentence each.
@@ -192,6 +194,13 @@ def check_catalog(
         )
     if not rewritten:
         return ()
+    for name in _altered(old_columns, new_columns):
+        if name not in widened:
+            raise _changed(
+                table,
+                f"column {name!r} was altered and the table rewritten (ALTER ... TYPE, perhaps"
+                " with USING), so its rows may have changed without an event",
+            )
     return (
         f"table {table.table} was rewritten on the source (VACUUM FULL, CLUSTER, TRUNCATE or a"
         " change of type); if rows were changed by it,"
@@ -222,6 +231,13 @@ def _check_columns(
             raise _changed(table, f"column {name!r} was added as NOT NULL")
         if column.default_sql is not None or column.fills_old_rows:
             raise _changed(table, f"column {name!r} was added with a default for old rows")
+
+
+def _altered(
+    old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]
+) -> list[str]:
+    """Columns that are in both and whose definition was written since."""
+    return [str(facts["name"]) for number, facts in new.items() if old.get(number, facts) != facts]
 
 
 def _files(facts: Mapping[str, Any]) -> list[Any]:

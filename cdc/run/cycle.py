@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc import plan
+from cdc.errors import SourceError
 from cdc.run.checks import CaptureChecks
 from cdc.run.context import RunResult
 from cdc.run.table import run_table, topic_facts
@@ -21,20 +22,27 @@ if TYPE_CHECKING:
     from cdc.run.context import RunContext
 
 _log = logging.getLogger(__name__)
+_IDLE_LOOK_S = 60.0
+"""Seconds between looks at the catalog of tables without new offsets."""
 
 
 def run_tables(
-    context: RunContext, records: Iterable[TableRecord], parallel: int | None = None
+    context: RunContext,
+    records: Iterable[TableRecord],
+    parallel: int | None = None,
+    *,
+    look_at_idle: bool = True,
 ) -> list[RunResult]:
     """One incremental run of all tables that have work, several at a time.
 
-    Tables without new offsets cost one place in three calls to Kafka. One table's failure never
-    stops another's.
+    Tables without new offsets cost one place in three calls to Kafka, and a look at their catalog:
+    a rewrite sends no events. One table's failure never stops another's.
 
     Args:
         context: What runs work with.
         records: The tables; those that a run may not work on are passed over.
         parallel: How many at a time; None takes ``spark.parallel_tables``.
+        look_at_idle: Whether to look at the catalog of tables without new offsets.
 
     Returns:
         One result per table that had work, in the order given.
@@ -47,7 +55,12 @@ def run_tables(
     if not wanted:
         return []
     topics = topic_facts(context, [record.topic for record in wanted])
-    due = plan.due(wanted, topics, now)
+    working = {record.table for record in plan.due(wanted, topics, now)}
+    due = [
+        record
+        for record in wanted
+        if record.table in working or (look_at_idle and _catalog_changed(context, record))
+    ]
     if not due:
         return []
     checks = CaptureChecks(context)
@@ -57,6 +70,19 @@ def run_tables(
             pool.submit(_run_due, context, record, topics[record.topic], checks) for record in due
         ]
         return [future.result() for future in futures]
+
+
+def _catalog_changed(context: RunContext, record: TableRecord) -> bool:
+    """Whether the table's catalog facts are not those that were last accepted."""
+    if record.attempt is None or record.attempt.fingerprint_digest is None:
+        return False
+    try:
+        now = context.sources[record.table.source].fingerprint(record.table, on_replica=False)
+    except SourceError as error:
+        # The lake holds all there is to read; a source that is down is no reason to stop it.
+        _log.warning("the catalog of table %s was not checked: %s", record.table, error)
+        return False
+    return now.digest != record.attempt.fingerprint_digest
 
 
 def _run_due(
@@ -86,9 +112,12 @@ def run_continuously(
         parallel: How many tables at a time.
         report: Called with the results of each run that had work.
     """
+    looked = float("-inf")
     while not stop.is_set():
         started = time.monotonic()
-        results = run_tables(context, records(), parallel)
+        look = started - looked >= _IDLE_LOOK_S
+        looked = started if look else looked
+        results = run_tables(context, records(), parallel, look_at_idle=look)
         if results and report is not None:
             report(results)
         stop.wait(max(0.0, started + min_interval_s - time.monotonic()))

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.errors import SchemaChangeError
 from cdc.lake.write import LakeTable
-from schemas.evolution import AddColumn, ChangeType, DropColumn, changes
+from schemas.evolution import AddColumn, ChangeType, DropColumn, WidenType, changes
 from schemas.table import Column
 
 if TYPE_CHECKING:
@@ -31,12 +31,14 @@ class LakeShape:
         lake_columns: Spark type by name of the source columns that it holds already.
         source_table: The table as the source's catalog has it.
         source_schema: Its lake schema by that catalog.
+        widened: Columns whose type becomes wider.
     """
 
     lake: LakeTable
     lake_columns: Mapping[str, str]
     source_table: SourceTable
     source_schema: TableSchema
+    widened: frozenset[str] = frozenset()
 
 
 def lake_shape(
@@ -67,6 +69,7 @@ def lake_shape(
         raise _refused(source_schema, f"its key was {copied_key}, is {source_schema.key}")
     lake_columns = {str(column["name"]): str(column["lake"]) for column in handoff["columns"]}
     kept: list[Column] = []
+    widened = set()
     for change in changes(lake_columns, source_schema):
         if isinstance(change, ChangeType):
             raise _refused(source_schema, str(change))
@@ -78,9 +81,11 @@ def lake_shape(
             kept.append(Column(change.name, "dropped", lake_columns[change.name]))
         else:
             _log.info("table %s: %s", table, change)
+        if isinstance(change, WidenType):
+            widened.add(change.name)
     carried = replace(source_schema, columns=(*source_schema.columns, *kept))
     lake = LakeTable(spark, path, carried, settings)
-    return LakeShape(lake, lake_columns, source_table, source_schema)
+    return LakeShape(lake, lake_columns, source_table, source_schema, frozenset(widened))
 
 
 def with_columns(handoff: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:

@@ -252,6 +252,7 @@ class _TableRun:
             known=Fingerprint(known) if known else None,
             now=now,
             lake_columns=shape.lake_columns,
+            widened=shape.widened,
         )
         for warning in warnings:
             _log.warning("%s", warning)

@@ -394,6 +394,7 @@ def test_a_nullable_column_is_added_in_place(orders: Orders) -> None:
         ("ALTER TABLE T ADD COLUMN extra int NOT NULL DEFAULT 5",),
         ("ALTER TABLE T RENAME COLUMN note TO remark",),
         ("ALTER TABLE T ALTER COLUMN price TYPE int USING 0",),
+        ("ALTER TABLE T ALTER COLUMN price TYPE numeric(10,2) USING price + 1",),
         ("ALTER TABLE T DROP COLUMN note", "ALTER TABLE T ADD COLUMN note text"),
         ("ALTER TABLE T DROP CONSTRAINT %_pkey, ADD PRIMARY KEY (id, price)",),
     ],
@@ -413,6 +414,25 @@ def test_schema_changes_that_need_a_copy_stop_the_table(
     assert "tributary bootstrap" in (record.remedy or "")
     assert orders.lake(*COLUMNS) == before
     orders.execute("DROP TABLE T")
+
+
+def test_a_rewrite_without_a_change_is_let_through(orders: Orders) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    orders.run()
+    orders.execute("VACUUM FULL T", "INSERT INTO T VALUES (2, 'a', 'b', 2)")
+    result = orders.run()
+    assert result.error is None
+    assert "tributary verify" in result.warnings[0]
+    orders.assert_equal()
+
+
+def test_a_rewrite_of_a_table_without_events_is_noticed(orders: Orders) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    orders.run()
+    orders.execute("ALTER TABLE T ALTER COLUMN price TYPE numeric(10,2) USING price + 1")
+    result = orders.run()
+    assert (result.state, result.commits) == (State.NEEDS_BOOTSTRAP, 0)
+    assert "'price' was altered" in (orders.replication.record(orders.name).reason or "")
 
 
 def test_a_dropped_column_is_null_from_then_on(orders: Orders) -> None:

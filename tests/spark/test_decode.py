@@ -253,6 +253,16 @@ def test_placeholders_are_named_and_never_a_value(spark: SparkSession) -> None:
     assert third["note"] == PLACEHOLDER + "x"
 
 
+def test_a_key_is_never_a_placeholder(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(1, {"id": STRING})
+    topic.event("u", {"id": PLACEHOLDER}, {"id": "long key"})
+    topic.event("u", {"id": PLACEHOLDER})
+    first, second = rows(spark, topic, table(id="string"))
+    assert (first["id"], first[PROBLEM]) == ("long key", None)
+    assert (second["id"], second[PROBLEM]) == (None, "the key is missing")
+
+
 def test_hostile_column_names(spark: SparkSession) -> None:
     topic = Topic()
     topic.register(1, {"id": "int", "select": STRING, "group": "int"}, required=("id",))

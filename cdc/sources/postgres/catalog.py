@@ -90,6 +90,8 @@ WHERE t.oid = ANY(%s)
 """
 
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
+# A column's `written` tells ALTER ... TYPE ... USING, which keeps the type and sends no events,
+# from VACUUM FULL: both give the table a new file, but only the former writes the column's row.
 _FINGERPRINT = """
 SELECT jsonb_build_object(
     'oid', c.oid::int8,
@@ -98,7 +100,8 @@ SELECT jsonb_build_object(
     'persistence', c.relpersistence::text,
     'replica_identity', c.relreplident::text,
     'columns', (SELECT jsonb_object_agg(a.attnum::text, jsonb_build_object(
-                    'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod))
+                    'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod,
+                    'written', a.xmin::text))
                 FROM pg_catalog.pg_attribute a
                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
     'keys', (SELECT coalesce(jsonb_object_agg(

@@ -30,8 +30,8 @@ FACTS: dict[str, Any] = {
     "persistence": "p",
     "replica_identity": "d",
     "columns": {
-        "1": {"name": "id", "type": 23, "typmod": -1},
-        "2": {"name": "note", "type": 25, "typmod": -1},
+        "1": {"name": "id", "type": 23, "typmod": -1, "written": "700"},
+        "2": {"name": "note", "type": 25, "typmod": -1, "written": "700"},
     },
     "keys": {"primary": "1"},
     "leaves": {"public.o1": {"oid": 101, "relfilenode": 201, "replica_identity": "d"}},
@@ -115,7 +115,10 @@ def column(name: str, number: int, **changes: Any) -> SourceColumn:
 
 
 def catalog(
-    now: dict[str, Any], *columns: SourceColumn, lake: tuple[str, ...] = ("id", "note")
+    now: dict[str, Any],
+    *columns: SourceColumn,
+    lake: tuple[str, ...] = ("id", "note"),
+    widened: tuple[str, ...] = (),
 ) -> tuple[str, ...]:
     table = SourceTable(
         table=TABLE,
@@ -130,7 +133,13 @@ def catalog(
         total_bytes=1,
         owner="o",
     )
-    return check_catalog(table, known=Fingerprint(FACTS), now=Fingerprint(now), lake_columns=lake)
+    return check_catalog(
+        table,
+        known=Fingerprint(FACTS),
+        now=Fingerprint(now),
+        lake_columns=lake,
+        widened=widened,
+    )
 
 
 def changed(**facts: Any) -> dict[str, Any]:
@@ -221,3 +230,26 @@ def test_a_change_that_sends_no_events_stops(facts: dict[str, Any]) -> None:
 def test_a_new_file_alone_asks_for_verify(facts: dict[str, Any]) -> None:
     (warning,) = catalog(changed(**facts))
     assert "tributary verify shop:public.orders" in warning
+
+
+def altered(**facts: Any) -> dict[str, Any]:
+    now = changed(**facts)
+    now["columns"]["2"]["written"] = "800"
+    return now
+
+
+def test_a_column_may_be_altered_without_a_rewrite() -> None:
+    """A wider varchar, other statistics, another default: no row changes."""
+    assert catalog(altered()) == ()
+
+
+def test_a_rewrite_of_an_altered_column_stops_although_its_type_is_the_same() -> None:
+    with pytest.raises(
+        SchemaChangeError, match="column 'note' was altered and the table rewritten"
+    ):
+        catalog(altered(relfilenode=999))
+
+
+def test_a_rewrite_that_widens_the_type_is_followed() -> None:
+    (warning,) = catalog(altered(relfilenode=999), widened=("note",))
+    assert "verify" in warning
