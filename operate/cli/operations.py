@@ -176,6 +176,10 @@ def _show_runs(renderer: Renderer, results: list[Any]) -> None:
         if result.skipped:
             renderer.line(f"{result.table}: skipped: {'; '.join(result.warnings)}")
             continue
+        if result.error is not None:
+            renderer.line(f"{result.table}: {result.error['message']}", style="bold red")
+            renderer.line(f"  What to do: {result.error['remedy']}")
+            continue
         renderer.line(
             f"{result.table}: {result.events:,} changes in {result.commits} commits,"
             f" {seconds(result.seconds)}"

@@ -6,13 +6,11 @@ types: NaN equals NaN, 0.0 differs from -0.0, NULL differs from everything else.
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from pyspark.sql import Observation
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
@@ -95,26 +93,27 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
         )
         .withColumn("_differs", (F.col("_s") != 1) | (F.col("_l") != 1) | ~F.col("_same"))
     )
-    totals = Observation(f"verify {uuid.uuid4()}")
-    # Equal keys, which are nearly all, are counted in passing and not kept.
-    differing = (
-        grouped.observe(
-            totals,
+    # On disk: smaller than the shuffle's own files, and it is read twice.
+    kept = grouped.select(*key, "_s", "_l", "_differs").persist(StorageLevel.DISK_ONLY)
+    try:
+        totals = kept.agg(
             F.count(F.lit(1)).alias("keys"),
             F.coalesce(F.sum("_s"), none).alias("source"),
             F.coalesce(F.sum("_l"), none).alias("lake"),
-        )
-        .where("_differs")
-        .select(*key)
-        .persist(StorageLevel.MEMORY_AND_DISK)
-    )
-    try:
-        count = differing.count()
-        found = totals.get
-        keys = tuple(_key(row, schema) for row in differing.limit(limit).collect())
+            F.count(F.when(F.col("_differs"), one)).alias("differing"),
+        ).first()
+        if totals is None:
+            raise AssertionError("an aggregate without groups has one row")
+        suspects = kept.where("_differs").select(*key).limit(limit).collect()
     finally:
-        differing.unpersist()
-    return Comparison(found["source"], found["lake"], found["keys"], count, keys)
+        kept.unpersist()
+    return Comparison(
+        source_rows=totals["source"],
+        lake_rows=totals["lake"],
+        keys=totals["keys"],
+        differing=totals["differing"],
+        suspects=tuple(_key(row, schema) for row in suspects),
+    )
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
