@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
+import re
 from collections.abc import Mapping
 from typing import Annotated, Literal
 
@@ -29,6 +32,9 @@ _LOGIN_MODULES = {
     "SCRAM-SHA-512": "org.apache.kafka.common.security.scram.ScramLoginModule",
 }
 
+
+_PBES2 = bytes.fromhex("06092a864886f70d01050d")
+"""The scheme's object identifier, 1.2.840.113549.1.5.13, as it stands in a key."""
 
 ConnectReference = Annotated[str, Field(pattern=r"^\$\{[A-Za-z0-9_-]+:[^{}]+\}$")]
 
@@ -114,10 +120,11 @@ class Security(Section):
             settings["ssl.truststore.certificates"] = _pem(self.ca_file, "ca_file")
         if self.certificate_file is not None and self.key_file is not None:
             key = _pem(self.key_file, "key_file")
-            if "BEGIN PRIVATE KEY" not in key and "BEGIN ENCRYPTED PRIVATE KEY" not in key:
+            if reason := _unreadable_by_java(key):
                 raise ConfigError(
-                    f"kafka.security.key_file: {self.key_file} is not a PKCS#8 key",
-                    remedy="Convert it: openssl pkcs8 -topk8 -in old.key -out new.key.",
+                    f"kafka.security.key_file: {self.key_file} {reason}",
+                    remedy="Convert it: openssl pkcs8 -topk8 -in old.key -out new.key, "
+                    "with -nocrypt or -v1 PBE-SHA1-3DES.",
                     field="kafka.security.key_file",
                 )
             settings["ssl.keystore.type"] = "PEM"
@@ -229,6 +236,23 @@ class ConnectConfig(Section):
     """Which Avro converter the worker has."""
     registry_url: HttpUrl | None = None
     """The registry as the worker sees it, when that differs."""
+
+
+def _unreadable_by_java(key: str) -> str | None:
+    """Why Kafka's Java client could not read a key, or None when it can.
+
+    Source: https://kafka.apache.org/documentation/#brokerconfigs_ssl.keystore.key
+    """
+    if "BEGIN PRIVATE KEY" in key:
+        return None
+    encrypted = re.search(r"BEGIN ENCRYPTED PRIVATE KEY-----([^-]+)-----END", key)
+    try:
+        der = base64.b64decode("".join(encrypted[1].split())) if encrypted else b""
+    except binascii.Error:
+        der = b""
+    if not der:
+        return "is not a PKCS#8 key"
+    return "is encrypted by PBES2, which Java's Kafka client cannot read" if _PBES2 in der else None
 
 
 def _path(path: object) -> str | None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import base64
 from pathlib import Path
 from typing import Any
 
@@ -104,8 +105,9 @@ def test_certificates_go_to_java_as_text(folder: Path) -> None:
     }
 
 
-def test_a_key_that_java_cannot_read_is_refused(folder: Path) -> None:
-    (folder / "client.key").write_text(OLD_KEY)
+@pytest.mark.parametrize("key", [OLD_KEY, "", KEY.replace("PRIVATE", "ENCRYPTED PRIVATE")])
+def test_a_key_that_java_cannot_read_is_refused(folder: Path, key: str) -> None:
+    (folder / "client.key").write_text(key)
     security = Security(
         protocol="SSL", certificate_file=folder / "client.pem", key_file=folder / "client.key"
     )
@@ -113,6 +115,28 @@ def test_a_key_that_java_cannot_read_is_refused(folder: Path) -> None:
         security.java()
     assert "openssl pkcs8 -topk8" in caught.value.remedy
     assert caught.value.context["field"] == "kafka.security.key_file"
+
+
+@pytest.mark.parametrize(
+    ("scheme", "refused"), [("2a864886f70d01050d", True), ("2a864886f70d010c0103", False)]
+)
+def test_a_key_encrypted_as_java_cannot_read_it_is_refused(
+    folder: Path, scheme: str, refused: bool
+) -> None:
+    oid = bytes.fromhex(scheme)
+    body = base64.encodebytes(b"\x30\x40" + b"\x06" + bytes([len(oid)]) + oid + b"x" * 90)
+    kind = "ENCRYPTED PRIVATE KEY"
+    key = f"-----BEGIN {kind}-----\n{body.decode()}-----END {kind}-----\n"
+    (folder / "client.key").write_text(key)
+    security = Security(
+        protocol="SSL", certificate_file=folder / "client.pem", key_file=folder / "client.key"
+    )
+    if not refused:
+        assert security.java()["ssl.keystore.key"] == key
+        return
+    with pytest.raises(ConfigError, match="is encrypted by PBES2") as caught:
+        security.java()
+    assert "-v1 PBE-SHA1-3DES" in caught.value.remedy
 
 
 def test_a_file_that_is_not_there_is_named(folder: Path) -> None:

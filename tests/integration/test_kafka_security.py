@@ -1,0 +1,201 @@
+"""One ``security:`` section opens a secured broker to both kinds of client."""
+
+from __future__ import annotations
+
+import contextlib
+import subprocess
+import time
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+import confluent_kafka
+import pytest
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cdc.config import KafkaConfig, Security
+from cdc.errors import ConfigError
+from cdc.secrets import SecretRef
+from stack.artifacts import Software, fetch_software
+from stack.jvm import Kafka
+from stack.ports import HOST, choose
+
+PASSWORD = "sp ace\"quote\\back;semi='x"
+LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
+READY_LIMIT_S = 90
+
+
+def quoted(text: str) -> str:
+    """A value of a JAAS line, escaped by this test's own hand."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def write_properties(path: Path, properties: Mapping[str, str]) -> None:
+    """A Java properties file whose values may hold anything."""
+    lines = (
+        f"{key}={value.encode('unicode_escape').decode('ascii')}"
+        for key, value in properties.items()
+    )
+    path.write_text("\n".join(lines) + "\n", "ascii")
+
+
+@contextlib.contextmanager
+def broker(folder: Path, protocol: str, more: Mapping[str, str]) -> Iterator[int]:
+    """A broker that lets in only who knows the password; yields its port."""
+    software = fetch_software()
+    ports = choose(("client", "controller"))
+    kafka = Kafka(
+        folder=folder,
+        port=ports["client"],
+        controller_port=ports["controller"],
+        software=lambda: software,
+    )
+    kafka.prepare()
+    plain = dict(line.split("=", 1) for line in kafka.properties.read_text().splitlines())
+    client, controller = ports["client"], ports["controller"]
+    users = f'user_broker="b" user_tributary={quoted(PASSWORD)}'
+    write_properties(
+        kafka.properties,
+        {
+            **plain,
+            "listeners": f"CLIENT://{HOST}:{client},CONTROLLER://{HOST}:{controller}",
+            "advertised.listeners": f"CLIENT://{HOST}:{client}",
+            "listener.security.protocol.map": f"CLIENT:{protocol},CONTROLLER:PLAINTEXT",
+            "inter.broker.listener.name": "CLIENT",
+            "sasl.mechanism.inter.broker.protocol": "PLAIN",
+            "sasl.enabled.mechanisms": "PLAIN",
+            "listener.name.client.plain.sasl.jaas.config": (
+                f'{LOGIN} username="broker" password="b" {users};'
+            ),
+            **more,
+        },
+    )
+    command = kafka.command()
+    log = folder / "broker.log"
+    with log.open("wb") as output:
+        process = subprocess.Popen(
+            command.argv, cwd=command.folder, stdout=output, stderr=subprocess.STDOUT
+        )
+        try:
+            wait_until_started(process, log)
+            yield client
+        finally:
+            process.kill()
+            process.wait()
+
+
+def wait_until_started(process: subprocess.Popen[bytes], log: Path) -> None:
+    deadline = time.monotonic() + READY_LIMIT_S
+    while b"Kafka Server started" not in log.read_bytes():
+        assert process.poll() is None, log.read_text()[-3000:]
+        assert time.monotonic() < deadline, log.read_text()[-3000:]
+        time.sleep(0.2)
+
+
+def list_with_java(config: KafkaConfig, folder: Path, software: Software) -> str:
+    """Topics as Kafka's own Java client lists them under our settings."""
+    settings = folder / "client.properties"
+    limits = {"request.timeout.ms": "15000", "default.api.timeout.ms": "20000"}
+    write_properties(settings, {**config.java_config(), **limits})
+    command = ("-cp", f"{software.kafka}/*", "org.apache.kafka.tools.TopicCommand", "--list")
+    arguments = ("--bootstrap-server", config.bootstrap_servers, "--command-config", str(settings))
+    done = subprocess.run(
+        [str(software.java.executable), *command, *arguments],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+def kafka_config(port: int, security: Security) -> KafkaConfig:
+    return KafkaConfig.model_validate(
+        {
+            "bootstrap_servers": f"{HOST}:{port}",
+            "registry": {"url": "http://localhost"},
+            "security": security.model_dump(exclude_unset=True),
+        }
+    )
+
+
+def check(port: int, security: Security, folder: Path) -> None:
+    """Both clients get in with the password, and stay out without it."""
+    config = kafka_config(port, security)
+    client = AdminClient({**config.librdkafka_config()})
+    client.create_topics([NewTopic("seen", 1, 1)])["seen"].result(30)
+    software = fetch_software()
+    assert "seen" in list_with_java(config, folder, software).split()
+    (folder / "wrong").write_text("wrong")
+    wrong = security.model_copy(update={"password": SecretRef("file", str(folder / "wrong"))})
+    refused = kafka_config(port, wrong)
+    with pytest.raises(confluent_kafka.KafkaException):
+        AdminClient({**refused.librdkafka_config(), "log_level": 0}).list_topics(timeout=5)
+    assert "SaslAuthenticationException" in list_with_java(refused, folder, software)
+
+
+def test_a_password_with_every_awkward_character(tmp_path: Path) -> None:
+    (tmp_path / "pw").write_text(PASSWORD)
+    security = Security(
+        protocol="SASL_PLAINTEXT",
+        mechanism="PLAIN",
+        username="tributary",
+        password=SecretRef("file", str(tmp_path / "pw")),
+    )
+    with broker(tmp_path / "kafka", "SASL_PLAINTEXT", {}) as port:
+        check(port, security, tmp_path)
+
+
+@pytest.mark.breadth
+def test_certificates_and_a_password(tmp_path: Path) -> None:
+    make_certificates(tmp_path)
+    (tmp_path / "pw").write_text(PASSWORD)
+    (tmp_path / "key_pw").write_text("key password")
+    stores = {
+        "ssl.client.auth": "required",
+        "ssl.truststore.type": "PEM",
+        "ssl.truststore.location": str(tmp_path / "ca.pem"),
+        "ssl.keystore.type": "PEM",
+        "ssl.keystore.certificate.chain": (tmp_path / "server.pem").read_text(),
+        "ssl.keystore.key": (tmp_path / "server.key").read_text(),
+    }
+    security = Security(
+        protocol="SASL_SSL",
+        mechanism="PLAIN",
+        username="tributary",
+        password=SecretRef("file", str(tmp_path / "pw")),
+        ca_file=tmp_path / "ca.pem",
+        certificate_file=tmp_path / "client.pem",
+        key_file=tmp_path / "client.key",
+        key_password=SecretRef("file", str(tmp_path / "key_pw")),
+    )
+    with broker(tmp_path / "kafka", "SASL_SSL", stores) as port:
+        check(port, security, tmp_path)
+    unreadable = security.model_copy(update={"key_file": tmp_path / "unreadable.key"})
+    with pytest.raises(ConfigError, match="encrypted by PBES2"):
+        unreadable.java()
+
+
+def make_certificates(folder: Path) -> None:
+    """An authority, a server it vouches for, and a client whose key has a password."""
+
+    def openssl(*arguments: str) -> None:
+        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
+
+    openssl(
+        *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=ca"),
+        *("-keyout", "ca.key", "-out", "ca.pem"),
+    )
+    (folder / "names").write_text(f"subjectAltName=IP:{HOST}\n")
+    for name in ("server", "client"):
+        openssl(
+            *("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}"),
+            *("-keyout", f"{name}.plain", "-out", f"{name}.csr"),
+        )
+        openssl(
+            *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key"),
+            *("-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem"),
+        )
+    openssl("pkcs8", "-topk8", "-nocrypt", "-in", "server.plain", "-out", "server.key")
+    encrypt = ("pkcs8", "-topk8", "-passout", "pass:key password", "-in", "client.plain")
+    openssl(*encrypt, "-v1", "PBE-SHA1-3DES", "-out", "client.key")
+    openssl(*encrypt, "-out", "unreadable.key")
