@@ -1,0 +1,272 @@
+"""200,000 change events over 5 tables: incremental runs beside a hand-written foreachBatch job.
+
+One process, one Spark session, one stack. Both sides start from the same snapshot, then consume
+the same topics in rounds: each round makes the same number of new events, waits until they are in
+Kafka, and times one side after the other (the order alternates). The first round warms both up and
+does not count. Before a figure is printed, the tables of both sides are compared with the source.
+
+    python benchmarks/incremental.py [--events 200000] [--rows 200000] [--rounds 4]
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+import psycopg
+import yaml
+
+from benchmarks import foreach_batch_peer as peer
+from cdc.config import Config
+from cdc.position import Lsn
+from cdc.progress import NullProgress
+from cdc.run import run_tables
+from operate.context import Services
+from operate.onboard import onboard
+from schemas.table import TableId
+from stack.local import LocalStack
+
+TABLES = tuple(f"bench_{n}" for n in range(5))
+SOURCE = "bench"
+DDL = """
+create table {table} (
+  id bigint primary key, customer int not null, status text not null, amount numeric(12,2),
+  quantity int not null, placed_at timestamptz not null, note text)
+"""
+FILL = """
+insert into {table}
+select g, g % 5000, 'new', g * 0.01, g % 9, timestamptz '2026-01-01' + g * interval '1 s',
+  md5(g::text)
+from generate_series(1, {rows}) g
+"""
+# What each column of an event's row image is in the lake.
+COLUMNS = {
+    "id": "row.id",
+    "customer": "row.customer",
+    "status": "row.status",
+    "amount": "cast(row.amount as decimal(12,2))",
+    "quantity": "row.quantity",
+    "placed_at": "cast(row.placed_u005fat as timestamp)",
+    "note": "row.note",
+}
+
+
+@dataclass
+class Times:
+    """Seconds of each counted round: on the wall, and of CPU (this process and its JVM)."""
+
+    wall: list[float] = field(default_factory=list)
+    cpu: list[float] = field(default_factory=list)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--events", type=int, default=200_000, help="events per round, all tables")
+    parser.add_argument("--rows", type=int, default=200_000, help="rows per table at the start")
+    parser.add_argument("--rounds", type=int, default=4, help="counted rounds")
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder:
+        stack = LocalStack(Path(folder, "stack"), report=print)
+        with stack:
+            return measure(stack, Path(folder), arguments)
+
+
+def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> int:
+    dsn = stack.env()["TRIBUTARY_PRIMARY_DSN"]
+    with psycopg.connect(dsn, autocommit=True) as source:
+        for table in TABLES:
+            source.execute(DDL.format(table=table))
+            source.execute(FILL.format(table=table, rows=arguments.rows))
+            source.execute(f"analyze {table}")
+        with opened(stack, folder) as services:
+            ids = [TableId(SOURCE, "public", table) for table in TABLES]
+            outcomes = onboard(services, ids)
+            failed = [outcome for outcome in outcomes if outcome.failed]
+            assert not failed, failed
+            tables = peers(services, folder, ids)
+            ours, theirs = Times(), Times()
+            for number in range(arguments.rounds + 1):
+                change(source, arguments.events // len(TABLES), number)
+                wait_for_events(services, ids, source)
+                sides: list[tuple[Times, Callable[[], None]]] = [
+                    (ours, lambda: run(services)),
+                    (theirs, lambda: follow(services, tables, folder)),
+                ]
+                for times, act in sides if number % 2 else reversed(sides):
+                    wall, cpu = timed(act)
+                    if number:
+                        times.wall.append(wall)
+                        times.cpu.append(cpu)
+                print(f"round {number}: done", flush=True)
+            compare(services, source, ids, tables)
+    report(ours, theirs, arguments.events)
+    return 0
+
+
+@contextmanager
+def opened(stack: LocalStack, folder: Path) -> Iterator[Services]:
+    document = yaml.safe_load(stack.config_text(source=SOURCE, folder=folder))
+    document["lake"] = {"url": (folder / "lake").as_uri()}
+    document["state"] = {"url": f"sqlite:///{folder / 'state.db'}"}
+    document["spark"] = {
+        "master": "local[2]",
+        "driver_memory": "6g",
+        "conf": {"spark.sql.shuffle.partitions": "4"},
+    }
+    services = Services(Config.model_validate(document), NullProgress())
+    try:
+        yield services
+    finally:
+        services.close()
+
+
+def run(services: Services) -> None:
+    results = run_tables(services.run_context, services.store.tables())
+    assert len(results) == len(TABLES), "not every table had changes"
+    assert not any(result.error for result in results), results
+
+
+def follow(services: Services, tables: list[peer.PeerTable], folder: Path) -> None:
+    registry = services.config.kafka.registry.url
+    known = [replace(table, avro_schema=latest_schema(registry, table.topic)) for table in tables]
+    servers = services.config.kafka.bootstrap_servers
+    peer.consume(services.spark, known, servers, str(folder / "checkpoints"))
+
+
+def latest_schema(registry: str, topic: str) -> str:
+    """The topic's one writer schema; it is registered with the first event."""
+    found = httpx.get(f"{registry}/subjects/{topic}-value/versions/latest", timeout=30)
+    return str(found.raise_for_status().json()["schema"])
+
+
+def peers(services: Services, folder: Path, ids: list[TableId]) -> list[peer.PeerTable]:
+    """The peer's tables, created from the image that the bootstrap made."""
+    created = []
+    for table in ids:
+        record = services.store.get(table)
+        assert record is not None
+        assert record.attempt is not None
+        image = services.spark.read.format("hudi").load(record.attempt.path)
+        columns = [*peer.META, *COLUMNS]
+        offsets = services.kafka.stable_offsets(record.topic)
+        mine = peer.PeerTable(
+            topic=record.topic,
+            start=offsets[0],
+            avro_schema="",  # registered with the first event, see follow
+            columns=COLUMNS,
+            key="id",
+            path=(folder / "peer" / table.name).as_uri(),
+        )
+        peer.create(mine, image.select(*columns))
+        created.append(mine)
+    return created
+
+
+def change(source: psycopg.Connection[Any], events: int, number: int) -> None:
+    """7 of 10 events update, 2 insert, 1 deletes; keys all over the table, some more than once."""
+    base = 10_000_000 * (number + 1)
+    for table in TABLES:
+        updates, inserts, deletes = events * 7 // 10, events * 2 // 10, events // 10
+        source.execute(
+            f"insert into {table} select {base} + g, g % 5000, 'new', g * 0.01, g % 9, now(), "
+            f"md5(g::text) from generate_series(1, {inserts}) g"
+        )
+        for part in range(2):
+            source.execute(
+                f"update {table} set quantity = quantity + 1, status = 'r{number}.{part}' "
+                f"where id in (select id from {table} tablesample bernoulli (100) "
+                f"order by hashint8(id + {number}) limit {updates // 2})"
+            )
+        source.execute(
+            f"delete from {table} where id in (select id from {table} "
+            f"order by hashint8(id * 7 + {number}) limit {deletes})"
+        )
+
+
+def wait_for_events(
+    services: Services, ids: list[TableId], source: psycopg.Connection[Any]
+) -> None:
+    """Wait until everything that was written is committed to Kafka."""
+    row = source.execute("select pg_current_wal_insert_lsn()").fetchone()
+    assert row is not None
+    adapter = services.source(SOURCE)
+    adapter.write_marker()
+    target = Lsn.parse(row[0])
+    slot = services.capture(ids[0]).slot
+    deadline = time.monotonic() + 300
+    while True:
+        health = adapter.slot_health(slot)
+        if health is not None and health.confirmed_flush_lsn >= target:
+            return
+        assert time.monotonic() < deadline, f"the connector did not get to {target}: {health}"
+        time.sleep(0.2)
+
+
+def timed(act: Callable[[], None]) -> tuple[float, float]:
+    """Seconds on the wall and of CPU, of this process and the JVM that it started."""
+    before, start = cpu_seconds(), time.perf_counter()
+    act()
+    return time.perf_counter() - start, cpu_seconds() - before
+
+
+def cpu_seconds() -> float:
+    me = psutil.Process(os.getpid())
+    total = 0.0
+    for process in (me, *me.children(recursive=True)):
+        if process is me or "org.apache.spark.deploy.SparkSubmit" in process.cmdline():
+            used = process.cpu_times()
+            total += used.user + used.system
+    return total
+
+
+def compare(
+    services: Services,
+    source: psycopg.Connection[Any],
+    ids: list[TableId],
+    tables: list[peer.PeerTable],
+) -> None:
+    """Row-for-row equality of source, our tables and the peer's; fails loudly."""
+    names = ", ".join(COLUMNS)
+    for table, other in zip(ids, tables, strict=True):
+        record = services.store.get(table)
+        assert record is not None
+        assert record.attempt is not None
+        rows = set(source.execute(f"select {names} from {table.name}").fetchall())
+        for side, path in (("ours", record.attempt.path), ("the peer's", other.path)):
+            frame = services.spark.read.format("hudi").load(path).select(*COLUMNS)
+            found = [tuple(row) for row in frame.collect()]
+            utc = [(*row[:5], row[5].astimezone(), *row[6:]) for row in found]
+            assert len(utc) == len(rows), f"{side} {table}: {len(utc)} rows, source {len(rows)}"
+            assert set(utc) == rows, f"{side} {table}: rows differ"
+        print(f"{table}: {len(rows)} rows equal on source, ours and the peer's")
+
+
+def report(ours: Times, theirs: Times, events: int) -> None:
+    wall = [b / a for a, b in zip(ours.wall, theirs.wall, strict=True)]
+    cpu = [b / a for a, b in zip(ours.cpu, theirs.cpu, strict=True)]
+    figures = {
+        "events_per_round": events,
+        "ours_seconds": [round(value, 2) for value in ours.wall],
+        "peer_seconds": [round(value, 2) for value in theirs.wall],
+        "ours_cpu_seconds": [round(value, 2) for value in ours.cpu],
+        "peer_cpu_seconds": [round(value, 2) for value in theirs.cpu],
+        "speedup_wall_median": round(statistics.median(wall), 2),
+        "speedup_cpu_median": round(statistics.median(cpu), 2),
+    }
+    print(json.dumps(figures, indent=2))
+
+
+if __name__ == "__main__":
+    sys.exit(main())
