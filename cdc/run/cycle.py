@@ -16,6 +16,7 @@ from cdc.run.checks import CaptureChecks
 from cdc.run.context import RunResult
 from cdc.run.table import run_table, topic_facts
 from cdc.state import TableRecord
+from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.position_check import TopicFacts
@@ -104,6 +105,8 @@ def run_continuously(
 ) -> None:
     """Run after run until told to stop; the run that is under way is finished.
 
+    A run that cannot even begin, because Kafka or the state store is away, is tried again.
+
     Args:
         context: What runs work with.
         records: The tables as they are now; asked before each run.
@@ -116,8 +119,13 @@ def run_continuously(
     while not stop.is_set():
         started = time.monotonic()
         look = started - looked >= _IDLE_LOOK_S
-        looked = started if look else looked
-        results = run_tables(context, records(), parallel, look_at_idle=look)
-        if results and report is not None:
-            report(results)
+        try:
+            results = run_tables(context, records(), parallel, look_at_idle=look)
+        except TributaryError as error:
+            # Kafka or the state store is away: nothing was begun, and the next run tries again.
+            _log.warning("no run was possible: %s", error)
+        else:
+            looked = started if look else looked
+            if results and report is not None:
+                report(results)
         stop.wait(max(0.0, started + min_interval_s - time.monotonic()))

@@ -76,7 +76,10 @@ def run_table(
         result = RunResult(record.table, record.state, error=error.to_dict())
     result = replace(result, started_at=started, seconds=time.monotonic() - clock)
     if result.commits or result.error is not None:
-        context.store.record_run(_entry(context, record, result))
+        try:
+            context.store.record_run(_entry(context, record, result))
+        except StateError as error:
+            _log.warning("the run of table %s is not in the history: %s", record.table, error)
     return result
 
 
