@@ -219,8 +219,8 @@ class BatchWriter:
         commit = self._record(piece, previous, summary)
         truncated = summary.last_truncate if self._settings.on_truncate == "apply" else None
         rows_changed = any(summary.counts.get(op) for op in ("c", "r", "u", "d"))
+        crash("run.before_commit")
         if not rows_changed and truncated is None:
-            crash("run.before_commit")
             instant = self._lake.empty_commit(commit, guard)
             return Applied(commit, instant, summary.events)
         rows = fold(
@@ -233,7 +233,6 @@ class BatchWriter:
         if summary.unavailable or (self._soft and summary.counts.get("d")):
             rows = self._filled(rows, from_lake=truncated is None)
         rows = rows.drop(MISSING, MOVED)
-        crash("run.before_commit")
         if truncated is None:
             instant = self._lake.upsert(rows, commit, guard)
         else:
@@ -291,8 +290,13 @@ class BatchWriter:
         columns = [name for name in missing if name in self._lake_columns]
         if not columns:
             return rows
-        known = self._lake.read().select(
-            *(F.col(quoted(name)) for name in (*self._schema.key, *columns))
+        key = [quoted(name) for name in self._schema.key]
+        wanted = rows.filter(F.col(MISSING).isNotNull()).select(*key)
+        # The lake may be large and the keys are few: its rows are dropped where they are read.
+        known = (
+            self._lake.read()
+            .select(*key, *(quoted(name) for name in columns))
+            .join(F.broadcast(wanted), list(self._schema.key), "leftsemi")
         )
         return fill(rows, known, self._schema, columns, moved=False, absent_is_deleted=False)
 

@@ -214,7 +214,6 @@ class _TableRun:
         """Refuses the commit unless the table is still ours and where it was when we read."""
 
         def guard(timeline: Timeline) -> None:
-            crash("run.in_commit")
             latest = timeline.latest_offsets()
             found = dict(latest.record.offsets) if latest is not None else None
             if found != start:
