@@ -7,6 +7,7 @@ the lake holds. Both must fit, or the column has changed its type and the table 
 from __future__ import annotations
 
 import hashlib
+import json
 import re
 import uuid
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from schemas.table import Column, TableId
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _ARRAY = re.compile(r"array<(.+)>")
+_JAVA_ARRAY = r"^\[+L?[A-Za-z.]+;?@[0-9a-f]+$"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 # Years 1 to 9999, which Parquet readers and Python agree on. Outside lie the integers that stand
 # for infinity, and dates BC.
@@ -90,7 +92,12 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
     """
     data = placeholder.encode()
     if field.avro_type == "string":
-        return f"{raw} = {literal(placeholder)}"
+        shown = f"{raw} = {literal(placeholder)}"
+        if (field.connect_name or "").endswith("data.Json"):
+            # What stands in for an hstore.
+            pair = json.dumps({placeholder: placeholder}, separators=(",", ":"))
+            return f"({shown} OR {raw} = {literal(pair)})"
+        return shown
     if field.avro_type == "bytes":
         return f"{raw} = X'{data.hex()}'"
     if field.avro_type == "map":
@@ -195,10 +202,12 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     element = _scalar("x", field.element, match[1])
     if element is None:
         return None
-    kind = f"ARRAY<{match[1].upper()}>"
     changed = raw if element.sql == "x" else f"transform({raw}, x -> {element.sql})"
-    value = f"CAST({changed} AS {kind})"
-    if element.total:
-        return LakeValue(value)
-    lost = f"exists({raw}, x -> x IS NOT NULL AND {element.sql} IS NULL)"
-    return LakeValue(f"CASE WHEN NOT {lost} THEN {value} END", total=False)
+    # The connector turns an array of two dimensions into nulls or into Java's name of an array.
+    lost = [f"size({raw}) > 0 AND forall({raw}, x -> x IS NULL)"]
+    if field.element.avro_type == "string":
+        lost.append(f"exists({raw}, x -> x RLIKE {literal(_JAVA_ARRAY)})")
+    if not element.total:
+        lost.append(f"exists({raw}, x -> x IS NOT NULL AND {element.sql} IS NULL)")
+    whole = f"CAST({changed} AS ARRAY<{match[1].upper()}>)"
+    return LakeValue(f"CASE WHEN NOT ({' OR '.join(lost)}) THEN {whole} END", total=False)

@@ -13,6 +13,7 @@ from cdc.errors import DecodeError, SchemaChangeError
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import DATE, DECIMAL, MICROS, PLACEHOLDER, STRING, ZONED, Topic
 
+TEXTS: object = {"type": "array", "items": ["null", "string"]}
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 TABLE = TableId("shop", "public", "orders")
 
@@ -147,7 +148,13 @@ def test_values_become_lake_types(spark: SparkSession) -> None:
         (MICROS, "timestamp", -(2**63)),
         (DATE, "date", 2**31 - 1),
         ("long", "int", 2**31),
-        ({"type": "array", "items": ["null", "string"]}, "array<decimal(6,2)>", ["1.00", "NaN"]),
+        (DECIMAL, "decimal(6,2)", "POSITIVE_INFINITY"),
+        (ZONED, "timestamp", "+20000-12-31T00:00:00Z"),
+        (ZONED, "timestamp", "-0043-03-15T01:02:03.000000Z"),
+        (TEXTS, "array<decimal(6,2)>", ["1.00", "NaN"]),
+        # Arrays of two dimensions, as the connector garbles them.
+        (TEXTS, "array<string>", ["[Ljava.lang.String;@2e0796de", "[Ljava.lang.String;@6b"]),
+        ({"type": "array", "items": ["null", "int"]}, "array<int>", [None, None]),
     ],
 )
 def test_a_value_the_lake_cannot_hold_is_a_problem_and_never_null(
@@ -229,11 +236,11 @@ def test_a_delete_without_its_key_is_a_problem(spark: SparkSession) -> None:
 
 
 def test_placeholders_are_named_and_never_a_value(spark: SparkSession) -> None:
-    text = {"type": "array", "items": ["null", "string"]}
     numbers = {"type": "array", "items": ["null", "int"]}
     topic = Topic()
     topic.register(
-        1, {"id": "int", "note": STRING, "data": "bytes", "tags": text, "days": numbers, "n": "int"}
+        1,
+        {"id": "int", "note": STRING, "data": "bytes", "tags": TEXTS, "days": numbers, "n": "int"},
     )
     stand_in = PLACEHOLDER.encode()
     topic.update(
@@ -251,6 +258,21 @@ def test_placeholders_are_named_and_never_a_value(spark: SparkSession) -> None:
     assert second[UNAVAILABLE] is third[UNAVAILABLE] is None
     assert (second["tags"], bytes(second["data"])) == ([], b"")
     assert third["note"] == PLACEHOLDER + "x"
+
+
+def test_stand_ins_for_hstore_and_uuid_arrays(spark: SparkSession) -> None:
+    topic = Topic()
+    kind = {"type": "string", "connect.name": "io.debezium.data.Json"}
+    topic.register(1, {"id": "int", "doc": kind, "ids": TEXTS})
+    topic.update(
+        id=1,
+        doc=f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}',
+        ids=["1d12d5e0-0fc6-3a54-abaf-421edb75a58c"],
+    )
+    topic.update(id=2, doc=PLACEHOLDER, ids=["1d12d5e0-0fc6-3a54-abaf-421edb75a58d"])
+    first, second = rows(spark, topic, table(id="int", doc="string", ids="array<string>"))
+    assert first[UNAVAILABLE] == ["doc", "ids"]
+    assert second[UNAVAILABLE] == ["doc"]
 
 
 def test_a_key_is_never_a_placeholder(spark: SparkSession) -> None:
