@@ -111,6 +111,7 @@ class IndexLayout:
             return {
                 "hoodie.index.type": f"GLOBAL_{self.kind.upper()}",
                 f"hoodie.{self.kind}.index.update.partition.path": "true",
+                "hoodie.global.index.reconcile.parallelism": "4",
             }
         return {"hoodie.index.type": self.kind.upper()}
 

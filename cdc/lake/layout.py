@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -32,6 +33,7 @@ META_COLUMNS: tuple[tuple[str, str], ...] = (
 KEY_COLUMN = "_cdc_key"
 """The record key of tables whose key columns Hudi's own key generators cannot render safely."""
 
+_AVRO_NAME = re.compile(r"[^\W\d]\w*")
 _NATURAL_KEY_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
@@ -66,6 +68,9 @@ class RowLayout:
             folded = column.name.lower()
             if folded.startswith(("_cdc_", "_hoodie_")):
                 raise _bad_column(self.schema, column.name, "its prefix is reserved in the lake")
+            if not _AVRO_NAME.fullmatch(column.name):
+                reason = "Hudi's schema takes letters, digits and _ only"
+                raise _bad_column(self.schema, column.name, reason)
             if folded in seen:
                 raise _bad_column(
                     self.schema,

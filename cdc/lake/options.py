@@ -42,8 +42,6 @@ _FIXED = {
     # Deletes travel with the upserts, marked by a column that rows carry anyway.
     "hoodie.payload.delete.field": OP,
     "hoodie.payload.delete.marker": "d",
-    # Batches hold one row per key.
-    "hoodie.combine.before.upsert": "false",
     "hoodie.combine.before.insert": "false",
     # A third less CPU than the default handle when whole files are rewritten.
     "hoodie.write.merge.handle.class": "org.apache.hudi.io.HoodieWriteMergeHandle",
@@ -142,6 +140,9 @@ def table_options(
         **overrides,
         **_FIXED,
         **index.options(global_index=layout.moves_partitions),
+        # Batches hold one row per key, so there is nothing to combine; but only then does Hudi
+        # take the ordering value along, and a global index compares it.
+        "hoodie.combine.before.upsert": str(layout.moves_partitions).lower(),
         "hoodie.table.name": re.sub(r"\W", "_", f"{table.schema}_{table.name}"),
         "hoodie.datasource.write.operation": operation,
         "hoodie.datasource.write.recordkey.field": ",".join(layout.record_key),

@@ -73,7 +73,8 @@ def write_pointer(
             folder.toUri(), spark.sparkContext._jsc.hadoopConfiguration()
         )
         options = getattr(java(spark).org.apache.hadoop.fs, "Options$Rename")
-        overwrite = spark.sparkContext._gateway.new_array(options, 1)
+        gateway: Any = spark.sparkContext._gateway
+        overwrite = gateway.new_array(options, 1)
         overwrite[0] = options.OVERWRITE
         context.rename(staged, target, overwrite)
     return pointer
