@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import ssl
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 from urllib.parse import quote
 
 import httpx
-import stamina
 
 from cdc.connect import failures
+from cdc.connect.rest import RestClient
 from cdc.connect.values import (
     ConnectorStatus,
     FieldProblem,
@@ -27,10 +26,8 @@ if TYPE_CHECKING:
     from cdc.config import ConnectConfig
     from cdc.progress import Progress, Task
 
-_RETRY = stamina.RetryingCaller(attempts=8, timeout=60.0, wait_max=4.0)
-# 409 is what a worker answers while its group rebalances.
-_RETRIED_STATUS = frozenset({409, 429, 502, 503, 504})
 _POLL_S = 0.1
+_RESTART_S = 5.0
 _DEBEZIUM = "io.debezium.connector.postgresql.PostgresConnector"
 
 
@@ -43,30 +40,16 @@ class ConnectClient:
     """
 
     def __init__(self, config: ConnectConfig, *, request_timeout_s: float = 30.0) -> None:
-        self._url = config.url
         self._timeout_s = float(config.timeout_s)
-        auth = None
-        if config.username is not None:
-            password = config.password.resolve() if config.password is not None else ""
-            auth = httpx.BasicAuth(config.username, password)
-        verify: ssl.SSLContext | bool = True
-        if config.ca_file is not None:
-            verify = ssl.create_default_context(cafile=str(config.ca_file))
-        self._http = httpx.Client(
-            base_url=config.url.rstrip("/") + "/",
-            auth=auth,
-            verify=verify,
-            timeout=request_timeout_s,
-            headers={"Accept": "application/json"},
-        )
+        self._rest = RestClient(config, request_timeout_s=request_timeout_s)
 
     def close(self) -> None:
         """Close the connections."""
-        self._http.close()
+        self._rest.close()
 
     def plugins(self) -> list[Plugin]:
         """The connector plugins that the worker has."""
-        answer = self._ask("GET", "connector-plugins")
+        answer = self._rest.ask("GET", "connector-plugins")
         return [
             Plugin(str(item["class"]), str(item.get("type", "")), str(item.get("version", "")))
             for item in answer.json()
@@ -78,7 +61,7 @@ class ConnectClient:
         The REST API does not tell the last one, so a configuration that requires it is validated:
         a worker without it objects.
         """
-        root = self._ask("GET", "").json()
+        root = self._rest.ask("GET", "").json()
         plugins = tuple(self.plugins())
         exactly_once = None
         if any(plugin.name == _DEBEZIUM for plugin in plugins):
@@ -92,11 +75,11 @@ class ConnectClient:
 
     def names(self) -> list[str]:
         """All connectors, sorted."""
-        return sorted(str(name) for name in self._ask("GET", "connectors").json())
+        return sorted(str(name) for name in self._rest.ask("GET", "connectors").json())
 
     def connector(self, name: str) -> dict[str, str] | None:
         """The effective configuration, references unresolved; None when there is no connector."""
-        answer = self._ask("GET", f"connectors/{quote(name, safe='')}/config", missing_ok=True)
+        answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/config", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         return {str(key): str(value) for key, value in answer.json().items()}
@@ -109,7 +92,7 @@ class ConnectClient:
         """
         plugin = config["connector.class"]
         path = f"connector-plugins/{quote(plugin, safe='')}/config/validate"
-        answer = self._ask("PUT", path, body=dict(config))
+        answer = self._rest.ask("PUT", path, body=dict(config))
         found = []
         for entry in answer.json().get("configs", ()):
             problems = tuple(str(text) for text in entry["value"].get("errors", ()))
@@ -147,14 +130,14 @@ class ConnectClient:
             )
         if existing is not None:
             self.stop(name, progress=progress)
-        self._ask("PUT", f"connectors/{quote(name, safe='')}/config", body=wanted)
+        self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/config", body=wanted)
         if existing is not None:
             self.resume(name)
         return True
 
     def status(self, name: str) -> ConnectorStatus | None:
         """The state of the connector and its tasks; None when there is no connector."""
-        answer = self._ask("GET", f"connectors/{quote(name, safe='')}/status", missing_ok=True)
+        answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/status", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         document = answer.json()
@@ -197,23 +180,44 @@ class ConnectClient:
         return self._wait(name, "to run", ready, timeout_s, progress)
 
     def restart(self, name: str, *, only_failed: bool = True) -> None:
-        """Restart the connector and its tasks, or only what has failed."""
-        query = f"includeTasks=true&onlyFailed={str(only_failed).lower()}"
-        self._ask("POST", f"connectors/{quote(name, safe='')}/restart?{query}")
+        """Restart the connector and its tasks, or only what has failed.
 
-    def pause(self, name: str) -> None:
-        """Stop reading but keep the tasks."""
-        self._ask("PUT", f"connectors/{quote(name, safe='')}/pause")
+        Returns once the failure is no longer what the worker reports, or after a few seconds when
+        it fails again in the same way.
+        """
+        before = self.status(name)
+        query = f"includeTasks=true&onlyFailed={str(only_failed).lower()}"
+        self._rest.ask("POST", f"connectors/{quote(name, safe='')}/restart?{query}")
+        deadline = time.monotonic() + _RESTART_S
+        while before is not None and before.failure is not None and time.monotonic() < deadline:
+            now = self.status(name)
+            if now is None or now.failure != before.failure:
+                return
+            time.sleep(_POLL_S)
+
+    def pause(
+        self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
+    ) -> None:
+        """Stop reading but keep the tasks; waits until they pause."""
+        self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/pause")
+
+        def paused(status: ConnectorStatus | None) -> bool:
+            return status is not None and all(
+                state == "PAUSED"
+                for state in (status.state, *(task.state for task in status.tasks))
+            )
+
+        self._wait(name, "to pause", paused, timeout_s, progress)
 
     def resume(self, name: str) -> None:
         """Start again what was paused or stopped."""
-        self._ask("PUT", f"connectors/{quote(name, safe='')}/resume")
+        self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/resume")
 
     def stop(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
     ) -> None:
         """Stop the connector and wait until its tasks are gone; its configuration stays."""
-        self._ask("PUT", f"connectors/{quote(name, safe='')}/stop")
+        self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/stop")
         self._wait(
             name,
             "to stop",
@@ -237,8 +241,17 @@ class ConnectClient:
             return False
         if forget_offsets:
             self.stop(name, progress=progress)
-            self._ask("DELETE", f"connectors/{quote(name, safe='')}/offsets")
-        self._ask("DELETE", f"connectors/{quote(name, safe='')}", missing_ok=True)
+            self._rest.ask("DELETE", f"connectors/{quote(name, safe='')}/offsets")
+        self._rest.ask("DELETE", f"connectors/{quote(name, safe='')}", missing_ok=True)
+        deadline = time.monotonic() + self._timeout_s
+        while self.status(name) is not None:
+            if time.monotonic() > deadline:
+                raise ConnectError(
+                    f"connector {name} was deleted but still there after {self._timeout_s:.0f} s",
+                    remedy="Look into the log of the Connect worker.",
+                    connector=name,
+                )
+            time.sleep(_POLL_S)
         return True
 
     def offsets(self, name: str) -> StoredOffset | None:
@@ -247,7 +260,7 @@ class ConnectClient:
         Raises:
             ConnectError: There is no such connector.
         """
-        answer = self._ask("GET", f"connectors/{quote(name, safe='')}/offsets").json()
+        answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/offsets").json()
         for entry in answer.get("offsets", ()):
             return StoredOffset.parse(entry.get("offset") or {})
         return None
@@ -259,11 +272,11 @@ class ConnectClient:
             "exactly.once.support": "required",
         }
         path = f"connector-plugins/{_DEBEZIUM}/config/validate"
-        answer = self._send("PUT", path, probe)
+        answer = self._rest.send("PUT", path, probe)
         if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and "null" in answer.text:
             return False  # some workers fail over the missing support instead of naming it
         if answer.status_code != httpx.codes.OK:
-            raise self._refused(answer, "PUT", path)
+            raise self._rest.refused(answer, "PUT", path)
         objections = [
             entry["value"]["errors"]
             for entry in answer.json().get("configs", ())
@@ -274,7 +287,7 @@ class ConnectClient:
     def _tasks_current(self, name: str) -> bool:
         """Whether the tasks run with the connector's present configuration."""
         wanted = self.connector(name) or {}
-        answer = self._ask("GET", f"connectors/{quote(name, safe='')}/tasks", missing_ok=True)
+        answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/tasks", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return False
         tasks = [task["config"] for task in answer.json()]
@@ -323,64 +336,6 @@ class ConnectClient:
             connector=status.name,
             worker=worker,
         )
-
-    def _ask(
-        self,
-        method: str,
-        path: str,
-        *,
-        body: Mapping[str, str] | None = None,
-        missing_ok: bool = False,
-    ) -> httpx.Response:
-        answer = self._send(method, path, body)
-        if answer.is_success or (missing_ok and answer.status_code == httpx.codes.NOT_FOUND):
-            return answer
-        raise self._refused(answer, method, path)
-
-    def _send(self, method: str, path: str, body: Mapping[str, str] | None) -> httpx.Response:
-        def once() -> httpx.Response:
-            answer = self._http.request(method, path, json=body)
-            if answer.status_code in _RETRIED_STATUS:
-                raise _TransientAnswerError(answer)
-            return answer
-
-        try:
-            return _RETRY((httpx.TransportError, _TransientAnswerError), once)
-        except _TransientAnswerError as error:
-            return error.answer
-        except httpx.TransportError as error:
-            raise ConnectError(
-                f"Kafka Connect at {self._url} is unreachable: {error or type(error).__name__}",
-                remedy="Check connect.url and that the worker runs.",
-            ) from error
-
-    def _refused(self, answer: httpx.Response, method: str, path: str) -> ConnectError:
-        status = answer.status_code
-        try:
-            text = str(answer.json().get("message", ""))
-        except (ValueError, AttributeError):
-            text = answer.text
-        remedy = failures.remedy(text, "Look into the log of the Connect worker.")
-        if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
-            remedy = "Check connect.username and connect.password."
-        elif status == httpx.codes.NOT_FOUND:
-            remedy = "Check connect.url and the connector's name."
-        elif status == httpx.codes.CONFLICT:
-            remedy = "The worker group is rebalancing. Run the command again in a moment."
-        return ConnectError(
-            f"Kafka Connect at {self._url} answered HTTP {status} to {method}"
-            f" {path.partition('?')[0] or '/'}: {failures.explain(text)}",
-            remedy=remedy,
-            status=status,
-        )
-
-
-class _TransientAnswerError(Exception):
-    """An answer that is worth asking for again."""
-
-    def __init__(self, answer: httpx.Response) -> None:
-        super().__init__(answer.status_code)
-        self.answer = answer
 
 
 def _describe(status: ConnectorStatus | None) -> str:

@@ -1,0 +1,129 @@
+"""Requests to the REST API: bounded, retried while transient, refusals as errors with a remedy."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import httpx
+import stamina
+
+from cdc.connect import failures
+from cdc.errors import ConnectError
+
+if TYPE_CHECKING:
+    from cdc.config import ConnectConfig
+
+_RETRY = stamina.RetryingCaller(attempts=8, timeout=60.0, wait_max=4.0)
+# 409 is what a worker answers while its group rebalances.
+_RETRIED_STATUS = frozenset({409, 429, 502, 503, 504})
+
+
+class RestClient:
+    """One worker's REST API. Safe to share among threads.
+
+    Args:
+        config: Where it is, and how to log in.
+        request_timeout_s: Bound of one request, in seconds.
+    """
+
+    def __init__(self, config: ConnectConfig, *, request_timeout_s: float) -> None:
+        self._url = config.url
+        auth = None
+        if config.username is not None:
+            password = config.password.resolve() if config.password is not None else ""
+            auth = httpx.BasicAuth(config.username, password)
+        verify: ssl.SSLContext | bool = True
+        if config.ca_file is not None:
+            verify = ssl.create_default_context(cafile=str(config.ca_file))
+        self._http = httpx.Client(
+            base_url=config.url.rstrip("/") + "/",
+            auth=auth,
+            verify=verify,
+            timeout=request_timeout_s,
+            headers={"Accept": "application/json"},
+        )
+
+    def close(self) -> None:
+        """Close the connections."""
+        self._http.close()
+
+    def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: Mapping[str, str] | None = None,
+        missing_ok: bool = False,
+    ) -> httpx.Response:
+        """Send a request that must succeed.
+
+        Args:
+            method: The HTTP method.
+            path: Path and query under the worker's URL.
+            body: What to send as JSON.
+            missing_ok: Let an answer of 404 through.
+
+        Raises:
+            ConnectError: The worker is unreachable or refuses.
+        """
+        answer = self.send(method, path, body)
+        if missing_ok and answer.status_code == httpx.codes.NOT_FOUND:
+            return answer
+        kind = answer.headers.get("content-type", "application/json")
+        if not answer.is_success or not kind.startswith("application/json"):
+            raise self.refused(answer, method, path)
+        return answer
+
+    def send(self, method: str, path: str, body: Mapping[str, str] | None) -> httpx.Response:
+        """Send a request, whatever the answer.
+
+        Raises:
+            ConnectError: The worker is unreachable.
+        """
+
+        def once() -> httpx.Response:
+            answer = self._http.request(method, path, json=body)
+            if answer.status_code in _RETRIED_STATUS:
+                raise _TransientAnswerError(answer)
+            return answer
+
+        try:
+            return _RETRY((httpx.TransportError, _TransientAnswerError), once)
+        except _TransientAnswerError as error:
+            return error.answer
+        except httpx.TransportError as error:
+            raise ConnectError(
+                f"Kafka Connect at {self._url} is unreachable: {error or type(error).__name__}",
+                remedy="Check connect.url and that the worker runs.",
+            ) from error
+
+    def refused(self, answer: httpx.Response, method: str, path: str) -> ConnectError:
+        """The error for an answer that is not what was asked for."""
+        status = answer.status_code
+        try:
+            text = str(answer.json().get("message", ""))
+        except (ValueError, AttributeError):
+            text = answer.text
+        remedy = failures.remedy(text, "Look into the log of the Connect worker.")
+        if status in (httpx.codes.UNAUTHORIZED, httpx.codes.FORBIDDEN):
+            remedy = "Check connect.username and connect.password."
+        elif status == httpx.codes.NOT_FOUND or answer.is_success:
+            remedy = "Check that connect.url is a Connect worker, and the connector's name."
+        elif status == httpx.codes.CONFLICT:
+            remedy = "The worker group is rebalancing. Run the command again in a moment."
+        return ConnectError(
+            f"Kafka Connect at {self._url} answered HTTP {status} to {method}"
+            f" {path.partition('?')[0] or '/'}: {failures.explain(text)}",
+            remedy=remedy,
+            status=status,
+        )
+
+
+class _TransientAnswerError(Exception):
+    """An answer that is worth asking for again."""
+
+    def __init__(self, answer: httpx.Response) -> None:
+        super().__init__(answer.status_code)
+        self.answer = answer
