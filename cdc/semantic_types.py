@@ -206,7 +206,7 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     # The connector turns an array of two dimensions into nulls or into Java's name of an array.
     lost = [f"size({raw}) > 0 AND forall({raw}, x -> x IS NULL)"]
     if field.element.avro_type == "string":
-        lost.append(f"exists({raw}, x -> x RLIKE {literal(_JAVA_ARRAY)})")
+        lost.append(f"exists({raw}, x -> x IS NOT NULL AND x RLIKE {literal(_JAVA_ARRAY)})")
     if not element.total:
         lost.append(f"exists({raw}, x -> x IS NOT NULL AND {element.sql} IS NULL)")
     whole = f"CAST({changed} AS ARRAY<{match[1].upper()}>)"
