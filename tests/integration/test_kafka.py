@@ -1,0 +1,259 @@
+"""Topics, offsets and last records on a real broker."""
+
+from __future__ import annotations
+
+import itertools
+import time
+import uuid
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timezone
+
+import confluent_kafka as ck
+import pytest
+import stamina
+from confluent_kafka import admin as ck_admin
+
+from cdc.config import KafkaConfig, RegistryConfig, TopicConfig
+from cdc.errors import KafkaError
+from cdc.kafka import KafkaAdmin
+from stack.local import LocalStack
+from tests.integration.captured import wait_until
+
+
+@pytest.fixture(scope="module")
+def config(stack: LocalStack) -> KafkaConfig:
+    stack.up()
+    addresses = stack.addresses()
+    return KafkaConfig(
+        bootstrap_servers=addresses.kafka,
+        registry=RegistryConfig(url=addresses.registry_url),
+        topic=TopicConfig(retention_ms=3_600_000, config={"segment.ms": "600000"}),
+    )
+
+
+@pytest.fixture(scope="module")
+def kafka(config: KafkaConfig) -> KafkaAdmin:
+    return KafkaAdmin(config)
+
+
+@pytest.fixture
+def name(kafka: KafkaAdmin) -> Iterator[str]:
+    topic = f"kafka-{uuid.uuid4()}"
+    yield topic
+    kafka.delete_topic(topic)
+
+
+def create(config: KafkaConfig, name: str, partitions: int = 1, **settings: str) -> None:
+    """Make a topic as somebody else would."""
+    client = ck_admin.AdminClient(config.librdkafka_config())
+    dotted = {key.replace("_", "."): value for key, value in settings.items()}
+    new = ck_admin.NewTopic(name, num_partitions=partitions, replication_factor=1, config=dotted)
+    for future in client.create_topics([new]).values():
+        future.result()
+
+
+def producer(config: KafkaConfig, transaction: bool = False) -> ck.Producer:
+    more = {"transactional.id": str(uuid.uuid4())} if transaction else {}
+    made = ck.Producer({**config.librdkafka_config(), **more})
+    if transaction:
+        made.init_transactions(30)
+    return made
+
+
+def send(client: ck.Producer, topic: str, *values: str) -> None:
+    for value in values:
+        client.produce(topic, key=b"k", value=value.encode(), partition=0)
+    assert client.flush(30) == 0
+
+
+def test_a_topic_is_created_once_with_our_policy(kafka: KafkaAdmin, name: str) -> None:
+    created = kafka.ensure_topic(name, config={"max.message.bytes": "2000000"})
+    assert (created.name, created.partitions) == (name, 1)
+    assert kafka.ensure_topic(name) == created
+    assert kafka.topic_id(name) == created.id
+    settings = kafka.topic_config(name)
+    assert settings["cleanup.policy"] == "delete"
+    assert settings["retention.ms"] == "3600000"
+    assert settings["segment.ms"] == "600000"
+    assert settings["max.message.bytes"] == "2000000"
+
+
+def test_compaction_cannot_be_asked_for(kafka: KafkaAdmin, name: str) -> None:
+    kafka.ensure_topic(name, config={"cleanup.policy": "compact"})
+    assert kafka.topic_config(name)["cleanup.policy"] == "delete"
+
+
+@pytest.mark.parametrize(
+    ("partitions", "settings", "says"),
+    [
+        (3, {}, "3 partitions"),
+        (1, {"cleanup_policy": "compact"}, "cleanup.policy=compact"),
+        (1, {"cleanup_policy": "compact,delete"}, "cleanup.policy"),
+        (1, {"retention_ms": "60000"}, "60000 ms"),
+    ],
+)
+def test_a_topic_that_would_lose_changes_is_refused(
+    config: KafkaConfig,
+    kafka: KafkaAdmin,
+    name: str,
+    partitions: int,
+    settings: dict[str, str],
+    says: str,
+) -> None:
+    create(config, name, partitions, **settings)
+    with pytest.raises(KafkaError) as caught:
+        kafka.ensure_topic(name)
+    assert says in str(caught.value)
+    assert name in str(caught.value)
+    assert caught.value.context["topic"] == name
+
+
+def test_a_topic_that_keeps_for_ever_is_long_enough(
+    config: KafkaConfig, kafka: KafkaAdmin, name: str
+) -> None:
+    create(config, name, retention_ms="-1")
+    kafka.ensure_topic(name)
+
+
+def test_a_created_again_topic_has_another_id(kafka: KafkaAdmin, name: str) -> None:
+    first = kafka.ensure_topic(name)
+    assert kafka.delete_topic(name) is True
+    deadline = time.monotonic() + 30
+    while kafka.topics([name]):
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    assert kafka.delete_topic(name) is False
+    assert kafka.ensure_topic(name).id != first.id
+
+
+def test_missing_topics_are_left_out_or_named(kafka: KafkaAdmin, name: str) -> None:
+    kafka.ensure_topic(name)
+    gone = f"{name}-gone"
+    assert list(kafka.topics([name, gone, name])) == [name]
+    assert kafka.topics([]) == {}
+    assert kafka.stable_offsets_many([gone]) == {}
+    assert kafka.stable_offsets_many([name, gone]) == {name: {0: 0}}
+    for ask in (
+        kafka.topic_id,
+        kafka.topic_config,
+        kafka.start_offsets,
+        kafka.stable_offsets,
+        kafka.high_watermarks,
+        kafka.latest_record,
+    ):
+        with pytest.raises(KafkaError) as caught:
+            ask(gone)
+        assert gone in str(caught.value)
+        assert caught.value.remedy
+
+
+def test_an_open_transaction_holds_the_stable_offset_but_not_the_high_watermark(
+    config: KafkaConfig, kafka: KafkaAdmin, name: str
+) -> None:
+    kafka.ensure_topic(name)
+    send(producer(config), name, "a", "b")
+    writer = producer(config, transaction=True)
+    writer.begin_transaction()
+    send(writer, name, "c", "d", "e")
+    assert kafka.start_offsets(name) == {0: 0}
+    assert kafka.stable_offsets(name) == {0: 2}
+    assert kafka.high_watermarks(name) == {0: 5}
+    last = kafka.latest_record(name)
+    assert last is not None
+    assert last.value == b"b"
+    writer.commit_transaction(30)
+    wait_until(lambda: kafka.stable_offsets(name) == {0: 6}, "the marker", 30)
+    assert kafka.high_watermarks(name) == {0: 6}
+    last = kafka.latest_record(name)
+    assert last is not None
+    assert (last.offset, last.key, last.value) == (4, b"k", b"e"), "the marker is no record"
+    assert last.timestamp is not None
+    assert abs((datetime.now(timezone.utc) - last.timestamp).total_seconds()) < 120
+
+
+def test_what_was_rolled_back_is_never_read(
+    config: KafkaConfig, kafka: KafkaAdmin, name: str
+) -> None:
+    kafka.ensure_topic(name)
+    assert kafka.latest_record(name) is None
+    send(producer(config), name, "kept")
+    writer = producer(config, transaction=True)
+    for _ in range(3):
+        writer.begin_transaction()
+        send(writer, name, *(["gone"] * 100))
+        writer.abort_transaction(30)
+    end = 304  # the markers are written a moment after the producer's call returns
+    wait_until(lambda: kafka.stable_offsets(name) == {0: end}, "the last marker", 30)
+    last = kafka.latest_record(name)
+    assert last is not None
+    assert (last.offset, last.value) == (0, b"kept")
+    assert [record.value for record in kafka.read(name, 0, 0, end)] == [b"kept"]
+
+
+def test_a_range_ends_where_it_says(config: KafkaConfig, kafka: KafkaAdmin, name: str) -> None:
+    kafka.ensure_topic(name)
+    send(producer(config), name, *map(str, range(10)))
+    assert [record.offset for record in kafka.read(name, 0, 3, 6)] == [3, 4, 5]
+    assert list(kafka.read(name, 0, 4, 4)) == []
+    assert [record.offset for record in kafka.read(name, 0, 8, 99)] == [8, 9]
+
+
+def test_offsets_of_many_topics_take_one_moment(kafka: KafkaAdmin) -> None:
+    names = [f"kafka-many-{uuid.uuid4()}" for _ in range(60)]
+    try:
+        for name in names:
+            kafka.ensure_topic(name)
+        begun = time.monotonic()
+        found = kafka.stable_offsets_many(names)
+        assert time.monotonic() - begun < 5
+        assert found == {name: {0: 0} for name in names}
+    finally:
+        for name in names:
+            kafka.delete_topic(name)
+
+
+def test_the_cluster_is_named(kafka: KafkaAdmin) -> None:
+    cluster, brokers = kafka.ping()
+    assert cluster
+    assert brokers == 1
+
+
+@pytest.mark.parametrize("ask", ["ping", "topics", "ensure_topic", "topic_config"])
+def test_an_unreachable_cluster_is_told_with_its_address(config: KafkaConfig, ask: str) -> None:
+    nowhere = config.model_copy(update={"bootstrap_servers": "127.0.0.1:9"})
+    client = KafkaAdmin(nowhere, timeout_s=2)
+    arguments = {"ping": (), "topics": (["t"],)}.get(ask, ("t",))
+    begun = time.monotonic()
+    with stamina.set_testing(True, attempts=2), pytest.raises(KafkaError) as caught:
+        getattr(client, ask)(*arguments)
+    assert time.monotonic() - begun < 20
+    assert "127.0.0.1:9" in str(caught.value)
+    assert "kafka.bootstrap_servers" in caught.value.remedy
+
+
+def test_a_refused_setting_is_the_brokers_reason(kafka: KafkaAdmin, name: str) -> None:
+    with pytest.raises(KafkaError) as caught:
+        kafka.ensure_topic(name, config={"no.such.setting": "1"})
+    assert "no.such.setting" in str(caught.value)
+    assert name in str(caught.value)
+
+
+def test_names_that_kafka_takes_for_one_are_refused(kafka: KafkaAdmin, name: str) -> None:
+    kafka.ensure_topic(f"{name}.x")
+    try:
+        with pytest.raises(KafkaError) as caught:
+            kafka.ensure_topic(f"{name}_x")
+        assert f"{name}_x" in str(caught.value)
+    finally:
+        kafka.delete_topic(f"{name}.x")
+
+
+def test_clients_are_safe_to_share(config: KafkaConfig, kafka: KafkaAdmin, name: str) -> None:
+
+    kafka.ensure_topic(name)
+    send(producer(config), name, "a")
+    with ThreadPoolExecutor(8) as pool:
+        found = list(pool.map(lambda _: kafka.latest_record(name), range(16)))
+    assert {record.value for record in found if record is not None} == {b"a"}
+    assert len(list(itertools.filterfalse(None, found))) == 0
