@@ -9,7 +9,8 @@ UTC.
 
 Left out, since Debezium 3.7 loses or garbles them: ``name`` (arrives as NULL), ``time[]`` (without
 microseconds), ``date[]`` (BC becomes AD), ``bit(n)`` and ``varbit`` (their length is gone),
-``bit[]`` (stops the connector), ``numeric`` of negative scale; those whose text depends on the
+``bit[]``, and arrays of enums, ``ltree`` and ``tsvector`` (a NULL element or any value stops the
+connector, and with it every table), ``numeric`` of negative scale; those whose text depends on the
 connector's session or on hash order (``tstzrange``, ``hstore``); and geometric types. It sends
 nothing at all for multiranges, composites, ``tsquery``, ``pg_lsn``, ``reg*`` and arrays of domains,
 ``interval``, ``money`` and ``xml``. A value of several dimensions in an array column cannot be told
@@ -205,7 +206,7 @@ def _timetz(place: str) -> TypeRule:
 
 def _array(element: PostgresType, place: str) -> TypeRule | None:
     """One-dimensional arrays, read as JSON arrays of text."""
-    if element.kind != "e" and element.name not in _ARRAY_ITEMS:
+    if element.name not in _ARRAY_ITEMS:
         return None
     inner = _rule(element, place)
     if inner is None:
@@ -331,14 +332,12 @@ _ARRAY_ITEMS = frozenset(
         "varchar",
         "char",
         "citext",
-        "ltree",
         "uuid",
         "json",
         "jsonb",
         "cidr",
         "macaddr",
         "macaddr8",
-        "tsvector",
         "numrange",
         "timestamp",
         "timestamptz",

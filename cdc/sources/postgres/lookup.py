@@ -102,6 +102,8 @@ def _item(lake_type: str, text: str) -> Any:
         return _typed(lake_type, int(text))
     if lake_type in ("float", "double"):
         return float(text)
+    if lake_type == "binary":
+        return bytes.fromhex(text)
     return Decimal(text) if lake_type.startswith("decimal") else text
 
 

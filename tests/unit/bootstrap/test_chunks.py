@@ -1,0 +1,108 @@
+from __future__ import annotations
+
+import json
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bootstrap.chunks import (
+    SINGLE_WAVE_BYTES,
+    SMALL_ROWS,
+    WAVE_SHARE,
+    Chunk,
+    chunk_count,
+    plan,
+    waves,
+)
+from cdc.sources.values import Boundaries, TableSize
+
+MIB = 1024 * 1024
+SIZES = st.builds(TableSize, st.integers(0, 10**10), st.integers(0, 10**13))
+POINTS = st.lists(st.integers(-1000, 1000), unique=True, max_size=40).map(sorted)
+
+
+def boundaries(points: list[int], size: TableSize | None = None) -> Boundaries:
+    return Boundaries(tuple((str(p),) for p in points), size or TableSize(1000, 10**9))
+
+
+def holds(chunk: Chunk, key: int) -> bool:
+    above = chunk.lower is None or int(chunk.lower[0]) <= key
+    return above and (chunk.upper is None or key < int(chunk.upper[0]))
+
+
+@given(POINTS, st.integers(-2000, 2000))
+def test_every_key_is_in_exactly_one_chunk(points: list[int], key: int) -> None:
+    chunks = plan(boundaries(points))
+    assert sum(holds(chunk, key) for chunk in chunks) == 1
+    assert [chunk.id for chunk in chunks] == list(range(len(points) + 1))
+
+
+@given(POINTS, SIZES)
+def test_estimates_add_up_to_the_table(points: list[int], size: TableSize) -> None:
+    chunks = plan(boundaries(points, size))
+    assert sum(chunk.rows_estimate for chunk in chunks) == size.rows
+    assert sum(chunk.bytes_estimate for chunk in chunks) == size.heap_bytes
+    rows = [chunk.rows_estimate for chunk in chunks]
+    assert max(rows) - min(rows) <= 1
+
+
+@given(POINTS)
+def test_chunks_survive_the_record(points: list[int]) -> None:
+    chunks = plan(boundaries(points))
+    stored = json.loads(json.dumps([chunk.to_json() for chunk in chunks]))
+    assert tuple(Chunk.from_json(plain) for plain in stored) == chunks
+    assert [(chunk.range.lower, chunk.range.upper) for chunk in chunks] == [
+        (chunk.lower, chunk.upper) for chunk in chunks
+    ]
+
+
+def count(rows: int, size: int, *, parallel: int = 2) -> int:
+    return chunk_count(
+        TableSize(rows, size), chunk_rows=500_000, chunk_bytes=128 * MIB, parallel=parallel
+    )
+
+
+def test_an_empty_or_tiny_table_is_one_chunk() -> None:
+    assert count(0, 0) == 1
+    assert count(1, 8192) == 1
+    assert count(SMALL_ROWS - 1, MIB, parallel=8) == 1
+
+
+def test_rows_and_bytes_both_bound_a_chunk() -> None:
+    assert count(10_000_000, MIB) == 20
+    assert count(10_000_000, 100 * 128 * MIB) == 100
+    assert count(10, 10 * 128 * MIB) == 10
+
+
+def test_never_more_chunks_than_rows() -> None:
+    assert count(3, 10 * 128 * MIB) == 3
+
+
+def test_a_table_that_is_not_small_keeps_every_reader_busy_in_each_commit() -> None:
+    assert count(SMALL_ROWS, 8 * MIB, parallel=8) == 8
+    chunks = count(2_000_000, 508 * MIB, parallel=4)
+    assert chunks == 20
+    planned = plan(boundaries(list(range(chunks - 1)), TableSize(2_000_000, 508 * MIB)))
+    assert {len(wave) for wave in waves(planned, parallel=4)} == {4}
+
+
+@given(SIZES, st.integers(1, 64))
+def test_one_wave_repeats_no_more_than_its_share(size: TableSize, parallel: int) -> None:
+    chunks = chunk_count(size, chunk_rows=500_000, chunk_bytes=128 * MIB, parallel=parallel)
+    chunks = min(chunks, 5000)
+    planned = plan(boundaries(list(range(chunks - 1)), size))
+    groups = waves(planned, parallel=parallel)
+    assert [chunk for wave in groups for chunk in wave] == list(planned)
+    total = sum(chunk.bytes_estimate for chunk in planned)
+    if total <= SINGLE_WAVE_BYTES:
+        assert len(groups) == 1
+    elif size.rows >= SMALL_ROWS:
+        largest = max(sum(chunk.bytes_estimate for chunk in wave) for wave in groups)
+        assert largest <= total * WAVE_SHARE + len(planned)
+
+
+@given(st.sets(st.integers(0, 19)), st.integers(1, 6))
+def test_a_resume_takes_up_what_is_left(done: set[int], parallel: int) -> None:
+    planned = plan(boundaries(list(range(19)), TableSize(10**6, 10**9)))
+    left = [chunk.id for wave in waves(planned, parallel=parallel, done=done) for chunk in wave]
+    assert left == [number for number in range(20) if number not in done]

@@ -1,0 +1,98 @@
+"""The rules as text; what they do to values is tested on a real source and connector."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from schemas.errors import UnsupportedTypeError
+from schemas.types_postgres import PostgresType, numeric_modifier, rule_for
+
+
+def numeric(precision: int, scale: int) -> PostgresType:
+    return PostgresType("numeric", ((precision << 16) | (scale & 0x7FF)) + 4)
+
+
+def lake(kind: PostgresType) -> str:
+    return rule_for(kind, table="s:public.t", column="c").lake_type
+
+
+@given(st.integers(1, 1000), st.integers(-1000, 1000))
+def test_numeric_modifier_is_unpacked(precision: int, scale: int) -> None:
+    assert numeric_modifier(numeric(precision, scale).typmod) == (precision, scale)
+
+
+@pytest.mark.parametrize(
+    ("precision", "scale", "expected"),
+    [
+        (10, 2, "decimal(10,2)"),
+        (38, 0, "decimal(38,0)"),
+        (38, 38, "decimal(38,38)"),
+        (3, 5, "decimal(5,5)"),
+        (39, 0, "string"),
+        (3, 39, "string"),
+    ],
+)
+def test_numeric_becomes_decimal_while_its_digits_fit(
+    precision: int, scale: int, expected: str
+) -> None:
+    assert lake(numeric(precision, scale)) == expected
+
+
+def test_numeric_without_precision_is_text() -> None:
+    assert lake(PostgresType("numeric")) == "string"
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        PostgresType("name"),
+        PostgresType("point"),
+        PostgresType("hstore"),
+        PostgresType("pg_lsn"),
+        PostgresType("tstzrange", kind="r"),
+        PostgresType("int4multirange", kind="m"),
+        PostgresType("pair", kind="c"),
+        PostgresType("varbit", 12),
+        PostgresType("bit", 8),
+        PostgresType("_bit", 1, element=PostgresType("bit", 1)),
+        numeric(3, -2),
+        PostgresType("_time", element=PostgresType("time")),
+        PostgresType("_date", element=PostgresType("date")),
+        PostgresType("_mood", element=PostgresType("mood", kind="e")),
+        PostgresType("_d", element=PostgresType("d", kind="d", base=PostgresType("int4"))),
+        PostgresType("made_up"),
+        PostgresType("anyelement", kind="p"),
+    ],
+)
+def test_a_type_without_a_proven_rule_is_refused_by_name(kind: PostgresType) -> None:
+    with pytest.raises(UnsupportedTypeError) as caught:
+        rule_for(kind, table="s:public.t", column="odd one")
+    for part in ("odd one", "s:public.t", str(kind)):
+        assert part in caught.value.message
+    assert "columns.exclude: [odd one]" in caught.value.remedy
+
+
+def test_domains_follow_what_they_are_made_of() -> None:
+    inner = PostgresType("d1", kind="d", base=numeric(6, 3))
+    assert lake(PostgresType("d2", kind="d", base=inner)) == "decimal(6,3)"
+
+
+def test_arrays_follow_their_elements() -> None:
+    element = numeric(10, 2)
+    assert lake(PostgresType("_numeric", element.typmod, element=element)) == "array<decimal(10,2)>"
+
+
+@given(st.text(min_size=1, max_size=63))
+def test_names_cannot_end_the_literal_that_a_message_is(name: str) -> None:
+    rule = rule_for(PostgresType("date"), table="s:public.t", column=name)
+    query = rule.read('"c"')
+    assert "{" not in query
+    assert "}" not in query
+    assert "?" not in query
+    assert "\\" not in query
+    # quotes pair up: around dates, the two halves of the message, nothing of the name
+    assert query.count("'") == rule_for(PostgresType("date"), table="s:public.t", column="c").read(
+        '"c"'
+    ).count("'")
