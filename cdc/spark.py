@@ -30,6 +30,8 @@ _REQUIRED = {
     # Values that do not fit must fail, not turn into NULL.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
+    # Parquet's old form of lists, the default of its Avro writer, cannot hold NULL elements.
+    "spark.hadoop.parquet.avro.write-old-list-structure": "false",
 }
 """Settings that results depend on; ``spark.conf`` may not change them."""
 
@@ -116,7 +118,10 @@ def session_settings(config: Config) -> dict[str, str]:
     }
     limits = " ".join(f"-D{key}={value}" for key, value in _AVRO_LIMITS.items())
     for key, options in (
-        ("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {limits}"),
+        (
+            "spark.driver.extraJavaOptions",
+            f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {limits}",
+        ),
         ("spark.executor.extraJavaOptions", limits),
     ):
         given = config.spark.conf.get(key)
