@@ -30,6 +30,7 @@ class CommitGuard:
 
     Hudi calls it after all data files are written and before the commit file is. If the check
     raises, Hudi fails the commit, and :attr:`refusal` holds the original exception.
+    :attr:`instant` is the instant of the commit, once Hudi has asked.
 
     Beside the caller's check it refuses a commit that is no longer pending (a newer writer has
     rolled it back), and one whose instant is below a completed one (a clock went backwards):
@@ -49,6 +50,7 @@ class CommitGuard:
         self._check = check
         self.refusal: BaseException | None = None
         self.called = False
+        self.instant: str | None = None
 
     def accept(self, _meta_client: Any, _metadata: Any) -> None:
         """Run the check; called by the JVM."""
@@ -63,6 +65,23 @@ class CommitGuard:
             self.refusal = error
             raise
 
+    def verdict(self, timeline: Timeline) -> BaseException | None:
+        """Why the commit failed, where it was refused or another writer undid it.
+
+        Args:
+            timeline: The table's timeline after the failure.
+        """
+        if self.refusal is not None:
+            return self.refusal
+        if self.instant is None or self.instant in timeline.pending_instants():
+            return None
+        return FencedError(
+            f"commit {self.instant} of the lake table at {self._path} was undone by another "
+            "writer before it completed",
+            remedy="Nothing was committed. Run again; only one run at a time holds a table.",
+            path=self._path,
+        )
+
     def _require_newest(self, timeline: Timeline) -> None:
         pending, newest = timeline.pending_instants(), timeline.newest_instant()
         if len(pending) != 1:
@@ -72,6 +91,7 @@ class CommitGuard:
                 remedy="Nothing was committed. Run again; only one run at a time holds a table.",
                 path=self._path,
             )
+        self.instant = pending[0]
         if newest is not None and pending[0] <= newest:
             raise FencedError(
                 f"commit {pending[0]} of the lake table at {self._path} is not after the newest "

@@ -161,10 +161,10 @@ class LakeTable:
         try:
             instant = self._call_writer(self.layout.project(rows), options, guard)
         except (Py4JError, PySparkException) as error:
-            if guard is not None and guard.refusal is not None:
-                raise guard.refusal from error
-            done = self.timeline().latest()
-            if done is not None and done.record == commit:
+            timeline = self.timeline()
+            done = timeline.latest()
+            own = guard is None or (done is not None and done.instant == guard.instant)
+            if done is not None and done.record == commit and own:
                 _log.warning(
                     "commit %s of %s is complete; after it: %s",
                     done.instant,
@@ -172,6 +172,9 @@ class LakeTable:
                     _reason(error),
                 )
                 return done.instant
+            verdict = guard.verdict(timeline) if guard is not None else None
+            if verdict is not None:
+                raise verdict from error
             raise LakeError(
                 f"the commit to the lake table at {self.path} failed: {_reason(error)}",
                 remedy="Nothing was committed; the next run takes the same changes again.",

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc import spark as spark_module
-from cdc.config import Config
+from tests.spark.local import local_config
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -26,31 +26,5 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder: Path = tmp_path_factory.mktemp("spark")
-    config = Config.model_validate(
-        {
-            "sources": {
-                "shop": {
-                    "kind": "postgres",
-                    "primary": {"host": "localhost", "database": "shop"},
-                    "credentials": {"admin": {"user": "admin"}},
-                }
-            },
-            "kafka": {
-                "bootstrap_servers": "localhost:9092",
-                "registry": {"url": "http://localhost:8081"},
-            },
-            "connect": {"url": "http://localhost:8083"},
-            "lake": {"url": (folder / "lake").as_uri()},
-            "spark": {
-                "master": "local[2]",
-                "driver_memory": "2g",
-                "conf": {
-                    "spark.sql.shuffle.partitions": "2",
-                    "spark.local.dir": str(folder / "scratch"),
-                    "spark.sql.warehouse.dir": str(folder / "warehouse"),
-                },
-            },
-        }
-    )
-    yield spark_module.session(config, "tributary-tests")
+    yield spark_module.session(local_config(folder), "tributary-tests")
     spark_module.stop()

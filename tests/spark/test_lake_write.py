@@ -1,117 +1,241 @@
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import datetime as dt
+from collections.abc import Callable
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from cdc.config import TableSettings
-from cdc.errors import FencedError
-from cdc.lake.layout import META_COLUMNS
-from cdc.lake.timeline import CommitRecord, Timeline
+from cdc.errors import LakeError
+from cdc.lake import index
+from cdc.lake.index import SnapshotSize
 from cdc.lake.write import LakeTable
-from schemas.table import Column, TableId, TableSchema
-
-TABLE = TableId("shop", "public", "orders")
-ORDERS = TableSchema(
-    TABLE,
-    (
-        Column("id", "bigint", "bigint", nullable=False),
-        Column("name", "text", "string"),
-        Column("at", "timestamp", "timestamp_ntz"),
-        Column("amount", "numeric(10,2)", "decimal(10,2)"),
-    ),
-    ("id",),
+from tests.spark.lake import (
+    ONE_COMMIT,
+    ORDERS,
+    SEVERAL_COMMITS,
+    accept,
+    change,
+    content,
+    insert,
+    lake,
+    offsets,
+    record,
+    rows,
+    schema,
 )
 
-
-def record(kind: str = "run", **values: Any) -> CommitRecord:
-    return CommitRecord(kind=kind, table=TABLE, attempt="a", **values)
+SIZES = pytest.mark.parametrize("size", [ONE_COMMIT, SEVERAL_COMMITS], ids=["bucket", "bloom"])
 
 
-def accept(_timeline: Timeline) -> None:
-    """A guard that lets every commit pass."""
-
-
-def rows(
-    spark: SparkSession, schema: TableSchema, events: Iterable[tuple[str, int, tuple[Any, ...]]]
-) -> DataFrame:
-    """Rows of (op, offset, source values) in the form that LakeTable takes."""
-    columns = [*META_COLUMNS, *((column.name, column.lake_type) for column in schema.columns)]
-    ddl = ", ".join(f"`{name.replace('`', '``')}` {kind}" for name, kind in columns)
-    data = [(op, None, f"{at:016x}", at, 1, None, *values) for op, at, values in events]
-    return spark.createDataFrame(data, ddl)
-
-
-def lake(spark: SparkSession, path: Path, schema: TableSchema, **settings: Any) -> LakeTable:
-    return LakeTable(spark, path.as_uri(), schema, TableSettings(**settings))
-
-
+@SIZES
 def test_changes_of_one_commit_insert_update_and_delete(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, size: SnapshotSize
 ) -> None:
     table = lake(spark, tmp_path / "t", ORDERS)
-    snapshot = [("r", -1, (i, f"old {i}", None, None)) for i in range(6)]
-    table.bulk_insert(rows(spark, ORDERS, snapshot), record("chunk", chunk_ids=(0,)))
-    changes = [
-        ("u", 10, (0, "new 0", None, None)),
-        ("d", 11, (1, None, None, None)),
-        ("d", 12, (99, None, None, None)),
-        ("c", 13, (7, "new 7", None, None)),
-    ]
+    insert(spark, table, (0, "a"), (1, "b"), (2, "c"), size=size)
 
-    table.upsert(rows(spark, ORDERS, changes), record(offsets={0: 14}), accept)
+    change(
+        spark,
+        table,
+        14,
+        ("u", 10, (0, "new a")),
+        ("d", 11, (1, None)),
+        ("d", 12, (99, None)),
+        ("c", 13, (7, None)),
+    )
 
-    found = {row.id: row.name for row in table.read().select("id", "name").collect()}
-    assert found == {0: "new 0", 2: "old 2", 3: "old 3", 4: "old 4", 5: "old 5", 7: "new 7"}
+    assert content(table) == [(0, "new a"), (2, "c"), (7, None)]
     latest = table.timeline().latest_offsets()
     assert latest is not None
     assert latest.record.offsets == {0: 14}
     assert table.timeline().chunks("a") == {0}
+    assert table.timeline().chunks("another attempt") == frozenset()
 
 
-def test_a_guard_that_refuses_leaves_the_table_as_it_was(
-    spark: SparkSession, tmp_path: Path
+def test_soft_deleted_rows_stay_and_say_so(spark: SparkSession, tmp_path: Path) -> None:
+    table = lake(spark, tmp_path / "t", ORDERS, delete_mode="soft")
+    insert(spark, table, (0, "a"), (1, "b"))
+
+    change(spark, table, 2, ("d", 1, (1, "b")))
+
+    assert [
+        tuple(row) for row in table.read().select("id", "_cdc_deleted").orderBy("id").collect()
+    ] == [
+        (0, False),
+        (1, True),
+    ]
+
+
+@pytest.mark.parametrize("operation", ["empty_commit", "overwrite", "upsert"])
+def test_a_commit_without_rows_still_records_offsets(
+    spark: SparkSession, tmp_path: Path, operation: str
 ) -> None:
     table = lake(spark, tmp_path / "t", ORDERS)
-    table.upsert(
-        rows(spark, ORDERS, [("c", 1, (1, "first", None, None))]), record(offsets={0: 2}), accept
+    nothing = rows(spark, table, [])
+    write: dict[str, Callable[[int], str]] = {
+        "empty_commit": lambda end: table.empty_commit(record(offsets={0: end}), accept),
+        "overwrite": lambda end: table.overwrite(nothing, record(offsets={0: end}), accept),
+        "upsert": lambda end: table.upsert(nothing, record(offsets={0: end}), accept),
+    }
+
+    write[operation](8)
+    write[operation](9)
+
+    assert offsets(table) == [{0: 8}, {0: 9}]
+    assert table.read().count() == 0
+
+
+@SIZES
+def test_an_overwrite_replaces_all_rows_and_later_changes_apply(
+    spark: SparkSession, tmp_path: Path, size: SnapshotSize
+) -> None:
+    table = lake(spark, tmp_path / "t", ORDERS)
+    insert(spark, table, (1, "a"), (2, "b"), size=size)
+
+    left = rows(spark, table, [("c", 4, (3, "c")), ("d", 5, (2, None))])
+    table.overwrite(left, record(offsets={0: 6}), accept)
+    assert content(table) == [(3, "c")]
+
+    change(spark, table, 9, ("u", 7, (3, "cc")), ("c", 8, (1, "back")))
+    assert content(table) == [(1, "back"), (3, "cc")]
+    assert offsets(table) == [{0: 6}, {0: 9}]
+
+
+def _local(text: str) -> dt.datetime:
+    """A date and time without a zone, as Spark returns it in a UTC session."""
+    return dt.datetime.fromisoformat(text)
+
+
+KEYS: dict[str, tuple[Any, Any]] = {
+    "timestamp_ntz": (_local("2020-01-01T01:02:03.000004"), _local("1960-01-01")),
+    "timestamp": (_local("2020-01-01"), _local("2021-01-01")),
+    "date": (dt.date(2020, 1, 1), dt.date(1969, 1, 1)),
+    "decimal(10,2)": (Decimal("1.50"), Decimal("2.00")),
+    "binary": (bytearray(b"\x00,"), bytearray(b"")),
+    "boolean": (True, False),
+    "string": ("", "__empty__"),
+}
+
+
+@pytest.mark.parametrize("kind", KEYS)
+def test_keys_of_every_type_are_found_again(spark: SparkSession, tmp_path: Path, kind: str) -> None:
+    kept, deleted = KEYS[kind]
+    table = lake(spark, tmp_path / "t", schema("k", k=kind, v="int"))
+    insert(spark, table, (kept, 1), (deleted, 2))
+
+    change(spark, table, 3, ("u", 1, (kept, 10)), ("d", 2, (deleted, None)))
+
+    assert content(table) == [(kept, 10)]
+
+
+def test_composite_text_keys_do_not_collide(spark: SparkSession, tmp_path: Path) -> None:
+    table = lake(spark, tmp_path / "t", schema("a,b", a="string", b="string", v="int"))
+    keys = [("x,b:y", "z"), ("x", "y,b:z"), ("", ""), ("__empty__", ""), ("\\", ","), ("\\,", "")]
+    insert(spark, table, *[(*key, at) for at, key in enumerate(keys)])
+
+    change(
+        spark,
+        table,
+        9,
+        ("u", 1, ("x", "y,b:z", 20)),
+        ("d", 2, ("", "", None)),
+        ("d", 3, ("\\", ",", None)),
     )
 
-    def refuse(_timeline: Timeline) -> None:
-        raise FencedError("another run committed", remedy="Plan anew.")
-
-    with pytest.raises(FencedError, match="another run committed"):
-        table.upsert(
-            rows(spark, ORDERS, [("u", 2, (1, "second", None, None))]),
-            record(offsets={0: 3}),
-            refuse,
-        )
-
-    assert [row.name for row in table.read().collect()] == ["first"]
-    assert [one.record.offsets for one in table.timeline().commits()] == [{0: 2}]
+    expected = [("x,b:y", "z", 0), ("x", "y,b:z", 20), ("__empty__", "", 3), ("\\,", "", 5)]
+    assert content(table) == sorted(expected, key=repr)
 
 
-WRITES: list[Callable[[LakeTable, SparkSession], str]] = [
-    lambda table, spark: table.empty_commit(record(offsets={0: 9}), accept),
-    lambda table, spark: table.overwrite(rows(spark, ORDERS, []), record(offsets={0: 9}), accept),
-    lambda table, spark: table.upsert(rows(spark, ORDERS, []), record(offsets={0: 9}), accept),
-]
+def test_rows_move_between_partitions_and_leave_them(spark: SparkSession, tmp_path: Path) -> None:
+    orders = schema("id", id="bigint", place="string", v="int")
+    table = lake(spark, tmp_path / "t", orders, partition_by=("place",))
+    insert(spark, table, (0, "a/ b", 0), (1, "a/ b", 1), (2, "c", 2))
+
+    change(
+        spark,
+        table,
+        5,
+        ("u", 1, (0, "c", 10)),
+        ("d", 2, (1, None, None)),
+        ("c", 3, (3, None, 3)),
+        ("u", 4, (2, "c", 20)),
+    )
+
+    assert content(table) == [(0, "c", 10), (2, "c", 20), (3, None, 3)]
+    assert table.read().filter("place = 'c'").count() == 2
 
 
-@pytest.mark.parametrize("write", WRITES, ids=["empty_commit", "overwrite", "upsert"])
-def test_a_commit_without_rows_still_records_offsets(
-    spark: SparkSession, tmp_path: Path, write: Callable[[LakeTable, SparkSession], str]
+def test_partitions_by_a_date_of_the_key(spark: SparkSession, tmp_path: Path) -> None:
+    orders = schema("id,day", id="bigint", day="date", v="int")
+    table = lake(spark, tmp_path / "t", orders, partition_by=("day",))
+    new, old = dt.date(2020, 1, 1), dt.date(1969, 1, 1)
+    insert(spark, table, (1, new, 1), (1, old, 2), (2, old, 3))
+
+    change(spark, table, 3, ("u", 1, (1, new, 10)), ("d", 2, (2, old, None)))
+
+    assert content(table) == [(1, old, 2), (1, new, 10)]
+
+
+def test_columns_are_added_widened_and_left_out_in_place(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    before = schema("id", id="int", n="int", f="float", d="decimal(5,2)", gone="string")
+    first = lake(spark, tmp_path / "t", before)
+    insert(spark, first, (0, 0, 1.5, Decimal("1.25"), "g"), (1, 1, 1.5, Decimal("1.25"), "g"))
+    after = schema(
+        "id", id="bigint", n="bigint", f="double", d="decimal(12,2)", new="timestamp_ntz"
+    )
+    table = LakeTable(spark, first.path, after, TableSettings())
+    large = (1, 2**40, 2.5, Decimal("1234567.25"), _local("2020-01-01T00:00:00.000001"))
+
+    change(spark, table, 2, ("u", 1, large))
+
+    assert content(table) == [(0, 0, 1.5, Decimal("1.25"), None), large]
+    assert [row.gone for row in table.read().orderBy("id").collect()] == ["g", None]
+
+
+def test_a_table_that_outgrows_its_buckets_goes_on_with_bloom_filters(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table = lake(spark, tmp_path / "t", ORDERS)
+    insert(spark, table, *[(i, "old") for i in range(20)])
+    monkeypatch.setattr(index, "OUTGROWN_BUCKET_BYTES", 10)
 
-    write(table, spark)
-    write(table, spark)
+    change(spark, table, 3, ("u", 1, (1, "new")), ("d", 2, (2, None)), ("c", 3, (100, "c")))
+    change(spark, table, 6, ("u", 4, (1, "newer")), ("d", 5, (100, None)))
 
-    latest = table.timeline().latest_offsets()
-    assert latest is not None
-    assert latest.record.offsets == {0: 9}
-    assert table.read().count() == 0
-    assert len(table.timeline().commits()) == 2
+    kinds = [one.index.kind for one in table.timeline().commits() if one.index]
+    assert kinds == ["bucket", "bloom", "bloom"]
+    assert content(table) == sorted(
+        [(1, "newer"), *((i, "old") for i in range(20) if i not in (1, 2))], key=repr
+    )
+
+
+def test_a_second_bulk_insert_into_buckets_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    table = lake(spark, tmp_path / "t", ORDERS)
+    insert(spark, table, (1, "a"))
+
+    with pytest.raises(LakeError, match="bucket index"):
+        insert(spark, table, (2, "b"))
+
+    assert content(table) == [(1, "a")]
+
+
+def test_a_value_that_cannot_be_written_fails_the_commit_whole(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = lake(spark, tmp_path / "t", schema("id", id="bigint", d="decimal(5,2)"))
+    insert(spark, table, (1, Decimal(1)))
+    wide = lake(spark, tmp_path / "t", schema("id", id="bigint", d="decimal(12,2)"))
+    too_large = rows(spark, wide, [("u", 1, (1, Decimal("1234567"))), ("c", 2, (2, Decimal(2)))])
+
+    with pytest.raises(LakeError, match=r"1234567\.00"):
+        table.upsert(too_large, record(offsets={0: 3}), accept)
+
+    assert content(table) == [(1, Decimal("1.00"))]
+    assert offsets(table) == []

@@ -1,0 +1,73 @@
+"""Rows, records and tables for tests of the lake."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, SparkSession
+
+from cdc.config import TableSettings
+from cdc.lake.index import SnapshotSize
+from cdc.lake.timeline import CommitRecord, Timeline
+from cdc.lake.write import LakeTable
+from schemas.table import Column, TableId, TableSchema
+
+TABLE = TableId("shop", "public", "orders")
+ONE_COMMIT = SnapshotSize(rows=10, bytes=1000, commits=1)
+SEVERAL_COMMITS = SnapshotSize(rows=10, bytes=1000, commits=3)
+
+
+def schema(key: str, **columns: str) -> TableSchema:
+    """A schema of lake types by column; ``key`` names its columns, separated by commas."""
+    listed = tuple(Column(name, kind, kind) for name, kind in columns.items())
+    return TableSchema(TABLE, listed, tuple(key.split(",")))
+
+
+ORDERS = schema("id", id="bigint", name="string")
+
+Event = tuple[str, int, tuple[Any, ...]]
+
+
+def lake(spark: SparkSession, path: Path, orders: TableSchema, **settings: Any) -> LakeTable:
+    return LakeTable(spark, path.as_uri(), orders, TableSettings(**settings))
+
+
+def rows(spark: SparkSession, table: LakeTable, events: Iterable[Event]) -> DataFrame:
+    """Rows of (op, offset, source values) in the form that LakeTable takes."""
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in table.layout.input_columns)
+    data = [(op, None, f"{at:016x}", at, 1, None, *values) for op, at, values in events]
+    return spark.createDataFrame(data, ddl)
+
+
+def record(kind: str = "run", **values: Any) -> CommitRecord:
+    return CommitRecord(kind=kind, table=TABLE, attempt="a", **values)
+
+
+def accept(_timeline: Timeline) -> None:
+    """A guard that lets every commit pass."""
+
+
+def insert(
+    spark: SparkSession, table: LakeTable, *values: tuple[Any, ...], size: SnapshotSize = ONE_COMMIT
+) -> None:
+    """Write snapshot rows."""
+    snapshot = rows(spark, table, [("r", -1, row) for row in values])
+    table.bulk_insert(snapshot, record("chunk", chunk_ids=(0,)), size)
+
+
+def change(spark: SparkSession, table: LakeTable, end: int, *events: Event) -> None:
+    """Write changes in one commit whose next offset is ``end``."""
+    table.upsert(rows(spark, table, events), record(offsets={0: end}), accept)
+
+
+def content(table: LakeTable) -> list[tuple[Any, ...]]:
+    """All rows' source values, sorted."""
+    names = [column.name for column in table.layout.schema.columns]
+    return sorted((tuple(row) for row in table.read().select(*names).collect()), key=repr)
+
+
+def offsets(table: LakeTable) -> list[dict[int, int]]:
+    """Offsets of all commits that carry some."""
+    return [dict(one.record.offsets) for one in table.timeline().commits() if one.record.offsets]

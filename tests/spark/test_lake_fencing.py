@@ -1,0 +1,180 @@
+"""Two writers, dead writers, clocks that go back: who may commit, and what a reader sees."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc.errors import FencedError, LakeError
+from cdc.lake.guard import Guard
+from cdc.lake.timeline import Timeline
+from cdc.lake.write import LakeTable
+from tests.spark.lake import ORDERS, accept, change, content, insert, lake, offsets, record, rows
+
+
+def expect(end: int | None) -> Guard:
+    """A guard like a run's: the newest offsets are still those that the batch started from."""
+
+    def guard(timeline: Timeline) -> None:
+        latest = timeline.latest_offsets()
+        found = latest.record.offsets.get(0) if latest else None
+        if found != end:
+            raise FencedError(f"the table is at {found}, not {end}", remedy="Plan anew.")
+
+    return guard
+
+
+@pytest.fixture
+def table(spark: SparkSession, tmp_path: Path) -> LakeTable:
+    table = lake(spark, tmp_path / "t", ORDERS)
+    change(spark, table, 2, ("c", 1, (1, "first")))
+    return table
+
+
+def test_a_stale_writer_is_refused_under_the_commit(spark: SparkSession, table: LakeTable) -> None:
+    stale = rows(spark, table, [("u", 2, (1, "stale"))])
+    change(spark, table, 5, ("u", 4, (1, "second")))
+
+    with pytest.raises(FencedError, match="the table is at 5, not 2"):
+        table.upsert(stale, record(offsets={0: 3}), expect(2))
+
+    assert content(table) == [(1, "second")]
+    assert offsets(table) == [{0: 2}, {0: 5}]
+    change(spark, table, 6, ("u", 5, (1, "third")))
+    assert content(table) == [(1, "third")]
+
+
+def test_of_two_interleaved_writers_only_the_later_starter_commits(
+    spark: SparkSession, table: LakeTable
+) -> None:
+    def meanwhile(_timeline: Timeline) -> None:
+        later = rows(spark, table, [("u", 3, (1, "later"))])
+        table.upsert(later, record(offsets={0: 4}), expect(2))
+
+    with pytest.raises(FencedError, match="undone by another writer"):
+        table.upsert(
+            rows(spark, table, [("u", 2, (1, "earlier"))]), record(offsets={0: 3}), meanwhile
+        )
+
+    assert content(table) == [(1, "later")]
+    assert offsets(table) == [{0: 2}, {0: 4}]
+
+
+def test_a_commit_that_completes_while_it_is_rolled_back_does_not_count(
+    spark: SparkSession, table: LakeTable
+) -> None:
+    """The window that no check under the commit can close: it must stop the table, loudly."""
+    timeline_folder = Path(table.path.removeprefix("file://")) / ".hoodie"
+
+    def suspended(timeline: Timeline) -> None:
+        (instant,) = timeline.pending_instants()
+        ours = [path for path in timeline_folder.iterdir() if path.name.startswith(instant)]
+        kept = [(path, path.read_bytes()) for path in ours]
+
+        def refuse(_timeline: Timeline) -> None:
+            raise FencedError("the next writer dies", remedy="")
+
+        with pytest.raises(FencedError):
+            table.upsert(rows(spark, table, []), record(offsets={0: 9}), refuse)
+        for path, data in kept:
+            path.write_bytes(data)
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+    table.upsert(rows(spark, table, [("u", 2, (1, "lost"))]), record(offsets={0: 3}), suspended)
+
+    with pytest.raises(LakeError, match="was rolled back by another writer while it completed"):
+        table.timeline().latest_offsets()
+    with pytest.raises(LakeError, match="was rolled back"):
+        change(spark, table, 4, ("u", 3, (1, "next")))
+
+
+def test_a_clock_that_is_behind_is_refused(spark: SparkSession, table: LakeTable) -> None:
+    timeline_folder = Path(table.path.removeprefix("file://")) / ".hoodie"
+    (commit,) = timeline_folder.glob("*.commit")
+    for path in timeline_folder.glob(f"{commit.stem}*"):
+        shutil.copy(path, path.with_name(path.name.replace(commit.stem, "29990101000000000")))
+
+    with pytest.raises(FencedError, match="clock"):
+        change(spark, table, 4, ("u", 3, (1, "next")))
+
+
+KILLED = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from tests.spark.lake import ORDERS, change, lake
+from tests.spark.local import local_config
+from cdc.spark import session
+folder = Path(sys.argv[2])
+spark = session(local_config(folder / "killed"))
+events = [("u", 2, (1, "killed")), ("c", 2, (2, "killed"))]
+change(spark, lake(spark, folder / "t", ORDERS), 3, *events)
+"""
+
+
+def test_a_writer_killed_in_mid_commit_leaves_the_last_commit_to_readers(
+    spark: SparkSession, table: LakeTable, tmp_path: Path
+) -> None:
+    killed = subprocess.run(
+        [sys.executable, "-c", KILLED, str(Path(__file__).parents[2]), str(tmp_path)],
+        env={**os.environ, "TRIBUTARY_CRASH_AT": "run.in_commit"},
+        cwd=Path(__file__).parents[2],
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
+    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+
+    (abandoned,) = table.timeline().pending_instants()
+    assert content(table) == [(1, "first")]
+    assert offsets(table) == [{0: 2}]
+
+    change(spark, table, 3, ("u", 2, (1, "again")), ("c", 2, (2, "again")))
+
+    assert content(table) == [(1, "again"), (2, "again")]
+    assert offsets(table) == [{0: 2}, {0: 3}]
+    assert table.timeline().pending_instants() == []
+    assert not list((tmp_path / "t").glob(f"*{abandoned}*.parquet"))
+
+
+def test_the_handoff_and_the_offsets_outlive_archiving_and_services(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    eager = {
+        "hoodie.keep.min.commits": "2",
+        "hoodie.keep.max.commits": "3",
+        "hoodie.clean.fileversions.retained": "1",
+        "hoodie.clean.trigger.max.commits": "1",
+        "hoodie.clustering.inline.max.commits": "2",
+        "hoodie.clustering.plan.strategy.single.group.clustering.enabled": "true",
+    }
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=eager, index="bloom")
+    insert(spark, table, *[(i, "old") for i in range(20)])
+    handoff = record("handoff", offsets={0: 0}, handoff={"O": {"0": 0}, "x0": 7})
+    table.empty_commit(handoff, accept)
+
+    for at in range(8):
+        change(spark, table, at + 1, ("u", at, (at, "new")))
+
+    timeline = table.timeline()
+    latest = timeline.latest_offsets()
+    assert latest is not None
+    assert latest.record.offsets == {0: 8}
+    assert len(timeline.commits()) < 8, "nothing was archived, so this proves nothing"
+    assert latest.record.handoff == {"O": {"0": 0}, "x0": 7}
+    known = timeline.handoff()
+    assert known is not None
+    assert known.record.handoff == latest.record.handoff
+    names = [path.name for path in (tmp_path / "t" / ".hoodie").rglob("*.replacecommit")]
+    assert names, "nothing was clustered, so this proves nothing"
+    expected = [(i, "new" if i < 8 else "old") for i in range(20)]
+    assert content(table) == sorted(expected, key=repr)
+    assert len(list((tmp_path / "t").glob("*.parquet"))) <= 4
