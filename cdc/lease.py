@@ -174,8 +174,7 @@ class Leases:
         Raises:
             LeaseHeldError: Someone else holds it still when the wait is over.
         """
-        # Each hold is an owner of its own: two threads of one process exclude each other too.
-        lease = Lease(self._store, table, f"{self.owner}/{uuid.uuid4().hex[:8]}", ttl_s=self.ttl_s)
+        lease = Lease(self._store, table, self.owner, ttl_s=self.ttl_s)
         self._acquire(lease, wait_s)
         stop = threading.Event()
         renewal = threading.Thread(

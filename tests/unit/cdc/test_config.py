@@ -332,6 +332,11 @@ def test_references_in_plain_values_are_replaced(monkeypatch: pytest.MonkeyPatch
     assert config.spark.conf == {"a": "${DB_HOST}"}
 
 
+def test_references_below_an_unknown_key_are_left_alone() -> None:
+    error = refusal({**minimal(), "lak": {"url": "${NOT_SET}"}})
+    assert error.message == "tributary.yaml: lak: unknown key; did you mean 'lake'?"
+
+
 def test_references_for_connect_are_kept_as_written() -> None:
     document = changed(("connect", "connector"), {"database.password": "${env:PW}"})
     config = read(document)
@@ -422,6 +427,27 @@ def test_the_more_specific_pattern_wins_key_by_key() -> None:
     assert config.table_settings(TableId("crm", "sales", "orders")).chunk_rows == 4
     assert config.table_settings(TableId("crm", "public", "other")).chunk_rows == 3
     assert config.table_settings(TableId("crm", "a", "b")).chunk_rows == 2
+
+
+@pytest.mark.parametrize(
+    ("general", "specific"),
+    [
+        ("*", "shop:*.*"),
+        ("shop:*.*", "public.*"),
+        ("shop:public.*", "*.orders"),
+        ("*.orders", "public.orders"),
+        ("public.orders", "shop:public.orders"),
+        ("public.o*", "public.ord*"),
+        ("public.ord*", "*.orders"),
+    ],
+)
+def test_what_counts_as_more_specific(general: str, specific: str) -> None:
+    for first, second in ((general, specific), (specific, general)):
+        document = minimal()
+        document["tables"] = {first: {}, second: {}}
+        document["tables"][general] = {"chunk_rows": 1}
+        document["tables"][specific] = {"chunk_rows": 2}
+        assert read(document).table_settings(TableId("shop", "public", "orders")).chunk_rows == 2
 
 
 def test_among_equally_specific_patterns_the_later_wins() -> None:

@@ -100,6 +100,17 @@ def test_a_lease_that_ran_out_and_was_taken_is_lost(store: Store) -> None:
         slow.acquire()
 
 
+def test_the_token_and_not_the_name_says_whose_lease_it_is(store: Store) -> None:
+    slow, quick = Lease(store, TABLE, "same"), Lease(store, TABLE, "same")
+    slow.acquire()
+    expire(store)
+    quick.acquire()
+    with pytest.raises(FencedError):
+        slow.check()
+    slow.release()
+    quick.check()
+
+
 def test_a_lease_that_ran_out_but_was_not_taken_is_still_ours(store: Store) -> None:
     lease = Lease(store, TABLE, "a")
     lease.acquire()

@@ -175,6 +175,23 @@ def test_sqlite_writes_ahead_and_waits_for_others(store: Store, file: Path) -> N
         assert connection.exec_driver_sql("PRAGMA synchronous").scalar() == 2
 
 
+def test_transactions_that_read_before_they_write_wait_for_each_other(store: Store) -> None:
+    counter = module.leases
+    with store.transaction() as connection:
+        connection.execute(sa.insert(counter).values(resource="x", token=0, expires_at=0))
+
+    def count(_: int) -> None:
+        for _ in range(20):
+            with store.transaction() as connection:
+                token = connection.execute(sa.select(counter.c.token)).scalar_one()
+                connection.execute(sa.update(counter).values(token=token + 1))
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(count, range(8)))
+    with store.transaction() as connection:
+        assert connection.execute(sa.select(counter.c.token)).scalar_one() == 160
+
+
 def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
     row = sa.insert(module.leases).values(resource="x", token=1, expires_at=0)
 
