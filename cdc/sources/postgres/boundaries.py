@@ -14,8 +14,9 @@ from cdc.sources.values import Boundaries, SourceTable, TableSize
 PAGE_BYTES = 8192
 PAGES_PER_CHUNK = 300
 MAX_SAMPLED_PAGES = 100_000
-WHOLE_SHARE = 0.3
-"""Above this share of the pages a sample costs as much as walking the key's index."""
+MAX_SHARE = 0.3
+WHOLE_PAGES = 3000
+"""Up to this size every row is looked at: a sample would be hardly cheaper, and less even."""
 
 _BYTES = """
 SELECT coalesce(sum(pg_catalog.pg_table_size(c.oid)), 0)::int8,
@@ -87,9 +88,10 @@ def sample(
 
 def sampled_share(main_bytes: int, chunks: int) -> float | None:
     """The share of pages to sample, or None to look at every row."""
-    pages = max(1, main_bytes // PAGE_BYTES)
-    share = min(PAGES_PER_CHUNK * chunks, MAX_SAMPLED_PAGES) / pages
-    return None if share >= WHOLE_SHARE else share
+    pages = main_bytes // PAGE_BYTES
+    if pages <= WHOLE_PAGES:
+        return None
+    return min(PAGES_PER_CHUNK * chunks / pages, MAX_SAMPLED_PAGES / pages, MAX_SHARE)
 
 
 def _bytes(session: Session, table: SourceTable) -> tuple[int, int]:

@@ -117,6 +117,7 @@ def session_init(view: View | None) -> str:
             ("DateStyle", "ISO"),
             ("IntervalStyle", "postgres"),
             ("extra_float_digits", "3"),
+            ("row_security", "off"),  # a policy must make the copy fail, not hide rows from it
         )
     ]
     checks = [_checks(view)] if view is not None else []
