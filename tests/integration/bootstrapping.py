@@ -1,0 +1,195 @@
+"""Tables that are captured and registered on the real stack, and bootstraps that are watched."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from typing import Any
+
+import psycopg
+
+from bootstrap.handoff import BootstrapResult, Limits, bootstrap_table
+from cdc.lake.publish import current_path
+from cdc.progress import NullTask, Task
+from cdc.state import State, TableRecord
+from schemas.table import TableId
+from tests.integration.conftest import Database
+from tests.integration.replication import Replication
+
+LIMITS = Limits(
+    older_transactions_s=20.0,
+    replica_s=20.0,
+    captured_s=30.0,
+    readable_s=20.0,
+    lease_s=5.0,
+)
+WIDE = "repeat(md5(g::text), 8)"
+
+
+@dataclass
+class Watch:
+    """Progress that acts on the real world when a task with some text in its name begins.
+
+    Args:
+        on_start: What to do when a task starts whose name holds the key; done once.
+        on_advance: What to do when such a task counts something; done once.
+    """
+
+    on_start: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    on_advance: dict[str, Callable[[], Any]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
+        self._once(self.on_start, task)
+        return _WatchedTask(self, task)
+
+    def _once(self, actions: dict[str, Callable[[], Any]], task: str) -> None:
+        for key in [key for key in actions if key in task]:
+            actions.pop(key)()
+
+
+class _WatchedTask(NullTask):
+    def __init__(self, watch: Watch, name: str) -> None:
+        self._watch = watch
+        self._name = name
+
+    def advance(self, count: int = 1) -> None:
+        self._watch._once(self._watch.on_advance, self._name)
+
+    def note(self, text: str) -> None:
+        self._watch.notes.append(text)
+
+
+@dataclass
+class Bootstrapping(Replication):
+    """Captured tables that wait for their bootstrap."""
+
+    def _hand_over(self, table: TableId) -> TableRecord:
+        return self.store.put(
+            TableRecord(
+                table=table,
+                state=State.REGISTERED,
+                base_path=self.config.table_path(table),
+                tier="default",
+                topic=self.capture.topic(table),
+                publication=self.capture.publication,
+                updated_at=datetime.now(timezone.utc),
+            )
+        )
+
+    def bootstrap(
+        self, name: str, watch: Watch | None = None, *, limits: Limits = LIMITS, **changes: Any
+    ) -> BootstrapResult:
+        context = self.context(progress=watch or Watch(), **changes)
+        return bootstrap_table(context, self.connect, self.record(name), limits=limits)
+
+    def published(self, name: str) -> str | None:
+        """The path that readers of the table see."""
+        return current_path(self.spark, self.record(name).base_path)
+
+    def catch_up_and_compare(self, name: str, *columns: str) -> None:
+        """Apply everything that was written since, then compare row for row."""
+        self.settle()
+        for result in self.run():
+            assert result.error is None, result.error
+        self.assert_equal(name, columns)
+        path = self.published(name)
+        assert path is not None
+        frame = self.spark.read.format("hudi").load(path)
+        assert frame.count() == frame.select("_hoodie_record_key").distinct().count()
+
+    def without_replica(self) -> None:
+        """From here on the source has no replica."""
+        section = self.config.source(self.database.name).model_copy(update={"replica": None})
+        config = self.config.model_copy(update={"sources": {self.database.name: section}})
+        self.config = config
+        self.source = type(self.source)(self.database.name, section)
+
+
+def limits(**changes: float) -> Limits:
+    return replace(LIMITS, **changes)  # type: ignore[arg-type]
+
+
+def fill(database: Database, name: str, rows: int) -> None:
+    """A table with that many rows of about 300 bytes."""
+    database.execute(
+        f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL, t text)",
+        f"INSERT INTO {name} SELECT g, 0, {WIDE} FROM generate_series(1, {rows}) g",
+    )
+
+
+def fill_wide(database: Database, name: str, rows: int) -> None:
+    """A table with that many rows of 8 kB, stored as they are."""
+    database.execute(
+        f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL, t text)",
+        f"ALTER TABLE {name} ALTER t SET STORAGE EXTERNAL",
+        f"INSERT INTO {name} SELECT g, 0, repeat(md5(g::text), 250)"
+        f" FROM generate_series(1, {rows}) g",
+    )
+
+
+@contextmanager
+def writers(database: Database, name: str, rows: int, count: int = 3) -> Iterator[list[int]]:
+    """Writers while the block runs, some hundred changes a second; the list holds their number."""
+    stop, done = threading.Event(), [0] * count
+
+    def write(number: int) -> None:
+        with database.connect() as connection:
+            turn = number
+            while not stop.is_set():
+                turn += count
+                key = turn * 7919 % rows + 1
+                for statement in (
+                    f"UPDATE {name} SET v = v + 1 WHERE id = {key}",
+                    f"DELETE FROM {name} WHERE id = {(key * 31) % rows + 1}",
+                    f"INSERT INTO {name} VALUES ({(key * 17) % rows + 1}, -1, 'again')"
+                    " ON CONFLICT DO NOTHING",
+                    f"UPDATE {name} SET id = {rows + turn} WHERE id = {(key * 13) % rows + 1}",
+                ):
+                    connection.execute(statement.encode())
+                    done[number] += 1
+                # Faster ones would outrun a loaded machine, and the test would not end.
+                stop.wait(0.02)
+
+    threads = [threading.Thread(target=write, args=(number,)) for number in range(count)]
+    for thread in threads:
+        thread.start()
+    try:
+        yield done
+    finally:
+        stop.set()
+        for thread in threads:
+            thread.join()
+
+
+def end_replica_sessions(database: Database) -> int:
+    """End every snapshot session on the replica, as a recovery conflict does."""
+    ended = database.stack.psql(
+        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+        f" WHERE application_name = 'tributary' AND datname = '{database.name}'",
+        replica=True,
+    )
+    return int(ended)
+
+
+@contextmanager
+def paused_replay(database: Database) -> Iterator[None]:
+    """The replica does not replay while the block runs."""
+    database.stack.psql("SELECT pg_wal_replay_pause()", replica=True)
+    try:
+        yield
+    finally:
+        database.stack.psql("SELECT pg_wal_replay_resume()", replica=True)
+
+
+@contextmanager
+def open_transaction(
+    database: Database, statement: str
+) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
+    """A transaction that has run the statement and stays open until the caller commits."""
+    with psycopg.connect(database.dsn()) as connection:
+        connection.execute(statement.encode())
+        yield connection

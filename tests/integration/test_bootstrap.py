@@ -1,0 +1,304 @@
+"""Bootstraps on the real stack: the handoff under load, its traps, and what it refuses."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
+from cdc import spark as spark_module
+from cdc.config import Config
+from cdc.errors import CaptureError, ReplicaError, SourceError
+from cdc.lake.timeline import Timeline
+from cdc.state import State
+from stack.local import LocalStack
+from tests.integration.bootstrapping import (
+    Bootstrapping,
+    Watch,
+    end_replica_sessions,
+    fill,
+    fill_wide,
+    limits,
+    open_transaction,
+    paused_replay,
+    writers,
+)
+from tests.integration.conftest import Database
+
+COLUMNS = ("id", "v", "t")
+WIDE_ROWS = 10_000
+"""Rows of a table that is copied in several commits."""
+
+pytestmark = pytest.mark.filterwarnings(
+    # py4j leaves the socket of a finished thread to the garbage collector.
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
+    "ignore:unclosed <socket:ResourceWarning",
+)
+
+
+@pytest.fixture(scope="module")
+def spark(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    document = yaml.safe_load(stack.config_text())
+    document["spark"] = {
+        "master": "local[2]",
+        "driver_memory": "2g",
+        "conf": {"spark.local.dir": str(tmp_path_factory.mktemp("spark"))},
+    }
+    yield spark_module.session(Config.model_validate(document), "tributary-tests")
+    spark_module.stop()
+
+
+@pytest.fixture
+def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Bootstrapping:
+    return Bootstrapping(database, spark, tmp_path)
+
+
+def test_writers_lose_nothing(shop: Bootstrapping) -> None:
+    fill(shop.database, "orders", 20_000)
+    shop.add("orders")
+    with writers(shop.database, "orders", 20_000) as done:
+        result = shop.bootstrap("orders")
+    assert sum(done) > 100
+    attempt = shop.record("orders").attempt
+    assert attempt is not None
+    assert attempt.start_offsets is not None
+    assert attempt.handoff_offsets is not None
+    assert attempt.handoff_offsets[0] > attempt.start_offsets[0], "no event fell between O and H"
+    assert (result.record.state, result.attempts) == (State.INCREMENTAL, 1)
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+def test_readers_see_nothing_before_the_handoff_is_reached(shop: Bootstrapping) -> None:
+    fill(shop.database, "orders", 1000)
+    shop.add("orders")
+    seen: list[object] = []
+
+    def look() -> None:
+        seen.append((shop.record("orders").state, shop.published("orders")))
+
+    shop.bootstrap("orders", Watch(on_start={"copy": look, "readable": look}))
+    assert seen == [(State.BOOTSTRAPPING, None), (State.CATCHING_UP, None)]
+    assert shop.published("orders") is not None
+
+
+@pytest.mark.parametrize("rows", [0, 1])
+def test_empty_and_one_row_tables(shop: Bootstrapping, rows: int) -> None:
+    fill(shop.database, "orders", rows)
+    shop.add("orders")
+    assert shop.bootstrap("orders").rows == rows
+    assert len(shop.lake("orders", "id")) == rows
+    shop.database.execute("INSERT INTO orders VALUES (7, 8, 'nine')")
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+def test_snapshot_rows_explain_themselves(shop: Bootstrapping) -> None:
+    fill(shop.database, "orders", 3)
+    shop.add("orders")
+    shop.bootstrap("orders")
+    attempt = shop.record("orders").attempt
+    assert attempt is not None
+    rows = shop.lake("orders", "_cdc_op", "_cdc_position", "_cdc_offset", "_cdc_schema_id")
+    assert rows == [("r", "0000000000000000:0000000000000000", -1, None)] * 3
+    handed_off = Timeline(shop.spark, attempt.path).handoff()
+    assert handed_off is not None
+    facts = handed_off.record.handoff
+    assert facts is not None
+    assert facts["x0"] == attempt.x0
+    assert facts["reads_upto"] == attempt.reads_upto
+    assert facts["handoff_offsets"] == {"0": (attempt.handoff_offsets or {})[0]}
+    assert facts["system_identifier"] == shop.source.identity().system_identifier
+
+
+def test_a_transaction_open_across_the_publication_change_is_waited_for(
+    shop: Bootstrapping,
+) -> None:
+    """Its later changes are captured and its earlier ones are not: lost from both sides."""
+    fill(shop.database, "orders", 100)
+    with open_transaction(shop.database, "UPDATE orders SET v = 1 WHERE id = 1") as old:
+        # ALTER PUBLICATION needs no lock that a writer's would block.
+        shop.add("orders")
+        old.execute("UPDATE orders SET v = 2 WHERE id = 2")
+        finish = threading.Timer(2.0, old.commit)
+        finish.start()
+        shop.bootstrap("orders")
+        finish.join()
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+def test_a_transaction_that_never_ends_is_named(shop: Bootstrapping) -> None:
+    fill(shop.database, "orders", 100)
+    with open_transaction(shop.database, "UPDATE orders SET v = 1 WHERE id = 1") as old:
+        shop.add("orders")
+        pid = old.info.backend_pid
+        with pytest.raises(SourceError) as stopped:
+            shop.bootstrap("orders", limits=limits(older_transactions_s=1.0))
+        assert str(pid) in stopped.value.message
+        old.rollback()
+    record = shop.record("orders")
+    assert (record.state, record.resume_to) == (State.FAILED, State.BOOTSTRAPPING)
+    assert shop.bootstrap("orders").record.state is State.INCREMENTAL
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+def test_a_transaction_that_straddles_the_view_is_not_lost(shop: Bootstrapping) -> None:
+    """Its rows lie below the view in the log and its commit above."""
+    fill(shop.database, "orders", 20_000)
+    shop.add("orders")
+    straddling = open_transaction(
+        shop.database, "UPDATE orders SET v = 41 WHERE id BETWEEN 100 AND 120"
+    )
+    opened: list[object] = []
+
+    def open_it() -> None:
+        connection = straddling.__enter__()
+        opened.append(connection)
+        shop.database.execute("INSERT INTO orders VALUES (900001, 0, 'pushes the log on')")
+
+    def commit() -> None:
+        straddling.__exit__(None, None, None)
+
+    # Begun before the fence, committed once rows of the view have been read.
+    shop.bootstrap(
+        "orders", Watch(on_start={"wait for the replica": open_it}, on_advance={"copy": commit})
+    )
+    assert opened
+    shop.catch_up_and_compare("orders", *COLUMNS)
+    assert len(shop.lake("orders", "id", where="v = 41")) == 21
+
+
+def test_a_rewriting_alter_under_the_view_spoils_the_attempt(shop: Bootstrapping) -> None:
+    """The same view reads no rows from the rewritten table, without any error."""
+    fill(shop.database, "orders", 5000)
+    shop.add("orders")
+
+    def rewrite() -> None:
+        shop.database.execute("ALTER TABLE orders ALTER v TYPE int USING v + 1")
+        marker = shop.source.write_marker()
+        shop.source.wait_for_marker_on_replica(marker, timeout_s=30, progress=Watch())
+
+    result = shop.bootstrap("orders", Watch(on_start={"copy": rewrite}))
+    assert result.attempts == 2
+    shop.catch_up_and_compare("orders", *COLUMNS)
+    folders = sorted(
+        path.name
+        for path in (shop.folder / "lake" / shop.database.name / "public" / "orders").iterdir()
+    )
+    assert len([name for name in folders if name.startswith("attempt=")]) == 1, folders
+
+
+def test_a_table_that_is_altered_again_and_again_stops_with_what_differs(
+    shop: Bootstrapping,
+) -> None:
+    fill(shop.database, "orders", 100)
+    shop.add("orders")
+    watch = Watch()
+
+    def rewrite() -> None:
+        watch.on_start["copy"] = rewrite
+        shop.database.execute("ALTER TABLE orders ALTER v TYPE int USING v + 1")
+        marker = shop.source.write_marker()
+        shop.source.wait_for_marker_on_replica(marker, timeout_s=30, progress=Watch())
+
+    watch.on_start["copy"] = rewrite
+    with pytest.raises(AttemptSpoiledError, match="was changed while it was copied"):
+        shop.bootstrap("orders", watch)
+    assert shop.record("orders").state is State.FAILED
+    assert shop.published("orders") is None
+
+
+def test_a_view_that_the_replica_ends_is_replaced(shop: Bootstrapping) -> None:
+    fill_wide(shop.database, "orders", WIDE_ROWS)
+    shop.add("orders")
+    ended: list[int] = []
+    watch = Watch(on_advance={"copy": lambda: ended.append(end_replica_sessions(shop.database))})
+    with writers(shop.database, "orders", WIDE_ROWS, count=1):
+        result = shop.bootstrap("orders", watch)
+    assert ended
+    assert ended[0] > 0
+    assert result.attempts == 1, "what was committed under the lost view is kept"
+    assert result.rows < 1.5 * WIDE_ROWS
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+def test_a_paused_replica_is_waited_for_and_then_named(shop: Bootstrapping) -> None:
+    fill(shop.database, "orders", 100)
+    shop.add("orders")
+    with paused_replay(shop.database):
+        with pytest.raises(ReplicaError) as stopped:
+            shop.bootstrap("orders", limits=limits(replica_s=1.0))
+        assert "paused" in stopped.value.message
+        assert "behind" in stopped.value.message
+    assert shop.bootstrap("orders").record.state is State.INCREMENTAL
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+def test_without_a_replica_the_primary_is_read(shop: Bootstrapping) -> None:
+    fill(shop.database, "orders", 20_000)
+    shop.add("orders")
+    shop.without_replica()
+    with writers(shop.database, "orders", 20_000) as done:
+        shop.bootstrap("orders")
+    assert sum(done) > 0
+    attempt = shop.record("orders").attempt
+    assert attempt is not None
+    assert (attempt.view or {})["on_replica"] is False
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+def test_a_stopped_connector_ends_the_wait_with_evidence(shop: Bootstrapping) -> None:
+    fill(shop.database, "orders", 100)
+    shop.add("orders")
+
+    def pause() -> None:
+        shop.connect.pause(shop.capture.connector)
+
+    with pytest.raises(HandoffTimeoutError) as stopped:
+        shop.bootstrap(
+            "orders", Watch(on_start={"has captured": pause}), limits=limits(captured_s=2.0)
+        )
+    assert "PAUSED" in stopped.value.message
+    assert "confirmed" in stopped.value.message
+    shop.connect.resume(shop.capture.connector)
+    assert shop.bootstrap("orders").record.state is State.INCREMENTAL
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+def test_a_table_that_is_not_captured_is_refused(shop: Bootstrapping) -> None:
+    fill(shop.database, "orders", 10)
+    shop.add("orders")
+    shop.source.remove_from_publication(shop.capture.publication, [shop.table("orders")])
+    with pytest.raises(CaptureError, match="not captured in full") as refused:
+        shop.bootstrap("orders")
+    assert "onboard" in refused.value.remedy
+
+
+def test_a_topic_made_anew_during_the_copy_spoils_the_attempt(shop: Bootstrapping) -> None:
+    fill(shop.database, "orders", 100)
+    shop.add("orders")
+    topic = shop.record("orders").topic
+
+    def again() -> None:
+        shop.kafka.delete_topic(topic)
+        deadline = time.monotonic() + 20
+        while time.monotonic() < deadline and shop.kafka.topics([topic]):
+            time.sleep(0.1)
+        shop.kafka.ensure_topic(topic)
+
+    result = shop.bootstrap("orders", Watch(on_start={"copy": again}))
+    assert result.attempts == 2
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+def test_a_second_bootstrap_changes_nothing(shop: Bootstrapping) -> None:
+    fill(shop.database, "orders", 10)
+    shop.add("orders")
+    shop.bootstrap("orders")
+    path = shop.published("orders")
+    again = shop.bootstrap("orders")
+    assert (again.rows, again.attempts, shop.published("orders")) == (0, 0, path)
