@@ -81,6 +81,7 @@ def test_readers_see_nothing_before_the_handoff_is_reached(shop: Bootstrapping) 
 
     def look() -> None:
         seen.append((shop.record("orders").state, shop.published("orders")))
+        shop.database.execute("UPDATE orders SET v = v + 1 WHERE id = 1")
 
     shop.bootstrap("orders", Watch(on_start={"copy": look, "readable": look}))
     assert seen == [(State.BOOTSTRAPPING, None), (State.CATCHING_UP, None)]
