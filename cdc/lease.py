@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 import logging
-import os
-import socket
 import threading
 import time
-import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
+from typing import Any
 
 import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from cdc.errors import FencedError, LeaseHeldError, StateError
+from cdc.owner import Owner
 from cdc.progress import NullProgress, Progress
 from cdc.store import Store, leases
 from schemas.table import TableId
@@ -75,8 +74,9 @@ class Lease:
                     connection.execute(first)
                     token = 1
         except IntegrityError:
-            raise self._held() from None
-        self.token = token
+            self.token = self._take_over()
+        else:
+            self.token = token
         return self.token
 
     def renew(self) -> None:
@@ -120,16 +120,46 @@ class Lease:
             leases.c.owner == self.owner,
         )
 
-    def _held(self) -> LeaseHeldError:
-        query = sa.select(leases.c.owner, leases.c.expires_at).where(
-            leases.c.resource == self._resource
-        )
+    def _take_over(self) -> int:
+        """Take the lease from a process of this machine that has died; nobody else waits for it.
+
+        Returns:
+            The fencing token.
+
+        Raises:
+            LeaseHeldError: The holder lives, or cannot be seen from here.
+        """
+        row = leases.c.resource == self._resource
         with self._store.transaction() as connection:
-            row = connection.execute(query).first()
+            found = connection.execute(sa.select(leases).where(row)).first()
+        holder = None if found is None or found.owner is None else Owner.parse(found.owner)
+        if found is not None and holder is not None and holder.has_died():
+            take = (
+                sa.update(leases)
+                .where(row, leases.c.token == found.token, leases.c.owner == found.owner)
+                .values(
+                    owner=self.owner,
+                    token=found.token + 1,
+                    expires_at=self._store.clock + self.ttl_s,
+                )
+            )
+            with self._store.transaction() as connection:
+                taken = connection.execute(take).rowcount == 1
+            if taken:
+                _log.info(
+                    "took the lease on table %s over from %s, which has died",
+                    self.table,
+                    holder.shown,
+                )
+                return int(found.token) + 1
+        raise self._held(found, holder)
+
+    def _held(self, row: sa.Row[Any] | None, holder: Owner | None) -> LeaseHeldError:
         if row is None or row.owner is None:
             owner, until, expires = "a run that began or ended at the same moment", "", None
         else:
-            owner, expires = row.owner, datetime.fromtimestamp(row.expires_at, timezone.utc)
+            owner = holder.shown if holder else row.owner
+            expires = datetime.fromtimestamp(row.expires_at, timezone.utc)
             until = f"; its lease runs until {expires:%Y-%m-%d %H:%M:%S} UTC unless renewed"
         return LeaseHeldError(
             f"table {self.table} is being written by {owner}{until}",
@@ -145,7 +175,7 @@ class Leases:
 
     Args:
         store: Where leases are kept.
-        owner: Who we are; by default host, process and a unique part.
+        owner: Who we are; by default this process, so that others here see when it has died.
         ttl_s: Seconds until a lease expires unless renewed; after a crash others wait this long.
         progress: Where waits are shown.
     """
@@ -158,7 +188,7 @@ class Leases:
         ttl_s: float = DEFAULT_TTL_S,
         progress: Progress | None = None,
     ) -> None:
-        self.owner = owner or default_owner()
+        self.owner = owner or str(Owner.current())
         self.ttl_s = ttl_s
         self._store = store
         self._progress = progress or NullProgress()
@@ -207,11 +237,6 @@ class Leases:
         finally:
             if task is not None:
                 task.done()
-
-
-def default_owner() -> str:
-    """Host and process, with a part that tells restarts with the same process id apart."""
-    return f"{socket.gethostname()}:{os.getpid()}:{uuid.uuid4().hex[:6]}"
 
 
 def _keep(lease: Lease, stop: threading.Event) -> None:

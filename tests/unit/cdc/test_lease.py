@@ -1,9 +1,12 @@
 from __future__ import annotations
 
 import logging
+import subprocess
+import sys
 import threading
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 
@@ -14,7 +17,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cdc.errors import FencedError, LeaseHeldError, StateError
-from cdc.lease import Lease, Leases, default_owner
+from cdc.lease import Lease, Leases
+from cdc.owner import Owner
 from cdc.store import Store, leases
 from schemas.table import TableId
 
@@ -55,13 +59,13 @@ def test_a_lease_that_is_let_go_at_the_same_moment_is_refused_once(
 ) -> None:
     holder, asker = Lease(store, TABLE, "a"), Lease(store, TABLE, "b")
     holder.acquire()
-    refuse = asker._held
+    look = asker._take_over
 
-    def let_go_first() -> LeaseHeldError:
+    def let_go_first() -> int:
         holder.release()
-        return refuse()
+        return look()
 
-    monkeypatch.setattr(asker, "_held", let_go_first)
+    monkeypatch.setattr(asker, "_take_over", let_go_first)
     with pytest.raises(LeaseHeldError, match="a run that began or ended at the same moment"):
         asker.acquire()
     assert asker.acquire() == 2
@@ -248,8 +252,65 @@ def test_of_many_who_ask_at_once_one_gets_it(store: Store) -> None:
             expire(store)
 
 
-def test_owners_differ_between_starts() -> None:
-    assert default_owner() != default_owner()
+HOLDER = """
+import sys, time
+from cdc.lease import Leases
+from cdc.store import Store
+from schemas.table import TableId
+with Leases(Store(sys.argv[1])).hold(TableId("shop", "public", "orders")):
+    print("held", flush=True)
+    time.sleep(60)
+"""
+
+
+def test_a_holder_that_was_killed_here_blocks_no_one(store: Store) -> None:
+    url = store.shown_url
+    root = Path(__file__).parents[3]
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLDER, url], stdout=subprocess.PIPE, text=True, cwd=root
+    ) as victim:
+        assert victim.stdout is not None
+        assert victim.stdout.readline() == "held\n"
+        with pytest.raises(LeaseHeldError, match=f"written by process {victim.pid} on "):
+            Lease(store, TABLE, "heir").acquire()
+        victim.kill()
+        time.sleep(0.2)  # a zombie now: it is not waited for yet
+        heir = Lease(store, TABLE, "heir")
+        assert heir.acquire() == 2
+    heir.check()
+
+
+def test_of_many_who_see_a_dead_holder_one_gets_the_lease(store: Store) -> None:
+    dead = replace(Owner.current(), started=1.0)
+    barrier = threading.Barrier(6)
+
+    def ask(number: int) -> int | None:
+        barrier.wait()
+        try:
+            return Lease(store, TABLE, f"owner {number}").acquire()
+        except LeaseHeldError:
+            return None
+
+    Lease(store, TABLE, str(dead)).acquire()
+    with ThreadPoolExecutor(6) as pool:
+        assert [token for token in pool.map(ask, range(6)) if token] == [2]
+
+
+def test_a_holder_elsewhere_is_not_taken_for_dead(store: Store) -> None:
+    elsewhere = replace(Owner.current(), place="0123456789ab", pid=2**22 + 1)
+    Lease(store, TABLE, str(elsewhere)).acquire()
+    with pytest.raises(LeaseHeldError):
+        Lease(store, TABLE, "heir").acquire()
+
+
+def test_an_owner_knows_whether_its_process_lives() -> None:
+    here = Owner.current()
+    assert Owner.parse(str(here)) == replace(here, started=round(here.started, 2))
+    assert not here.has_died()
+    assert replace(here, pid=2**22 + 1).has_died()
+    assert replace(here, started=here.started - 60).has_died()
+    for text in ("alice:1", "", f"{here}x", "host:1@zz/1.00"):
+        assert Owner.parse(text) is None
 
 
 def test_a_database_without_a_known_clock_is_refused(
