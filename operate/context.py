@@ -35,12 +35,16 @@ class Services:
     Args:
         config: The configuration.
         progress: Where long work is shown.
+        spark: A session to share, which stays open; otherwise one is started when it is needed.
 
     Safe to share among threads. Close it with :meth:`close`, or use :func:`services`.
     """
 
-    def __init__(self, config: Config, progress: Progress) -> None:
+    def __init__(
+        self, config: Config, progress: Progress, *, spark: SparkSession | None = None
+    ) -> None:
         self.config = config
+        self._shared_spark = spark
         self.progress = progress
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
@@ -109,6 +113,8 @@ class Services:
     @cached_property
     def spark(self) -> SparkSession:
         """The Spark session; starting it takes seconds."""
+        if self._shared_spark is not None:
+            return self._shared_spark
         from cdc.spark import session, stop
 
         started = session(self.config)

@@ -277,7 +277,12 @@ def _connector(services: Services, capture: CaptureNames) -> list[Check]:
         ]
     findings = audit(effective, capture, exactly_once=services.config.connect.exactly_once)
     lines = [
-        Check(name, "error", str(finding), "Remove the override, then onboard again.")
+        Check(
+            f"{name}: {finding.property}",
+            "error",
+            str(finding),
+            "Remove it from connect.connector; what was changed by hand, change back.",
+        )
         for finding in findings
     ]
     if status.running:

@@ -1,0 +1,102 @@
+"""Pre-flight against the real stack: all is well, and each thing that is not is named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cdc.sources.values import Check
+from operate.preflight import check
+from tests.integration.conftest import Database
+from tests.integration.shop import Shop, succeeded
+
+
+@pytest.fixture
+def shop(database: Database, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(database, None, tmp_path)
+    yield shop
+    shop.services.close()
+
+
+def lines(shop: Shop) -> dict[str, Check]:
+    return {line.name: line for line in check(shop.services)}
+
+
+def errors(shop: Shop) -> dict[str, Check]:
+    found = {name: line for name, line in lines(shop).items() if line.status == "error"}
+    assert all(line.remedy for line in found.values()), "an error without a remedy"
+    return found
+
+
+def test_everything_is_looked_at_and_fine(shop: Shop) -> None:
+    shop.create("orders", 10)
+    succeeded(shop.onboard("orders", with_bootstrap=False))
+    seen = lines(shop)
+    assert not errors(shop)
+    text = " ".join(seen)
+    for part in (
+        "state store",
+        "login admin",
+        "login capture",
+        "login snapshot",
+        "wal_level",
+        "max_replication_slots",
+        "max_wal_senders",
+        "max_slot_wal_keep_size",
+        "privileges",
+        "replica",
+        "replica lag",
+        "table ",
+        "Kafka",
+        "Connect: Debezium",
+        "Connect: exactly-once",
+        "schema registry",
+        "slot ",
+        "connector ",
+        "topic ",
+        "lake",
+    ):
+        assert part in text, f"{part} is not looked at"
+
+
+def test_a_server_that_does_not_answer_is_one_line_and_the_rest_goes_on(shop: Shop) -> None:
+    shop.create("orders", 10)
+    config = shop.config()
+    elsewhere = {"url": "http://127.0.0.1:9"}
+    shop.reconfigure(
+        connect=elsewhere, kafka={**config.kafka.model_dump(mode="json"), "registry": elsewhere}
+    )
+    found = errors(shop)
+    assert set(found) == {"Connect", "schema registry"}
+    assert lines(shop)["lake"].status == "ok"
+
+
+def test_what_was_changed_behind_our_back_is_named(shop: Shop) -> None:
+    shop.create("orders", 10)
+    shop.create("lines", 10)
+    succeeded(shop.onboard("orders", "lines", with_bootstrap=False))
+    capture = shop.services.capture(shop.table("orders"))
+    connector = dict(shop.services.connect.connector(capture.connector) or {})
+    shop.services.connect.put_connector(capture.connector, {**connector, "skipped.operations": "d"})
+    shop.database.execute(
+        f'ALTER PUBLICATION "{capture.publication}" DROP TABLE orders',
+        "ALTER TABLE lines REPLICA IDENTITY NOTHING",
+    )
+    found = errors(shop)
+    assert "is not in publication" in found[f"table {shop.table('orders')}"].detail
+    assert "REPLICA IDENTITY NOTHING" in found[f"table {shop.table('lines')}"].detail
+    assert f"connector {capture.connector}: skipped.operations" in found
+
+
+def test_a_lake_that_cannot_be_written_is_an_error(shop: Shop, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    shop.reconfigure(lake={"url": str(tmp_path / "file" / "lake")})
+    assert "not writable" in errors(shop)["lake"].detail
+
+
+def test_a_short_retention_is_a_warning(shop: Shop) -> None:
+    config = shop.config().kafka.model_dump(mode="json")
+    shop.reconfigure(kafka={**config, "topic": {"retention_ms": 3_600_000}})
+    assert lines(shop)["Kafka: retention"].status == "warning"

@@ -1,0 +1,223 @@
+"""Onboarding on the real stack: what it makes, what it refuses, and what it leaves alone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc import spark as spark_module
+from cdc.config import Config
+from cdc.errors import StateError
+from cdc.state import State
+from operate.dryrun import plan
+from operate.inventory import at_source, discover, on_plan
+from operate.lifecycle import offboard, pause, published_path, resume
+from operate.onboard import bootstrap
+from operate.preflight import check
+from operate.status import status
+from stack.local import LocalStack
+from tests.integration.conftest import Database
+from tests.integration.shop import Shop, succeeded
+
+pytestmark = pytest.mark.filterwarnings(
+    # py4j leaves the socket of a finished thread to the garbage collector.
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
+    "ignore:unclosed <socket:ResourceWarning",
+)
+
+
+@pytest.fixture(scope="module")
+def spark(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    import yaml
+
+    document = yaml.safe_load(stack.config_text())
+    scratch = str(tmp_path_factory.mktemp("spark"))
+    document["spark"] = {"master": "local[2]", "conf": {"spark.local.dir": scratch}}
+    yield spark_module.session(Config.model_validate(document), "tributary-tests")
+    spark_module.stop()
+
+
+@pytest.fixture
+def cold(database: Database, tmp_path: Path) -> Iterator[Shop]:
+    """A shop for what needs no Spark."""
+    shop = Shop(database, None, tmp_path)
+    yield shop
+    shop.services.close()
+
+
+@pytest.fixture
+def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(database, spark, tmp_path)
+    yield shop
+    shop.services.close()
+
+
+def test_a_second_table_leaves_the_first_ones_connector_alone(shop: Shop) -> None:
+    for name in ("orders", "lines"):
+        shop.create(name, 2000)
+    with shop.writing(
+        "UPDATE orders SET v = v + 1 WHERE id % 97 = 3",
+        "UPDATE lines SET v = v + 1 WHERE id % 89 = 3",
+    ) as written:
+        succeeded(shop.onboard("orders"))
+        slot = shop.services.capture(shop.table("orders")).slot
+        reader = f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{slot}'"
+        first, before = shop.scalar(reader), written[0]
+        succeeded(shop.onboard("lines"))
+        assert first is not None
+        assert shop.scalar(reader) == first, "the connector was restarted"
+        assert written[0] > before
+    assert [result.error for result in shop.run()] == [None] * 2
+    for name in ("orders", "lines"):
+        found = shop.verify(name)
+        assert found.equal
+        assert found.rows_compared == 2000
+        assert published_path(shop.services, shop.table(name)) == shop.record(name).attempt.path
+
+
+def test_a_table_without_a_key_is_refused_and_the_others_go_on(cold: Shop) -> None:
+    cold.create("orders", 10)
+    cold.database.execute("CREATE TABLE history (at timestamptz, note text)")
+    outcomes = cold.onboard("history", "orders", with_bootstrap=False)
+    refusal = outcomes[0].error
+    assert refusal is not None
+    for choice in ("REPLICA IDENTITY USING INDEX", "REPLICA IDENTITY FULL", "key_columns"):
+        assert choice in refusal.remedy
+    assert outcomes[1].state is State.REGISTERED
+    source = cold.services.source(cold.database.name)
+    publication = cold.services.capture(cold.table("orders")).publication
+    assert source.published_tables(publication) == [cold.table("orders")]
+    cold.database.execute("INSERT INTO history VALUES (now(), 'a')", "UPDATE history SET note = ''")
+
+
+def test_tables_that_would_share_a_topic_are_refused(cold: Shop) -> None:
+    cold.create('"a b"', 1)
+    cold.create("a_b", 1)
+    outcomes = cold.onboard("a b", "a_b", with_bootstrap=False)
+    assert [outcome.failed for outcome in outcomes] == [True, True]
+    assert "would both write to topic" in str(outcomes[0].error)
+    succeeded(cold.onboard("a_b", with_bootstrap=False))
+    later = cold.onboard("a b", with_bootstrap=False)
+    assert later[0].failed
+
+
+def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:
+    cold.create("orders", 10)
+    planned = plan(cold.services, [cold.table("orders")], with_bootstrap=True)
+    text = "\n".join(step.text for step in planned.steps)
+    capture = cold.services.capture(cold.table("orders"))
+    assert f'ALTER PUBLICATION "{capture.publication}" ADD TABLE "public"."orders";' in text
+    assert f"pg_create_logical_replication_slot('{capture.slot}', 'pgoutput')" in text
+    assert f"PUT /connectors/{capture.connector}/config" in text
+    assert "password" in text
+    password = cold.database.stack.passwords.file("tributary_capture").read_text().strip()
+    assert password not in text
+    topics = {step.where for step in planned.steps if step.kind == "topic"}
+    assert capture.topic(cold.table("orders")) in topics
+
+    assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
+    slots = "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"
+    assert cold.scalar(slots) == 0
+    assert not cold.services.kafka.topics(topics)
+    assert cold.services.connect.connector(capture.connector) is None
+    assert cold.services.store.tables() == []
+
+
+def test_offboarding_the_last_table_takes_slot_and_connector_along(shop: Shop) -> None:
+    for name in ("orders", "lines"):
+        shop.create(name, 100)
+    succeeded(shop.onboard("orders", "lines"))
+    capture = shop.services.capture(shop.table("orders"))
+    offboard(shop.services, shop.table("lines"), delete_data=True)
+    source = shop.services.source(shop.database.name)
+    assert source.slot_health(capture.slot) is not None
+    assert source.published_tables(capture.publication) == [shop.table("orders")]
+    offboard(shop.services, shop.table("orders"), delete_data=False)
+    assert source.slot_health(capture.slot) is None
+    assert shop.services.connect.connector(capture.connector) is None
+    assert shop.services.kafka.topics([capture.topic(shop.table("lines"))]) == {}
+    assert Path(shop.record("orders").base_path).exists()
+    assert not Path(shop.record("lines").base_path).exists()
+    assert on_plan(shop.services, []) == []
+
+    shop.database.execute("UPDATE orders SET v = 7 WHERE id = 1")
+    succeeded(shop.onboard("orders"))
+    assert shop.record("orders").generation == 2
+    assert shop.verify("orders").equal
+
+
+def test_a_lost_slot_stops_its_tables_and_bootstrap_makes_it_anew(shop: Shop) -> None:
+    shop.create("orders", 500)
+    succeeded(shop.onboard("orders"))
+    capture = shop.services.capture(shop.table("orders"))
+    shop.services.connect.stop(capture.connector)
+    source = shop.services.source(shop.database.name)
+    source.drop_slot(capture.slot)
+    shop.database.execute("UPDATE orders SET v = 1 WHERE id = 1")
+
+    refused = shop.onboard("orders")
+    assert refused[0].failed
+    assert capture.slot in str(refused[0].error)
+    broken = status(shop.services, [])
+    assert broken.failed
+    lines = [line for line in check(shop.services) if line.status == "error"]
+    assert any(capture.slot in line.name for line in lines)
+
+    # A run notices only where there is something to read.
+    shop.reconfigure()
+    shop.services.store.put(_marked(shop))
+    succeeded(bootstrap(shop.services, [shop.table("orders")]))
+    assert shop.record("orders").generation == 2
+    assert shop.verify("orders").equal
+
+
+def _marked(shop: Shop):
+    from datetime import datetime, timezone
+
+    from cdc.state import transition
+
+    return transition(
+        shop.record("orders"),
+        State.NEEDS_BOOTSTRAP,
+        at=datetime.now(timezone.utc),
+        reason="the slot is gone",
+    )
+
+
+def test_pause_and_resume(shop: Shop) -> None:
+    shop.create("orders", 100)
+    succeeded(shop.onboard("orders"))
+    pause(shop.services, shop.table("orders"), reason="a migration")
+    shop.database.execute("UPDATE orders SET v = 5")
+    assert shop.run() == []
+    with pytest.raises(StateError, match="paused"):
+        shop.verify("orders")
+    assert shop.onboard("orders")[0].state is State.PAUSED
+    resume(shop.services, shop.table("orders"))
+    assert shop.record("orders").state is State.INCREMENTAL
+    assert shop.verify("orders").equal
+
+
+def test_discover_and_wildcards(cold: Shop) -> None:
+    cold.create("orders", 10)
+    cold.create("orders_archive", 10)
+    cold.database.execute("CREATE TABLE history (note text)")
+    found = {entry.stats.table.name: entry for entry in discover(cold.services)}
+    assert found["orders"].summary == "ready"
+    assert found["history"].summary.startswith("refused: has no key")
+    assert at_source(cold.services, ["public.orders*"]) == [
+        cold.table("orders"),
+        cold.table("orders_archive"),
+    ]
+    assert cold.table("history") not in at_source(cold.services, ["public.*"])
+
+
+def test_row_security_cannot_hide_rows_from_the_copy(shop: Shop) -> None:
+    shop.create("orders", 10)
+    shop.database.execute("ALTER TABLE orders ENABLE ROW LEVEL SECURITY")
+    outcome = shop.onboard("orders")[0]
+    assert outcome.failed
+    assert "row-level security" in str(outcome.error)

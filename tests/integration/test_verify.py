@@ -1,0 +1,126 @@
+"""verify on the real stack: equal under writers, and every planted fault is found."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from cdc import spark as spark_module
+from cdc.config import Config
+from cdc.lake.index import SnapshotSize
+from cdc.lake.timeline import CommitRecord
+from cdc.lake.write import LakeTable
+from operate.verify.table import Verification
+from stack.local import LocalStack
+from tests.integration.conftest import Database
+from tests.integration.shop import Shop, succeeded
+
+pytestmark = pytest.mark.filterwarnings(
+    # py4j leaves the socket of a finished thread to the garbage collector.
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
+    "ignore:unclosed <socket:ResourceWarning",
+)
+
+
+@pytest.fixture(scope="module")
+def spark(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    document = yaml.safe_load(stack.config_text())
+    scratch = str(tmp_path_factory.mktemp("spark"))
+    document["spark"] = {"master": "local[2]", "conf": {"spark.local.dir": scratch}}
+    yield spark_module.session(Config.model_validate(document), "tributary-tests")
+    spark_module.stop()
+
+
+@pytest.fixture
+def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop(database, spark, tmp_path)
+    yield shop
+    shop.services.close()
+
+
+def kinds(found: Verification) -> dict[object, str]:
+    return {one.key["id"]: one.kind for one in found.differences}
+
+
+def test_hot_rows_settle_while_the_writers_go_on(shop: Shop) -> None:
+    shop.create("orders", 5000)
+    succeeded(shop.onboard("orders"))
+    with shop.writing(
+        "UPDATE orders SET v = v + 1 WHERE id <= 5",
+        "DELETE FROM orders WHERE id = 6",
+        "INSERT INTO orders VALUES (6, 0, 'again')",
+    ) as written:
+        found = shop.verify("orders")
+        assert written[0] > 10
+    assert found.equal
+    assert found.rows_compared in (4999, 5000)
+    assert found.checked_again > 0, "nothing was in motion: the test proves nothing"
+    assert found.position
+
+
+def test_every_planted_difference_is_found_and_nothing_else(shop: Shop) -> None:
+    shop.create("orders", 5000)
+    succeeded(shop.onboard("orders"))
+    publication = shop.services.capture(shop.table("orders")).publication
+    shop.database.execute(
+        f'ALTER PUBLICATION "{publication}" DROP TABLE orders',
+        "INSERT INTO orders VALUES (9001, 1, 'lost insert')",
+        "DELETE FROM orders WHERE id = 17",
+        "UPDATE orders SET t = 'lost update' WHERE id = 18",
+        "UPDATE orders SET t = NULL WHERE id = 19",
+        f'ALTER PUBLICATION "{publication}" ADD TABLE orders',
+    )
+    with shop.writing("UPDATE orders SET v = v + 1 WHERE id BETWEEN 100 AND 110"):
+        found = shop.verify("orders")
+    assert not found.equal
+    assert kinds(found) == {9001: "missing", 17: "extra", 18: "different", 19: "different"}
+    assert {one.columns for one in found.differences if one.kind == "different"} == {("t",)}
+    assert found.unsettled_count == 0
+
+
+def test_a_key_that_is_twice_in_the_lake_is_reported(shop: Shop, spark: SparkSession) -> None:
+    shop.create("orders", 100)
+    succeeded(shop.onboard("orders"))
+    attempt = shop.record("orders").attempt
+    assert attempt is not None
+    source = shop.services.source(shop.database.name)
+    described = source.table(shop.table("orders"))
+    settings = shop.services.config.table_settings(shop.table("orders"))
+    lake = LakeTable(spark, attempt.path, source.schema(described, settings), settings)
+    twice = lake.read().where("id = 42")
+    commit = CommitRecord("chunk", shop.table("orders"), str(attempt.id), chunk_ids=(99,))
+    lake.bulk_insert(twice, commit, SnapshotSize(rows=1, bytes=100, commits=1))
+    assert kinds(shop.verify("orders")) == {42: "duplicate"}
+
+
+def test_an_empty_table_equals_an_empty_table(shop: Shop) -> None:
+    shop.create("orders", 0)
+    succeeded(shop.onboard("orders"))
+    found = shop.verify("orders")
+    assert found.equal
+    assert (found.rows_compared, found.source_rows, found.lake_rows) == (0, 0, 0)
+
+
+def test_values_of_every_awkward_kind_compare_by_type(shop: Shop) -> None:
+    shop.database.execute(
+        """CREATE TABLE things (a text, b uuid, f float8, g float4, n numeric(12,3), y bytea,
+        j jsonb, l text[], d date, s timestamptz, w timestamp, o boolean, PRIMARY KEY (a, b))""",
+        """INSERT INTO things VALUES
+        ('x', gen_random_uuid(), 'NaN', 'Infinity', 1.500, '\\x00ff', '{"k": null}', '{a,NULL}',
+         '2024-02-29', '2024-03-31 01:30:00+00', '2024-03-31 02:30:00', true),
+        ('', gen_random_uuid(), '-0', 0.1, NULL, '', 'null', '{}', NULL, NULL, NULL, NULL),
+        ('Ä,''"', gen_random_uuid(), 1e308, -1, -0.001, NULL, NULL, NULL, '1900-01-01',
+         '1969-12-31 23:59:59.999999+00', '1969-12-31 23:59:59.999999', false)""",
+    )
+    succeeded(shop.onboard("things"))
+    shop.database.execute(
+        "UPDATE things SET f = 'NaN' WHERE a = ''",
+        "UPDATE things SET f = '-0', l = '{NULL,b}' WHERE a = 'x'",
+    )
+    found = shop.verify("things")
+    assert found.equal, found.differences
+    assert found.rows_compared == 3
