@@ -11,7 +11,7 @@ _LENGTH = 400
 
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (
-        r"password authentication failed|no password was provided",
+        r"password authentication failed|no password was provided|not permitted to log in",
         "Check credentials.capture of the source, and that the worker's ConfigProvider reads the"
         " secret it refers to.",
     ),

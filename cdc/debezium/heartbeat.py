@@ -75,8 +75,9 @@ def wait_for_heartbeat(
 ) -> None:
     """Wait until a beat has travelled from the database to Kafka.
 
-    Connect calls a connector RUNNING that cannot read its slot or write its heartbeat row; only
-    a beat shows that changes flow.
+    Connect calls a connector RUNNING that cannot read its slot (held by another reader, no
+    replication right, a publication that was away when a change was written) or cannot write its
+    heartbeat row: it tries again for ever. Only a beat shows that changes flow.
 
     Args:
         kafka: The cluster.
@@ -99,9 +100,11 @@ def wait_for_heartbeat(
                 raise CaptureError(
                     f"connector {capture.connector} runs, but no heartbeat reached topic"
                     f" {capture.heartbeat_topic} within {timeout_s:.0f} s",
-                    remedy=f"Check that nothing else reads slot {capture.slot}, and that the"
-                    " capture role may insert into and update tributary.heartbeat"
-                    " (`tributary check` prints the grants).",
+                    remedy=f"Check that nothing else reads slot {capture.slot}, that the capture"
+                    " role may insert into and update tributary.heartbeat (`tributary check` prints"
+                    " the grants), and the primary's log: a publication that was dropped for a"
+                    " moment leaves a slot that cannot be read, which only a new slot and bootstrap"
+                    " heal.",
                     connector=capture.connector,
                     topic=capture.heartbeat_topic,
                 )

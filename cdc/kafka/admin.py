@@ -18,6 +18,8 @@ from cdc.kafka.records import KafkaRecord
 if TYPE_CHECKING:
     from cdc.config import KafkaConfig
 
+_POLL_S = 0.1
+
 
 @dataclass(frozen=True)
 class TopicInfo:
@@ -236,7 +238,7 @@ class KafkaAdmin:
                 return found
             if time.monotonic() > deadline:
                 raise missing(name)
-            time.sleep(0.05)
+            time.sleep(_POLL_S)
 
     def _check_settings(self, name: str, wanted: Mapping[str, str]) -> None:
         actual = self.topic_config(name)
@@ -262,17 +264,40 @@ class KafkaAdmin:
     def _offsets(
         self, topics: Iterable[str], spec: ck_admin.OffsetSpec, *, committed: bool
     ) -> dict[str, dict[int, int]]:
-        described = self.topics(topics)
-        asked = {
-            ck.TopicPartition(topic.name, partition): spec
-            for topic in described.values()
-            for partition in range(topic.partitions)
-        }
-        if not asked:
-            return {}
+        """Ask until every topic that exists has answered for each partition.
+
+        Right after its creation a topic is described before its partitions answer. Leaving it out
+        then would say that it does not exist.
+        """
         level = (
             ck.IsolationLevel.READ_COMMITTED if committed else ck.IsolationLevel.READ_UNCOMMITTED
         )
+        found: dict[str, dict[int, int]] = {}
+        deadline = time.monotonic() + self._client.timeout_s
+        silent = self.topics(topics)
+        while silent:
+            for place, offset in self._list(silent, spec, level):
+                found.setdefault(place.topic, {})[place.partition] = offset
+            late = [t.name for t in silent.values() if len(found.get(t.name, ())) < t.partitions]
+            if late and time.monotonic() > deadline:
+                raise KafkaError(
+                    f"partitions of topic {late[0]} and {len(late) - 1} others do not answer",
+                    remedy="Check that every partition has a leader, then run the command again.",
+                    topic=late[0],
+                )
+            silent = self.topics(late)
+            if silent:
+                time.sleep(_POLL_S)
+        return {name: dict(sorted(offsets.items())) for name, offsets in found.items()}
+
+    def _list(
+        self, topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
+    ) -> list[tuple[ck.TopicPartition, int]]:
+        asked = {
+            ck.TopicPartition(topic.name, partition): spec
+            for topic in topics.values()
+            for partition in range(topic.partitions)
+        }
         found = self._client.call(
             "list offsets",
             lambda: self._admin.list_offsets(
@@ -280,12 +305,7 @@ class KafkaAdmin:
             ),
             ignored=UNKNOWN_TOPIC,
         )
-        offsets: dict[str, dict[int, int]] = {}
-        for place, result in found.items():
-            offsets.setdefault(place.topic, {})[place.partition] = result.offset
-        return {
-            topic: dict(sorted(by_partition.items())) for topic, by_partition in offsets.items()
-        }
+        return [(place, result.offset) for place, result in found.items()]
 
     def _of_one(self, topic: str, found: Mapping[str, dict[int, int]]) -> dict[int, int]:
         if topic not in found:

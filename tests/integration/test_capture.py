@@ -212,13 +212,30 @@ def test_a_connector_without_heartbeats_is_told_although_it_runs(captured: Captu
     captured.database.execute("REVOKE ALL ON tributary.heartbeat FROM tributary_capture")
     captured.connect.restart(captured.names.connector, only_failed=False)
     captured.connect.wait_running(captured.names.connector)
-    seen = captured.kafka.stable_offsets(captured.names.heartbeat_topic)[0]
     wait_until(lambda: _quiet(captured), "the last heartbeat", 30)
     seen = captured.kafka.stable_offsets(captured.names.heartbeat_topic)[0]
     with pytest.raises(CaptureError) as caught:
         wait_for_heartbeat(captured.kafka, captured.names, after=seen, timeout_s=3)
     assert captured.names.heartbeat_topic in str(caught.value)
     assert "heartbeat" in caught.value.remedy
+
+
+def test_a_slot_that_cannot_be_read_is_told_although_the_connector_runs(captured: Captured) -> None:
+    """The server looks the publication up as of each change, so one that was away stays away."""
+    publication = captured.names.publication
+    captured.database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    captured.add("t")
+    captured.database.execute(
+        f"ALTER PUBLICATION {publication} RENAME TO away",
+        "INSERT INTO t VALUES (1)",
+        f"ALTER PUBLICATION away RENAME TO {publication}",
+    )
+    wait_until(lambda: _quiet(captured), "the last heartbeat", 30)
+    seen = captured.kafka.stable_offsets(captured.names.heartbeat_topic)[0]
+    with pytest.raises(CaptureError) as caught:
+        wait_for_heartbeat(captured.kafka, captured.names, after=seen, timeout_s=3)
+    assert captured.names.slot in caught.value.remedy
+    captured.connect.wait_running(captured.names.connector)
 
 
 def _quiet(captured: Captured) -> bool:
