@@ -84,6 +84,25 @@ def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) 
         ConfigError: As for ``load``.
     """
     try:
+        return _parse(text, name, base or Path.cwd())
+    except RecursionError:
+        raise _failure(name, [Problem((), "not valid YAML: nested too deeply")]) from None
+
+
+def dotted(path: _Path) -> str:
+    """A path as text: names joined by dots, quoted where they hold one, list items in brackets."""
+    text = ""
+    for part in path:
+        if isinstance(part, int):
+            text += f"[{part}]"
+        else:
+            quoted = part if re.fullmatch(r"[\w-]+", part) else f'"{part}"'
+            text += f".{quoted}" if text else quoted
+    return text
+
+
+def _parse(text: str, name: str, base: Path) -> Config:
+    try:
         # _StrictLoader is a SafeLoader that also refuses doubled keys.
         document = yaml.load(text, Loader=_StrictLoader)  # noqa: S506
     except yaml.MarkedYAMLError as error:
@@ -98,7 +117,7 @@ def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) 
     problems: list[Problem] = []
     expanded = _expand(document, Config, (), problems)
     try:
-        config = Config.model_validate(expanded, context={"base": base or Path.cwd()})
+        config = Config.model_validate(expanded, context={"base": base})
     except ValidationError as error:
         known = {problem.path for problem in problems}
         problems += [found for found in _translate(error) if not _is_below(found.path, known)]
@@ -107,18 +126,6 @@ def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) 
     if problems:
         raise _failure(name, problems)
     return config
-
-
-def dotted(path: _Path) -> str:
-    """A path as text: names joined by dots, quoted where they hold one, list items in brackets."""
-    text = ""
-    for part in path:
-        if isinstance(part, int):
-            text += f"[{part}]"
-        else:
-            quoted = part if re.fullmatch(r"[\w-]+", part) else f'"{part}"'
-            text += f".{quoted}" if text else quoted
-    return text
 
 
 class _StrictLoader(yaml.SafeLoader):
