@@ -140,6 +140,8 @@ def table_options(
         **overrides,
         **_FIXED,
         **index.options(global_index=layout.moves_partitions),
+        # Where deleted rows stay, no operation may delete one.
+        **({"hoodie.payload.delete.marker": "never"} if layout.soft_delete else {}),
         # Batches hold one row per key, so there is nothing to combine; but only then does Hudi
         # take the ordering value along, and a global index compares it.
         "hoodie.combine.before.upsert": str(layout.moves_partitions).lower(),

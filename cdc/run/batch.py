@@ -170,8 +170,14 @@ class BatchWriter:
 
     def _learn(self, schema_id: int) -> None:
         if schema_id not in self._schemas:
-            text = self._context.registry.schema(schema_id)
-            self._schemas[schema_id] = DebeziumSchema.parse(text)
+            schema = DebeziumSchema.parse(self._context.registry.schema(schema_id))
+            if not schema.is_envelope:
+                raise AvroSchemaError(
+                    f"schema id {schema_id} is {schema.name}, which is no change event",
+                    remedy="Check that only the Debezium connector writes to the topic.",
+                    schema_id=schema_id,
+                )
+            self._schemas[schema_id] = schema
 
     def _learn_from(self, changes: DataFrame, schema_id: int) -> None:
         """Fetch a schema; if there is none, name the first record that asks for it."""
