@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from tests.spark.lake import change, content, insert, lake, schema
 from pyspark.sql import SparkSession
+
+from tests.spark.lake import change, content, insert, lake, schema
 
 
 def test_arrays_with_null_elements_survive_copy_and_change(
