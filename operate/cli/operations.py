@@ -147,7 +147,8 @@ def run(
             waiting = runs.waiting()
         else:
             results = runs.once()
-            waiting = runs.waiting()
+            told = {result.table for result in results if result.error is not None}
+            waiting = [record for record in runs.waiting() if record.table not in told]
             renderer.document(
                 {
                     "tables": [result.to_dict() for result in results],

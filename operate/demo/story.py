@@ -100,6 +100,8 @@ class Demo:
             if not keep:
                 ending.callback(stack.down)
             with self._step("1. Start PostgreSQL with a replica, Kafka, Connect and a registry"):
+                if not any(server.pid for server in stack.status()):
+                    stack.down(delete=True)  # a former demo's data
                 stack.up()
                 self.config.write_text(stack.config_text(source=SOURCE), encoding="utf-8")
             self._tell(opened_on=stack)
