@@ -90,7 +90,6 @@ class Lease:
         )
         with self._store.transaction() as connection:
             renewed = connection.execute(renewal).rowcount
-        # MySQL counts changed rows only, but the clock has moved since the last renewal.
         if renewed != 1:
             raise FencedError(
                 f"the lease on table {self.table} was lost: another run has taken it over",

@@ -30,10 +30,10 @@ BUSY_TIMEOUT_S = 30
 _MYSQL = ("mysql", "mariadb")
 
 
-def _name() -> TypeEngine[str]:
+def _name(length: int = 128) -> TypeEngine[str]:
     """A name that compares by its bytes, also where the server's default folds case."""
-    exact = mysql.VARCHAR(128, charset="utf8mb4", collation="utf8mb4_bin")
-    return sa.String(128).with_variant(exact, *_MYSQL)
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return sa.String(length).with_variant(exact, *_MYSQL)
 
 
 def _document() -> TypeEngine[str]:
@@ -75,7 +75,7 @@ _runs = sa.Table(
 leases = sa.Table(
     "tributary_lease",
     _metadata,
-    sa.Column("resource", sa.String(512), primary_key=True),
+    sa.Column("resource", _name(512), primary_key=True),
     sa.Column("owner", sa.String(256), nullable=True),
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
