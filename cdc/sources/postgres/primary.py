@@ -98,11 +98,12 @@ def identity(session: Session) -> ServerIdentity:
     row = session.execute("SELECT pg_is_in_recovery()").fetchone()
     in_recovery = bool(_present(row)[0])
     system = optional_row(session, "SELECT system_identifier::text FROM pg_control_system()")
-    # a standby's control file follows at restart points, and min_recovery_end_timeline earlier
+    # a standby's control file follows a new timeline at restart points only, the others earlier
     timeline = optional_row(
         session,
-        "SELECT greatest(c.timeline_id, r.min_recovery_end_timeline) "
-        "FROM pg_control_checkpoint() c, pg_control_recovery() r"
+        "SELECT greatest(c.timeline_id, r.min_recovery_end_timeline, w.received_tli) "
+        "FROM pg_control_checkpoint() c CROSS JOIN pg_control_recovery() r "
+        "LEFT JOIN pg_catalog.pg_stat_wal_receiver w ON true"
         if in_recovery
         else f"SELECT {TIMELINE}",
     )

@@ -95,13 +95,27 @@ def check_standby(
     ):
         if ours is None or theirs is None:
             warnings.append(f"the {fact} of {where} could not be compared: no permission")
-        elif ours != theirs:
-            raise ReplicaError(
-                f"{where} has {fact} {theirs}, but the primary has {ours}",
-                remedy="Point `replica` at a physical standby of this primary; after a failover, "
-                "wait until it follows the new primary.",
-            )
+    # after a failover a standby may show its old timeline until its next restart point; that it
+    # has replayed the new one is what the marker proves
+    if _differ(primary.system_identifier, found.system_identifier) or is_ahead(found, primary):
+        raise ReplicaError(
+            f"{where} is system {found.system_identifier} on timeline {found.timeline}, but the "
+            f"primary is system {primary.system_identifier} on timeline {primary.timeline}",
+            remedy="Point `replica` at a physical standby of this primary, and `primary` at the "
+            "server that takes writes since the last failover.",
+        )
     return tuple(warnings)
+
+
+def is_ahead(found: ServerIdentity, other: Marker | ServerIdentity) -> bool:
+    """Whether a server is on a later timeline; False where one of them is not known."""
+    if found.timeline is None or other.timeline is None:
+        return False
+    return found.timeline > other.timeline
+
+
+def _differ(one: str | None, other: str | None) -> bool:
+    return one is not None and other is not None and one != other
 
 
 def marker_visible(session: Session, marker: Marker) -> bool:
@@ -227,7 +241,12 @@ def assert_alive(connections: Connections, exporter: Exporter) -> None:
             visible = marker_visible(exporter.session, view.marker)
     except (psycopg.Error, SourceError) as error:
         raise lost_view(connections, view, str(error)) from error
-    if found != view.identity or not visible:
+    moved_on = is_ahead(found, view.identity) and is_ahead(found, view.marker)
+    same_server = (found.system_identifier, found.in_recovery) == (
+        view.identity.system_identifier,
+        view.identity.in_recovery,
+    )
+    if moved_on or not same_server or not visible:
         raise SnapshotLostError(
             f"the {where} is no longer what it was when the view was opened: "
             f"{view.identity} then, {found} now",
