@@ -315,6 +315,8 @@ _PLACED: dict[str, Callable[[str], TypeRule]] = {
     "timetz": _timetz,
 }
 
+# Without timestamps: the connector takes those in arrays through the time zone and the calendar of
+# its worker, so that the hours that a change to summer time skips, and old dates, come out shifted.
 _ARRAY_ITEMS = frozenset(
     (
         "bool",
@@ -339,8 +341,6 @@ _ARRAY_ITEMS = frozenset(
         "macaddr",
         "macaddr8",
         "numrange",
-        "timestamp",
-        "timestamptz",
         "timetz",
     )
 )

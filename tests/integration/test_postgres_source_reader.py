@@ -186,8 +186,6 @@ TYPES: list[tuple[str, list[str]]] = [
     ("bool[]", ["'{t,f,NULL}'"]),
     ("float8[]", ["'{1.1,NaN,-Infinity,NULL}'"]),
     ("float4[]", ["'{1.1,NULL}'"]),
-    ("timestamp[]", ["'{2020-01-01 00:00:00.123456,NULL}'"]),
-    ("timestamptz[]", ["'{2020-01-01 00:00:00.123456+00,NULL}'"]),
     ("timetz[]", ["'{10:00+02,NULL}'"]),
     ("uuid[]", ["'{A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11,NULL}'"]),
     ("jsonb[]", ["array['{\"a\":1}'::jsonb, NULL]"]),

@@ -60,6 +60,8 @@ def test_numeric_without_precision_is_text() -> None:
         numeric(3, -2),
         PostgresType("_time", element=PostgresType("time")),
         PostgresType("_date", element=PostgresType("date")),
+        PostgresType("_timestamp", element=PostgresType("timestamp")),
+        PostgresType("_timestamptz", element=PostgresType("timestamptz")),
         PostgresType("_mood", element=PostgresType("mood", kind="e")),
         PostgresType("_d", element=PostgresType("d", kind="d", base=PostgresType("int4"))),
         PostgresType("made_up"),
