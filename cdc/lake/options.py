@@ -39,9 +39,6 @@ _FIXED = {
     "hoodie.datasource.write.payload.class": (
         "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
     ),
-    # Deletes travel with the upserts, marked by a column that rows carry anyway.
-    "hoodie.payload.delete.field": OP,
-    "hoodie.payload.delete.marker": "d",
     "hoodie.combine.before.insert": "false",
     # A third less CPU than the default handle when whole files are rewritten.
     "hoodie.write.merge.handle.class": "org.apache.hudi.io.HoodieWriteMergeHandle",
@@ -58,6 +55,8 @@ _FIXED = {
     "hoodie.metadata.enable": "false",
 }
 """Settings that the meaning of a table depends on."""
+
+_DELETES = {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marker": "d"}
 
 _DEFAULTS = {
     "hoodie.parquet.compression.codec": "zstd",
@@ -132,6 +131,8 @@ def table_options(
     table = layout.schema.table
     return {
         **_DEFAULTS,
+        # Deletes travel with the upserts, marked by a column that rows carry anyway.
+        **({} if layout.soft_delete else _DELETES),
         **service_options(
             snapshot=operation == "bulk_insert",
             clustered=not index.is_bucket,

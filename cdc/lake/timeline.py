@@ -60,6 +60,14 @@ class Timeline:
         """Whether there is a Hudi table at the path."""
         return self._meta is not None
 
+    @property
+    def deletes_rows(self) -> bool:
+        """Whether the table was created to let deleted rows go."""
+        properties = self._meta.getTableConfig().getProps()
+        return bool(
+            properties.containsKey("hoodie.record.merge.property.hoodie.payload.delete.marker")
+        )
+
     def reload(self) -> None:
         """See commits that were made since."""
         self._meta = _open(self._spark, self.path)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
-from cdc.errors import LakeError
+from cdc.errors import ConfigError, LakeError
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
@@ -102,6 +102,7 @@ class LakeTable:
             The commit's instant.
 
         Raises:
+            ConfigError: The table was created with another ``delete_mode``.
             FencedError: The guard refused, or another writer has taken the table over.
             LakeError: The rows cannot be written; nothing was committed.
         """
@@ -130,6 +131,13 @@ class LakeTable:
 
     def _change(self, rows: DataFrame, operation: str, commit: CommitRecord, guard: Guard) -> str:
         timeline = self.timeline()
+        if timeline.exists and timeline.deletes_rows == self.layout.soft_delete:
+            raise ConfigError(
+                f"delete_mode of table {commit.table} was changed after its bootstrap",
+                remedy="Set it back, or bootstrap the table again.",
+                table=commit.table,
+                field="delete_mode",
+            )
         previous = timeline.latest()
         index = self._index(timeline, previous)
         if commit.handoff is None and previous is not None:

@@ -10,7 +10,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.config import TableSettings
-from cdc.errors import LakeError
+from cdc.errors import ConfigError, LakeError
 from cdc.lake import index
 from cdc.lake.index import SnapshotSize
 from cdc.lake.write import LakeTable
@@ -63,12 +63,11 @@ def test_soft_deleted_rows_stay_and_say_so(spark: SparkSession, tmp_path: Path) 
 
     change(spark, table, 2, ("d", 1, (1, "b")))
 
-    assert [
-        tuple(row) for row in table.read().select("id", "_cdc_deleted").orderBy("id").collect()
-    ] == [
-        (0, False),
-        (1, True),
-    ]
+    found = table.read().select("id", "name", "_cdc_deleted").collect()
+    assert sorted(map(tuple, found)) == [(0, "a", False), (1, "b", True)]
+    hard = lake(spark, tmp_path / "t", ORDERS)
+    with pytest.raises(ConfigError, match="delete_mode"):
+        change(spark, hard, 3, ("d", 2, (0, None)))
 
 
 @pytest.mark.parametrize("operation", ["empty_commit", "overwrite", "upsert"])

@@ -1,0 +1,166 @@
+"""What is decided about a lake table before anything is written."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cdc.config import TableSettings
+from cdc.errors import ConfigError
+from cdc.lake.index import IndexLayout, SnapshotSize
+from cdc.lake.layout import KEY_COLUMN, RowLayout
+from cdc.lake.options import check_overrides, table_options
+from schemas.errors import SchemaError
+from schemas.table import Column, TableId, TableSchema
+
+TABLE = TableId("shop", "public", "orders")
+
+
+def layout(key: str = "id", *, partition_by: tuple[str, ...] = (), **columns: str) -> RowLayout:
+    types = {"id": "bigint", **columns}
+    listed = tuple(Column(name, kind, kind) for name, kind in types.items())
+    return RowLayout(TableSchema(TABLE, listed, tuple(filter(None, key.split(",")))), partition_by)
+
+
+@pytest.mark.parametrize(
+    ("refused", "reason"),
+    [
+        ("hoodie.table.name", "correctness"),
+        ("hoodie.write.table.version", "correctness"),
+        ("hoodie.datasource.write.recordkey.field", "correctness"),
+        ("hoodie.datasource.write.operation", "correctness"),
+        ("hoodie.payload.delete.marker", "correctness"),
+        ("hoodie.write.concurrency.mode", "correctness"),
+        ("hoodie.write.num.retries.on.conflict.failures", "correctness"),
+        ("hoodie.clean.failed.writes.policy", "correctness"),
+        ("hoodie.write.ignore.failed", "correctness"),
+        ("hoodie.clustering.async.enabled", "correctness"),
+        ("hoodie.index.type", "correctness"),
+        ("hoodie.combine.before.upsert", "correctness"),
+        ("hoodie.allow.empty.commit", "correctness"),
+        ("hoodie.table.timeline.timezone", "correctness"),
+        ("hoodie.datasource.hive_sync.password", "logs"),
+        ("hoodie.write.meta.SecretKey", "logs"),
+        ("spark.sql.shuffle.partitions", "not a Hudi setting"),
+        ("tributary.commit", "not a Hudi setting"),
+    ],
+)
+def test_overrides_that_would_break_the_lake_are_refused(refused: str, reason: str) -> None:
+    with pytest.raises(ConfigError, match=reason) as caught:
+        check_overrides(TABLE, {refused: "x"})
+    assert caught.value.context["field"] == f"hudi.{refused}"
+    assert caught.value.remedy
+
+
+def test_overrides_that_only_cost_or_save_are_taken() -> None:
+    given = {"hoodie.parquet.compression.codec": "snappy", "hoodie.keep.max.commits": 90}
+    overrides = check_overrides(TABLE, given)
+    options = table_options(layout(), IndexLayout("bucket", 1), overrides, operation="upsert")
+    assert options["hoodie.parquet.compression.codec"] == "snappy"
+    assert options["hoodie.keep.max.commits"] == "90"
+
+
+def test_what_every_setting_depends_on_cannot_be_reached_by_an_override() -> None:
+    """Every option of a write is either overridable or refused; none is silently ignored."""
+    index = IndexLayout("bloom")
+    plain = table_options(layout(), index, {}, operation="upsert")
+    for key in plain:
+        try:
+            overrides = check_overrides(TABLE, {key: "overridden"})
+        except ConfigError:
+            continue
+        options = table_options(layout(), index, overrides, operation="upsert")
+        assert options[key] == "overridden", key
+
+
+def test_no_option_of_a_write_looks_like_a_secret() -> None:
+    for key in table_options(layout(), IndexLayout("bucket", 1), {}, operation="upsert"):
+        assert "password" not in key
+        assert "secret" not in key
+
+
+ONE, SEVERAL = SnapshotSize(10**6, 200 * 2**20, 1), SnapshotSize(10**6, 200 * 2**20, 4)
+
+
+@pytest.mark.parametrize(
+    ("settings", "size", "expected"),
+    [
+        ({}, None, IndexLayout("bucket", 1, automatic=True)),
+        ({}, ONE, IndexLayout("bucket", 4, automatic=True)),
+        ({}, SEVERAL, IndexLayout("bloom", automatic=True)),
+        ({"index": "simple"}, ONE, IndexLayout("simple")),
+        ({"index": "bucket"}, ONE, IndexLayout("bucket", 4)),
+        ({"index": "bucket", "buckets": 7}, ONE, IndexLayout("bucket", 7)),
+        ({"buckets": 7}, ONE, IndexLayout("bucket", 7, automatic=True)),
+    ],
+)
+def test_the_index_follows_from_settings_and_size(
+    settings: dict[str, Any], size: SnapshotSize | None, expected: IndexLayout
+) -> None:
+    chosen = IndexLayout.choose(TableSettings(**settings), layout(), size)
+    assert chosen == expected
+    assert IndexLayout.from_json(chosen.to_json()) == chosen
+
+
+def test_rows_that_can_change_partition_are_found_in_all_of_them() -> None:
+    moving = layout(partition_by=("day",), day="date")
+    chosen = IndexLayout.choose(TableSettings(), moving, ONE)
+    options = table_options(moving, chosen, {}, operation="upsert")
+    assert options["hoodie.index.type"] == "GLOBAL_BLOOM"
+    with pytest.raises(ConfigError, match="partition can change"):
+        IndexLayout.choose(TableSettings(index="bucket"), moving, ONE)
+    fixed = layout("id,day", partition_by=("day",), day="date")
+    assert IndexLayout.choose(TableSettings(), fixed, ONE).kind == "bucket"
+
+
+@pytest.mark.parametrize(
+    ("key", "columns", "expected"),
+    [
+        ("id", {}, ("id",)),
+        ("id,line", {"line": "int"}, ("id", "line")),
+        ("code", {"code": "string"}, (KEY_COLUMN,)),
+        ("id,at", {"at": "timestamp"}, (KEY_COLUMN,)),
+        ("id,amount", {"amount": "decimal(10,0)"}, (KEY_COLUMN,)),
+    ],
+)
+def test_only_integer_keys_are_left_to_hudi(
+    key: str, columns: dict[str, str], expected: tuple[str, ...]
+) -> None:
+    assert layout(key, **columns).record_key == expected
+
+
+def test_a_uuid_key_needs_no_column_of_its_own() -> None:
+    schema = TableSchema(TABLE, (Column("id", "uuid", "string"),), ("id",))
+    assert RowLayout(schema).record_key == ("id",)
+
+
+@pytest.mark.parametrize(
+    ("columns", "reason"),
+    [
+        ({"_cdc_op": "string"}, "reserved"),
+        ({"_HOODIE_x": "string"}, "reserved"),
+        ({"ID": "string"}, "does not tell it from 'id'"),
+        ({"a b": "string"}, "letters, digits"),
+        ({"a`b": "string"}, "letters, digits"),
+        ({"1st": "string"}, "letters, digits"),
+        ({"a\nb": "string"}, "letters, digits"),
+        ({"; drop table": "string"}, "letters, digits"),
+    ],
+)
+def test_columns_that_the_lake_cannot_hold_are_refused_by_name(
+    columns: dict[str, str], reason: str
+) -> None:
+    with pytest.raises(SchemaError, match=reason) as caught:
+        layout(**columns)
+    assert caught.value.context["field"] in columns
+
+
+def test_a_table_without_a_key_is_refused() -> None:
+    with pytest.raises(SchemaError, match="no key"):
+        layout(key="")
+
+
+def test_a_partition_column_must_exist() -> None:
+    with pytest.raises(SchemaError, match="nowhere"):
+        layout(partition_by=("nowhere",))
