@@ -203,6 +203,7 @@ class _TableRun:
                 task.advance(sum(previous.offsets[p] - offset for p, offset in at.items()))
                 at = dict(previous.offsets)
                 self._count(applied)
+                crash("run.before_state")
                 self._remember(Committed(applied.instant, "commit", previous))
                 if self._state not in _RUN_STATES:
                     return  # someone paused or retired the table: what is committed is recorded
@@ -278,7 +279,6 @@ class _TableRun:
     def _remember(self, committed: Committed) -> None:
         """Cache in the store what the lake's newest commit says."""
         record = committed.record
-        crash("run.before_state")
         self.result = replace(self.result, offsets=dict(record.offsets), watermark=record.watermark)
         known = self._record.last_commit
         if (
