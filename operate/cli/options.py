@@ -143,6 +143,6 @@ def _is_typers_own(error: Exception) -> bool:
 
 
 def _redacted(text: str) -> str:
-    from cdc.secrets import redact  # costs a second of imports, and most commands never log
+    from cdc.secrets import redact  # brings pydantic, which `--help` does without
 
     return redact(text)
