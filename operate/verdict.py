@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cdc.debezium import hazards
 from cdc.errors import CaptureError
 from cdc.sources.values import SourceTable, TableStats
 from schemas.table import TableId, quote_name
@@ -81,7 +82,7 @@ def judge(table: SourceTable, settings: TableSettings) -> Verdict:
             f"{'DEFAULT' if set(key) <= set(table.primary_key) else 'FULL'}; or set key_columns:"
             f" [{', '.join(table.identity_columns)}] for the table.",
         )
-    return Verdict(notes=(*_notes(table), *_generated(table)))
+    return Verdict(notes=(*_notes(table), *_generated(table), *hazards(table)))
 
 
 def _kind(table: SourceTable | TableStats) -> Verdict:

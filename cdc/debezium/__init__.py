@@ -10,6 +10,7 @@ from cdc.debezium.connector import (
     connector_config,
     heartbeat_sql,
 )
+from cdc.debezium.hazards import hazards
 from cdc.debezium.heartbeat import (
     Heartbeat,
     latest_heartbeat,
@@ -27,6 +28,7 @@ __all__ = [
     "audit",
     "config_digest",
     "connector_config",
+    "hazards",
     "heartbeat_sql",
     "latest_heartbeat",
     "names",

@@ -1,0 +1,74 @@
+"""Columns with values that Debezium 3.7 cannot send, which stops the connector for all its tables.
+
+Leaving such a column out of the lake does not help: the connector reads it all the same.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from cdc.sources.values import SourceTable
+    from schemas.types_postgres import PostgresType
+
+# Arrays for which the connector has a stand-in when an update leaves a large value unchanged.
+_WITH_STAND_IN = frozenset(
+    ("int4", "int8", "text", "varchar", "bpchar", "json", "jsonb", "bytea", "uuid", "date")
+)
+# Arrays that it leaves out of the events as a whole.
+_NOT_SENT = frozenset(("interval", "money", "xml", "name", "point", "line", "box", "polygon"))
+_LARGE_WITHOUT_STAND_IN = frozenset(("bit", "varbit", "polygon", "path"))
+
+
+def hazards(table: SourceTable) -> list[str]:
+    """What could stop the connector, one sentence for each column concerned.
+
+    Args:
+        table: The table as its catalog describes it.
+    """
+    found = []
+    full = table.replica_identity == "full"
+    for column in table.columns:
+        if column.generated:
+            continue
+        kind = _plain(column.type)
+        reasons = _values(kind)
+        if not full and _no_stand_in(kind):
+            reasons.append(
+                "a large value that an update leaves unchanged (REPLICA IDENTITY FULL avoids it)"
+            )
+        if reasons:
+            found.append(
+                f"column {column.name} ({column.type}) stops the connector of its tier at"
+                f" {' and at '.join(reasons)}"
+            )
+    return found
+
+
+def _plain(kind: PostgresType) -> PostgresType:
+    """The type under its domains."""
+    while kind.kind == "d" and kind.base is not None:
+        kind = kind.base
+    return kind
+
+
+def _values(kind: PostgresType) -> list[str]:
+    """Values that cannot be sent whatever the replica identity."""
+    element = kind.element
+    if element is None:
+        return []
+    if element.name == "bit":
+        return ["any value"]
+    if element.kind == "e" or element.name == "tsvector":
+        return ["a NULL in the array"]
+    return ["a NaN in the array"] if element.name == "numeric" else []
+
+
+def _no_stand_in(kind: PostgresType) -> bool:
+    element = kind.element
+    if element is None:
+        return kind.name in _LARGE_WITHOUT_STAND_IN and not (
+            kind.name == "bit" and kind.typmod == 1
+        )
+    sent = element.kind in ("b", "e", "r") and element.name not in _NOT_SENT
+    return sent and element.name not in _WITH_STAND_IN

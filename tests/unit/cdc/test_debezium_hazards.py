@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+import pytest
+
+from cdc.debezium import hazards
+from cdc.sources.values import ReplicaIdentity, SourceColumn, SourceTable
+from schemas.table import TableId
+from schemas.types_postgres import PostgresType
+
+
+def array(name: str, kind: str = "b") -> PostgresType:
+    element = PostgresType(name, kind=kind)  # type: ignore[arg-type]
+    return PostgresType(f"_{name}", element=element, display=f"{name}[]")
+
+
+def table(
+    kind: PostgresType, identity: ReplicaIdentity = "default", *, generated: bool = False
+) -> SourceTable:
+    columns = (
+        SourceColumn("id", PostgresType("int4"), 1, False, False, None),
+        SourceColumn("c", kind, 2, True, generated, None),
+    )
+    return SourceTable(
+        table=TableId("s", "public", "t"),
+        oid=1,
+        kind="table",
+        columns=columns,
+        primary_key=("id",),
+        unique_indexes=(("id",),),
+        replica_identity=identity,
+        identity_columns=("id",),
+        rows_estimate=None,
+        total_bytes=0,
+        owner="o",
+    )
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        PostgresType("text"),
+        PostgresType("numeric"),
+        PostgresType("bit", 1),
+        PostgresType("mood", kind="e"),
+        *map(array, ("int4", "int8", "text", "varchar", "bpchar", "json", "jsonb")),
+        *map(array, ("bytea", "uuid", "date")),
+        array("interval"),
+        array("pair", "c"),
+        array("amount", "d"),
+    ],
+)
+def test_types_that_always_travel_or_never_do(kind: PostgresType) -> None:
+    assert hazards(table(kind)) == []
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        *map(array, ("int2", "bool", "float8", "inet", "timestamp", "oid", "citext", "hstore")),
+        array("int4range", "r"),
+        PostgresType("varbit"),
+        PostgresType("polygon"),
+        PostgresType("bit", 9000),
+        PostgresType("tags", kind="d", base=array("inet")),
+    ],
+)
+def test_large_values_without_a_stand_in(kind: PostgresType) -> None:
+    (said,) = hazards(table(kind))
+    assert "column c" in said
+    assert str(kind) in said
+    assert "REPLICA IDENTITY FULL" in said
+    assert hazards(table(kind, "full")) == []
+    assert hazards(table(kind, generated=True)) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "says"),
+    [
+        (array("mood", "e"), "a NULL in the array"),
+        (array("tsvector"), "a NULL in the array"),
+        (array("numeric"), "a NaN in the array"),
+        (array("bit"), "any value"),
+    ],
+)
+def test_values_that_no_replica_identity_helps(kind: PostgresType, says: str) -> None:
+    (said,) = hazards(table(kind, "full"))
+    assert says in said
+    assert "REPLICA IDENTITY" not in said
