@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 import yaml
+from pyspark.sql import DataFrame, SparkSession
 
-from cdc.config import PostgresSourceConfig
+from cdc import spark as spark_module
+from cdc.config import Config, PostgresSourceConfig
+from cdc.progress import NullProgress
 from cdc.sources.postgres.source import PostgresSource
-from schemas.table import TableId
+from cdc.sources.values import KeyRange, SourceTable, View
+from schemas.table import TableId, TableSchema
 from tests.integration.conftest import Database
 
 
@@ -28,3 +35,54 @@ def open_source(database: Database, **changes: Any) -> PostgresSource:
 def table_id(database: Database, name: str, schema: str = "public") -> TableId:
     """A table of the test's database."""
     return TableId(database.name, schema, name)
+
+
+WHOLE = (KeyRange(),)
+
+
+@contextmanager
+def local_spark(folder: Path) -> Iterator[SparkSession]:
+    """A small session with its scratch in the folder."""
+    config = Config.model_validate(
+        {
+            "sources": {
+                "s": {
+                    "primary": {"host": "localhost", "database": "s"},
+                    "credentials": {"admin": {"user": "admin"}},
+                }
+            },
+            "kafka": {"bootstrap_servers": "x:1", "registry": {"url": "http://localhost:1"}},
+            "connect": {"url": "http://localhost:1"},
+            "lake": {"url": folder.as_uri()},
+            "spark": {
+                "master": "local[2]",
+                "driver_memory": "1g",
+                "conf": {"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder)},
+            },
+        }
+    )
+    try:
+        yield spark_module.session(config, "tributary-tests")
+    finally:
+        spark_module.stop()
+
+
+def read(
+    spark: SparkSession,
+    source: PostgresSource,
+    table: SourceTable,
+    schema: TableSchema,
+    ranges: Sequence[KeyRange] = WHOLE,
+    view: View | None = None,
+    fetch_size: int = 1000,
+) -> DataFrame:
+    """The rows of those ranges as the product reads them."""
+    query = source.snapshot_query(table, schema, ranges, view=view, fetch_size=fetch_size)
+    return spark.read.jdbc(
+        query.url, query.table, predicates=list(query.predicates), properties=query.properties
+    ).selectExpr(*query.select)
+
+
+def on_replica(source: PostgresSource) -> None:
+    """Wait until the replica shows what the primary has now."""
+    source.wait_for_marker_on_replica(source.write_marker(), timeout_s=60, progress=NullProgress())

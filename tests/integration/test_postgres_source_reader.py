@@ -1,37 +1,24 @@
-"""What Spark reads from the source: under a view, in ranges, and as the stream has it."""
+"""What Spark reads from the source: under a view and in ranges."""
 
 from __future__ import annotations
 
-import math
-import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
-from datetime import datetime, timezone
-from pathlib import Path
-from typing import Any
 from uuid import uuid4
 
 import pytest
-import yaml
 from psycopg import sql
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 
 from bootstrap.chunks import plan
-from cdc import spark as spark_module
-from cdc.config import Config, TableSettings
-from cdc.connect import ConnectClient
-from cdc.debezium import PLACEHOLDER, connector_config, names
-from cdc.decode import PROBLEM, decode, read_changes
+from cdc.config import TableSettings
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
-from cdc.kafka import KafkaAdmin
 from cdc.progress import NullProgress
 from cdc.sources.postgres.source import PostgresSource
-from cdc.sources.values import KeyRange, SourceTable, View
-from schemas.avro import DebeziumSchema
-from schemas.registry import ConfluentRegistry, RegistryEndpoint
+from cdc.sources.values import KeyRange, SourceTable
 from schemas.table import TableSchema
 from tests.integration.conftest import Database
-from tests.integration.sources import open_source, table_id
+from tests.integration.sources import WHOLE, local_spark, on_replica, open_source, read, table_id
 
 pytestmark = pytest.mark.filterwarnings(
     # py4j leaves the socket of a finished thread to the garbage collector
@@ -39,32 +26,12 @@ pytestmark = pytest.mark.filterwarnings(
     "ignore:unclosed <socket:ResourceWarning",
 )
 QUIET = NullProgress()
-WHOLE = (KeyRange(),)
 
 
 @pytest.fixture(scope="module")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder: Path = tmp_path_factory.mktemp("spark")
-    config = Config.model_validate(
-        {
-            "sources": {
-                "s": {
-                    "primary": {"host": "localhost", "database": "s"},
-                    "credentials": {"admin": {"user": "admin"}},
-                }
-            },
-            "kafka": {"bootstrap_servers": "x:1", "registry": {"url": "http://localhost:1"}},
-            "connect": {"url": "http://localhost:1"},
-            "lake": {"url": folder.as_uri()},
-            "spark": {
-                "master": "local[2]",
-                "driver_memory": "1g",
-                "conf": {"spark.local.dir": str(folder), "spark.sql.warehouse.dir": str(folder)},
-            },
-        }
-    )
-    yield spark_module.session(config, "tributary-tests")
-    spark_module.stop()
+    with local_spark(tmp_path_factory.mktemp("spark")) as session:
+        yield session
 
 
 @pytest.fixture
@@ -72,330 +39,6 @@ def source(database: Database) -> PostgresSource:
     opened = open_source(database)
     opened.prepare_capture("pub_test")
     return opened
-
-
-def read(
-    spark: SparkSession,
-    source: PostgresSource,
-    table: SourceTable,
-    schema: TableSchema,
-    ranges: Sequence[KeyRange] = WHOLE,
-    view: View | None = None,
-    fetch_size: int = 1000,
-) -> DataFrame:
-    query = source.snapshot_query(table, schema, ranges, view=view, fetch_size=fetch_size)
-    return spark.read.jdbc(
-        query.url, query.table, predicates=list(query.predicates), properties=query.properties
-    ).selectExpr(*query.select)
-
-
-def on_replica(source: PostgresSource) -> None:
-    source.wait_for_marker_on_replica(source.write_marker(), timeout_s=60, progress=QUIET)
-
-
-# ---- types
-
-# column, its type, values: each is read from the snapshot and from the stream
-TYPES: list[tuple[str, list[str]]] = [
-    ("bool", ["true", "false"]),
-    ("int2", ["-32768"]),
-    ("int4", ["2147483647"]),
-    ("int8", ["-9223372036854775808"]),
-    ("oid", ["4294967295"]),
-    ("float4", ["1.1", "'NaN'", "'-Infinity'", "3.4028235e38", "-0.0"]),
-    ("float8", ["1.1", "'NaN'", "'Infinity'", "1e-300", "0.1"]),
-    ("numeric", ["1.50", "'NaN'", "'Infinity'", "'-Infinity'", "1e-10", "0.00", "1e50", "-1e-7"]),
-    ("numeric(10,2)", ["1.5", "0", "-0.01", "99999999.99"]),
-    ("numeric(38,0)", ["12345678901234567890123456789012345678"]),
-    ("numeric(38,38)", ["0.12345678901234567890123456789012345678"]),
-    ("numeric(3,5)", ["0.00123", "-0.00001"]),
-    ("numeric(45,10)", ["1e-10", "0", "'NaN'", "12345678901234567890123456789012345.5"]),
-    ("money", ["1234.5", "-0.05"]),
-    ("char(5)", ["'ab'", "''"]),
-    ("varchar(10)", ["'ab '", "'é'"]),
-    ('"char"', ["'x'"]),
-    ("text", ["''", "'é😀 \\ '' \" {column} % ?'", "repeat('long', 5000)", "E'a\\nb\\r\\tc'"]),
-    ("citext", ["'AbC'"]),
-    ("ltree", ["'a.b'"]),
-    ("uuid", ["'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'"]),
-    ("json", ['\'{"a" :1, "a":2}\'']),
-    ("jsonb", ['\'{"b":1,"a":  [1,2.50]}\'', "'\"x\"'", "'null'"]),
-    ("xml", ["'<a>1</a>'"]),
-    ("mood", ["'o''k'"]),
-    ("inet", ["'10.0.0.1'", "'10.0.0.1/24'", "'::1'"]),
-    ("cidr", ["'10.0.0.0/8'"]),
-    ("macaddr", ["'08:00:2b:01:02:03'"]),
-    ("macaddr8", ["'08:00:2b:01:02:03:04:05'"]),
-    ("bytea", ["'\\x00ff'", "''"]),
-    ("date", ["'2020-02-29'", "'0001-01-01'", "'9999-12-31'", "'1582-10-10'", "'1969-12-31'"]),
-    ("time", ["'10:11:12.123456'", "'24:00:00'", "'23:59:59.999999'", "'00:00'"]),
-    ("time(3)", ["'10:11:12.123'"]),
-    ("timetz", ["'10:11:12.12+02'", "'01:00+05:30'", "'23:30-03'", "'00:30:00.000001+02'"]),
-    (
-        "timestamp",
-        [
-            "'2020-01-01 00:00:00.123456'",
-            "'0001-01-01'",
-            "'9999-12-31 23:59:59.999999'",
-            "'1582-10-10 01:02:03'",
-            "'1969-12-31 23:59:59.999999'",
-        ],
-    ),
-    ("timestamp(3)", ["'2020-01-01 00:00:00.123'"]),
-    ("timestamp(0)", ["'2020-01-01 00:00:00'"]),
-    (
-        "timestamptz",
-        [
-            "'2020-01-01 00:00:00.123456+02'",
-            "'0001-01-01 00:00+00'",
-            "'9999-12-31 23:59:59.999999+00'",
-            "'1582-10-10 01:02:03+00'",
-            "'1900-01-01 00:00:00.5+00'",
-        ],
-    ),
-    ("timestamptz(3)", ["'2020-01-01 00:00:00.120+00'"]),
-    (
-        "interval",
-        [
-            "'1 year 2 mons 3 days 04:05:06.789'",
-            "'-1 year -2 mons +3 days -04:05:06.789'",
-            "'0'",
-            "'-00:00:00.000001'",
-            "'400 days 100:00:10'",
-        ],
-    ),
-    ("bit(1)", ["B'1'", "B'0'"]),
-    ("tsvector", ["'a fat cat:3A'"]),
-    ("int4range", ["'[1,5)'", "'empty'", "'(,)'"]),
-    ("int8range", ["'[1,5]'"]),
-    ("numrange", ["'[1.50,5)'", "'(,1e-10]'"]),
-    ("daterange", ["'[2020-01-01,2020-02-01)'", "'[0044-03-15 BC,infinity)'"]),
-    ("tsrange", ["'[2020-01-01 10:00:00.5,)'"]),
-    ("posint", ["5"]),
-    ("price", ["1.5"]),
-    ("dmood", ["'bad'"]),
-    ("darray", ["'{1,2}'"]),
-    ("int4[]", ["'{1,NULL,3}'", "'{}'", "'[5:6]={1,2}'"]),
-    ("int2[]", ["'{1,NULL}'"]),
-    ("int8[]", ["'{9223372036854775807,NULL}'"]),
-    ("text[]", ['\'{a,NULL,"x,y","\\"q\\\\"}\'', "array['é', E'\\n', '']"]),
-    ("varchar(5)[]", ["'{a,NULL}'"]),
-    ("char(3)[]", ["'{a,NULL}'"]),
-    ("numeric(10,2)[]", ["'{1.5,2,NULL}'"]),
-    ("numeric[]", ["'{1.50,1e-10,NULL}'"]),
-    ("bool[]", ["'{t,f,NULL}'"]),
-    ("float8[]", ["'{1.1,NaN,-Infinity,NULL}'"]),
-    ("float4[]", ["'{1.1,NULL}'"]),
-    ("timetz[]", ["'{10:00+02,NULL}'"]),
-    ("uuid[]", ["'{A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11,NULL}'"]),
-    ("jsonb[]", ["array['{\"a\":1}'::jsonb, NULL]"]),
-    ("bytea[]", ["array['\\x00ff'::bytea, NULL, '']"]),
-    ("inet[]", ["'{10.0.0.1,NULL}'"]),
-    ("oid[]", ["'{1,NULL}'"]),
-    ("citext[]", ["'{A,NULL}'"]),
-    ("json[]", ["array['{\"a\" :1}'::json, NULL]"]),
-    ("cidr[]", ["'{10.0.0.0/8,NULL}'"]),
-    ("macaddr[]", ["'{08:00:2b:01:02:03,NULL}'"]),
-    ("macaddr8[]", ["'{08:00:2b:01:02:03:04:05}'"]),
-    ("numrange[]", ["'{\"[1,2)\",NULL}'"]),
-    ('"char"[]', ["'{a,NULL}'"]),
-]
-
-
-def create_types(database: Database) -> None:
-    for extension in ("citext", "ltree"):
-        database.stack.psql(f"CREATE EXTENSION {extension}", database=database.name)
-    database.execute(
-        "CREATE TYPE mood AS ENUM ('o''k', 'bad')",
-        "CREATE DOMAIN posint AS int CHECK (value > 0)",
-        "CREATE DOMAIN price AS numeric(6,3)",
-        "CREATE DOMAIN dmood AS mood",
-        "CREATE DOMAIN darray AS int[]",
-    )
-
-
-def rows_of_types() -> Iterator[tuple[list[str], list[str]]]:
-    """Rows as (columns, values): the n-th value of each type that has so many."""
-    for place in range(max(len(values) for _, values in TYPES)):
-        given = [
-            (f"c{number}", values[place])
-            for number, (_, values) in enumerate(TYPES)
-            if place < len(values)
-        ]
-        yield [name for name, _ in given], [value for _, value in given]
-
-
-def comparable(value: Any) -> Any:
-    """Equal exactly when the lake's values are: NaN equals itself, 0.0 differs from -0.0."""
-    if isinstance(value, float):
-        return "NaN" if math.isnan(value) else repr(value)
-    if isinstance(value, list):
-        return [comparable(item) for item in value]
-    if isinstance(value, datetime) and value.tzinfo is not None:
-        return value.astimezone(timezone.utc).replace(tzinfo=None)
-    return bytes(value) if isinstance(value, bytearray) else value
-
-
-def collected(frame: DataFrame, schema: TableSchema) -> list[dict[str, Any]]:
-    # instants come to Python in its local zone, which year 1 does not survive
-    columns = [
-        f"date_format(`{column.name}`, 'yyyy-MM-dd HH:mm:ss.SSSSSS') AS `{column.name}`"
-        if column.lake_type == "timestamp"
-        else f"transform(`{column.name}`, x -> date_format(x, 'yyyy-MM-dd HH:mm:ss.SSSSSS'))"
-        f" AS `{column.name}`"
-        if column.lake_type == "array<timestamp>"
-        else f"`{column.name}`"
-        for column in schema.columns
-    ]
-    rows = [row.asDict() for row in frame.selectExpr(*columns).collect()]
-    return sorted(
-        ({name: comparable(value) for name, value in row.items()} for row in rows),
-        key=lambda row: row["id"],
-    )
-
-
-class Stream:
-    """A connector that captures one table, and its decoded events."""
-
-    def __init__(self, database: Database, source: PostgresSource, spark: SparkSession) -> None:
-        document = yaml.safe_load(database.stack.config_text())
-        section = document["sources"].pop("shop")
-        for endpoint in ("primary", "replica"):
-            section[endpoint]["database"] = database.name
-        document["sources"][database.name] = section
-        self._config = Config.model_validate(document)
-        self._source, self._spark = source, spark
-        self._names = names(database.name, self._config.sources[database.name])
-        self._kafka = KafkaAdmin(self._config.kafka)
-        self._connect = ConnectClient(self._config.connect)
-
-    def capture(self, table: SourceTable) -> None:
-        captured = self._names
-        for topic in (captured.topic(table.table), captured.marker_topic, captured.heartbeat_topic):
-            self._kafka.ensure_topic(topic)
-        self._source.prepare_capture(captured.publication)
-        self._source.add_to_publication(captured.publication, [table.table])
-        self._source.ensure_slot(captured.slot)
-        section = self._config.sources[table.table.source]
-        self._connect.put_connector(
-            captured.connector,
-            connector_config(
-                table.table.source, section, "default", self._config.kafka, self._config.connect
-            ),
-        )
-        self._connect.wait_running(captured.connector, timeout_s=120, progress=QUIET)
-
-    def inserts(self, table: SourceTable, schema: TableSchema, count: int) -> DataFrame:
-        """The rows of that many insert events, decoded."""
-        topic = self._names.topic(table.table)
-        start = self._kafka.start_offsets(topic)
-        registry = ConfluentRegistry(RegistryEndpoint(url=self._config.kafka.registry.url))
-        deadline = time.monotonic() + 120
-        while time.monotonic() < deadline:
-            end = self._kafka.stable_offsets(topic)
-            records = list(self._kafka.read(topic, 0, start[0], end[0]))
-            if sum(record.value is not None for record in records) >= count:
-                ids = {int.from_bytes((r.value or b"")[1:5], "big") for r in records if r.value}
-                schemas = {number: DebeziumSchema.parse(registry.schema(number)) for number in ids}
-                frame = decode(
-                    read_changes(self._spark, self._config.kafka.java_config(), topic, start, end),
-                    schemas,
-                    schema,
-                    placeholder=PLACEHOLDER,
-                    ingested_at=datetime.now(timezone.utc),
-                )
-                problems = [row[0] for row in frame.select(PROBLEM).collect() if row[0]]
-                assert problems == []
-                return frame.where("_cdc_op = 'c'").selectExpr(
-                    *(f"`{column.name}`" for column in schema.columns)
-                )
-            # a value that the connector cannot convert ends it
-            self._connect.wait_running(self._names.connector, timeout_s=60, progress=QUIET)
-            time.sleep(0.5)
-        raise AssertionError("the events did not arrive")
-
-
-def test_each_type_has_one_value_in_snapshot_stream_and_lookup(
-    database: Database, source: PostgresSource, spark: SparkSession
-) -> None:
-    create_types(database)
-    columns = ", ".join(f"c{number} {kind}" for number, (kind, _) in enumerate(TYPES))
-    database.execute(f"CREATE TABLE t (id int PRIMARY KEY, {columns})")
-    table = source.table(table_id(database, "t"))
-    schema = source.schema(table, TableSettings())
-    stream = Stream(database, source, spark)
-    stream.capture(table)
-    count = 0
-    for count, (given, values) in enumerate(rows_of_types(), 1):
-        database.execute(
-            f"INSERT INTO t (id, {', '.join(given)}) VALUES ({count}, {', '.join(values)})"
-        )
-    database.execute(f"INSERT INTO t (id) VALUES ({count + 1})")
-    events = collected(stream.inserts(table, schema, count + 1), schema)
-    on_replica(source)
-    rows = collected(read(spark, source, table, schema), schema)
-    kinds = {f"c{number}": kind for number, (kind, _) in enumerate(TYPES)}
-    assert len(rows) == len(events) == count + 1
-    different = [
-        (kinds.get(name), row["id"], row[name], event[name])
-        for row, event in zip(rows, events, strict=True)
-        for name in row
-        if row[name] != event[name]
-    ]
-    assert different == []
-    # every value that was given is there
-    for number, (kind, values) in enumerate(TYPES):
-        present = [row[f"c{number}"] for row in rows if row[f"c{number}"] is not None]
-        assert len(present) == len(values), kind
-    names_ = [column.name for column in schema.columns]
-    found = source.fetch_by_key(table, schema, [(row["id"],) for row in rows], names_)
-    as_lake = spark.createDataFrame(
-        [tuple(row[name] for name in names_) for row in sorted(found, key=lambda row: row["id"])],
-        ", ".join(f"`{column.name}` {column.lake_type}" for column in schema.columns),
-    )
-    looked_up = collected(as_lake, schema)
-    different = [
-        (kinds.get(name), row["id"], row[name], other[name])
-        for row, other in zip(rows, looked_up, strict=True)
-        for name in row
-        if row[name] != other[name]
-    ]
-    assert different == []
-
-
-REFUSED = [
-    ("numeric(10,2)", "'NaN'", "NaN"),
-    ("date", "'infinity'", "infinity"),
-    ("date", "'0044-03-15 BC'", "0044-03-15 BC"),
-    ("date", "'10000-01-01'", "10000-01-01"),
-    ("timestamp", "'-infinity'", "-infinity"),
-    ("timestamptz", "'10000-01-01 00:00:00+00'", "10000-01-01"),
-    ("timetz", "'24:00:00+00'", "24:00:00"),
-    ("int4[]", "'{{1,2},{3,4}}'", "more than one dimension"),
-    ("numeric(10,2)[]", "'{NaN}'", "NaN"),
-]
-
-
-def test_a_value_that_the_lake_cannot_hold_fails_with_its_column(
-    database: Database, source: PostgresSource, spark: SparkSession
-) -> None:
-    database.execute(
-        *(
-            f'CREATE TABLE t{number} (id int PRIMARY KEY, "it\'s {{column}}" {kind})'
-            for number, (kind, _, _) in enumerate(REFUSED)
-        ),
-        *(f"INSERT INTO t{n} VALUES (1, {value})" for n, (_, value, _) in enumerate(REFUSED)),
-    )
-    on_replica(source)
-    for number, (_, _, told) in enumerate(REFUSED):
-        table = source.table(table_id(database, f"t{number}"))
-        schema = source.schema(table, TableSettings())
-        with pytest.raises(Exception, match="PSQLException") as caught:
-            read(spark, source, table, schema).collect()
-        error = source.read_failure(table.table, str(caught.value), None)
-        assert "column it_s _column_ of" in error.message, error.message
-        assert told in error.message
-        assert "columns.exclude" in error.remedy
 
 
 # ---- ranges and view

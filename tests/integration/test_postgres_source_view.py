@@ -1,0 +1,327 @@
+"""Fence, view and privileges against a real primary and its streaming replica."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import psycopg
+import pytest
+
+from cdc.config import TableSettings
+from cdc.errors import ReplicaError, SnapshotLostError, SourceError
+from cdc.progress import NullProgress, NullTask
+from cdc.sources.postgres.source import PostgresSource
+from cdc.sources.values import Marker, View
+from stack.postgres import ADMIN, SNAPSHOT
+from tests.integration.conftest import Database
+from tests.integration.sources import open_source, table_id
+
+QUIET = NullProgress()
+PUBLICATION = "pub_test"
+
+
+@pytest.fixture
+def source(database: Database) -> PostgresSource:
+    opened = open_source(database)
+    opened.prepare_capture(PUBLICATION)
+    opened.wait_for_marker_on_replica(opened.write_marker(), timeout_s=60, progress=QUIET)
+    return opened
+
+
+@contextmanager
+def view_of(source: PostgresSource) -> Iterator[tuple[Marker, View]]:
+    marker = source.write_marker()
+    with source.open_view(marker, timeout_s=30, progress=QUIET) as view:
+        yield marker, view
+
+
+# ---- fence and view
+
+
+@contextmanager
+def paused_replay(database: Database) -> Iterator[None]:
+    database.stack.psql("SELECT pg_wal_replay_pause()", replica=True)
+    try:
+        yield
+    finally:
+        database.stack.psql("SELECT pg_wal_replay_resume()", replica=True)
+
+
+class Notes(NullTask, NullProgress):
+    """Keeps what a wait says."""
+
+    def __init__(self) -> None:
+        self.texts: list[str] = []
+
+    def start(self, task: str, total: int | None = None, unit: str = "rows") -> Notes:
+        return self
+
+    def note(self, text: str) -> None:
+        self.texts.append(text)
+
+
+def test_a_paused_replica_is_a_bounded_wait_with_the_lag(
+    database: Database, source: PostgresSource
+) -> None:
+    notes = Notes()
+    with paused_replay(database):
+        marker = source.write_marker()
+        assert not source.marker_visible(marker, on_replica=True)
+        with pytest.raises(ReplicaError, match=r"bytes.*replay paused") as caught:
+            source.wait_for_marker_on_replica(marker, timeout_s=0.5, progress=notes)
+        assert "pg_wal_replay_resume" in caught.value.remedy
+        assert any("behind" in text for text in notes.texts)
+        position = source.replica_position()
+        assert position is not None
+        assert position.paused
+        assert position.lag_bytes
+    source.wait_for_marker_on_replica(marker, timeout_s=20, progress=QUIET)
+    position = source.replica_position()
+    assert position is not None
+    assert not position.paused
+
+
+def test_a_replica_of_another_cluster_is_refused(
+    database: Database, source: PostgresSource
+) -> None:
+    marker = source.write_marker()
+    other = Marker(marker.id, "42", marker.timeline, marker.lsn)
+    with pytest.raises(ReplicaError, match="the primary is system 42"):
+        source.wait_for_marker_on_replica(other, timeout_s=10, progress=QUIET)
+    older = Marker(marker.id, marker.system_identifier, 0, marker.lsn)
+    with pytest.raises(ReplicaError, match="on timeline 0"):
+        source.wait_for_marker_on_replica(older, timeout_s=10, progress=QUIET)
+    # right after a failover a standby still shows its old timeline
+    later = Marker(marker.id, marker.system_identifier, 7, marker.lsn)
+    source.wait_for_marker_on_replica(later, timeout_s=10, progress=QUIET)
+
+
+def test_a_replica_that_is_no_standby_is_refused(database: Database) -> None:
+    config = open_source(database)._config
+    source = open_source(database, replica=config.primary.model_dump(exclude_unset=True))
+    source.prepare_capture(PUBLICATION)
+    with pytest.raises(ReplicaError, match="not in recovery"):
+        source.wait_for_marker_on_replica(source.write_marker(), timeout_s=5, progress=QUIET)
+
+
+def test_view_contains_what_committed_before_the_marker_and_nothing_later(
+    database: Database, source: PostgresSource
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)", "INSERT INTO t VALUES (1)")
+    with view_of(source) as (marker, view):
+        assert view.on_replica
+        assert view.lsn_upper_bound >= marker.lsn or view.lsn_upper_bound <= source.current_lsn()
+        database.execute("INSERT INTO t VALUES (2)", "DELETE FROM t WHERE id = 1")
+        later = source.write_marker()
+        source.wait_for_marker_on_replica(later, timeout_s=20, progress=QUIET)
+        with psycopg.connect(database.dsn(SNAPSHOT, replica=True)) as session:
+            session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            session.execute(f"SET TRANSACTION SNAPSHOT '{view.snapshot_id}'".encode())
+            assert session.execute("SELECT id FROM t").fetchall() == [(1,)]
+        assert source.current_lsn() >= view.lsn_upper_bound
+        assert later.lsn > view.lsn_upper_bound
+        source.assert_view_alive(view)
+    with pytest.raises(SnapshotLostError, match="closed"):
+        source.assert_view_alive(view)
+
+
+def test_view_that_would_miss_the_marker_is_not_given_out(
+    database: Database, source: PostgresSource
+) -> None:
+    with paused_replay(database):
+        marker = source.write_marker()
+        with (
+            pytest.raises(ReplicaError, match="did not show the marker"),
+            source.open_view(marker, timeout_s=0.3, progress=QUIET),
+        ):
+            raise AssertionError("a view was opened")
+
+
+def test_without_a_replica_the_view_waits_for_transactions_that_may_be_committing(
+    database: Database,
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    source = open_source(database, replica=None)
+    source.prepare_capture(PUBLICATION)
+    marker = source.write_marker()
+    with psycopg.connect(database.dsn()) as open_one:
+        open_one.execute("INSERT INTO t VALUES (1)")
+        with (
+            pytest.raises(SourceError, match="still open"),
+            source.open_view(marker, timeout_s=0.3, progress=QUIET),
+        ):
+            raise AssertionError("a view was opened")
+        open_one.commit()
+    with source.open_view(marker, timeout_s=10, progress=QUIET) as view:
+        assert not view.on_replica
+        assert view.lsn_upper_bound >= marker.lsn
+        source.assert_view_alive(view)
+
+
+@contextmanager
+def replica_settings(database: Database, settings: dict[str, str]) -> Iterator[None]:
+    def run(statement: str) -> None:
+        database.stack.psql(statement, replica=True)
+
+    for name, value in settings.items():
+        run(f"ALTER SYSTEM SET {name} = '{value}'")
+    run("SELECT pg_reload_conf()")
+    try:
+        yield
+    finally:
+        for name in settings:
+            run(f"ALTER SYSTEM RESET {name}")
+        run("SELECT pg_reload_conf()")
+
+
+def vacuum_until_lost(database: Database, source: PostgresSource, view: View) -> None:
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline:
+        database.execute("DELETE FROM t WHERE id % 2 = 0", "VACUUM t")
+        database.execute("INSERT INTO t SELECT generate_series(2, 1000, 2)")
+        time.sleep(0.2)
+        source.assert_view_alive(view)
+
+
+def test_a_recovery_conflict_ends_the_view_with_settings_and_lag(
+    database: Database, source: PostgresSource
+) -> None:
+    """Vacuum removes rows that the view still sees; replay of that cancels the exporter."""
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY) WITH (autovacuum_enabled = off)",
+        "INSERT INTO t SELECT generate_series(1, 1000)",
+    )
+    settings = {"max_standby_streaming_delay": "100ms", "hot_standby_feedback": "off"}
+    with replica_settings(database, settings), view_of(source) as (_, view):
+        source.assert_view_alive(view)
+        with pytest.raises(SnapshotLostError) as caught:
+            vacuum_until_lost(database, source, view)
+    for part in ("conflict with recovery", "max_standby_streaming_delay = 100ms", "behind"):
+        assert part in caught.value.message
+    assert "hot_standby_feedback" in caught.value.remedy
+
+
+def test_a_rewrite_under_the_view_is_found_although_the_view_reads_on(
+    database: Database, source: PostgresSource
+) -> None:
+    """The view then reads no rows, without an error: only the fingerprint tells."""
+    database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
+    table = table_id(database, "t")
+    with view_of(source) as (_, view):
+        before = source.fingerprint(table, on_replica=True)
+        database.execute("ALTER TABLE t ALTER COLUMN v TYPE text USING v || 'x'")
+        source.wait_for_marker_on_replica(source.write_marker(), timeout_s=20, progress=QUIET)
+        with psycopg.connect(database.dsn(SNAPSHOT, replica=True)) as session:
+            session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            session.execute(f"SET TRANSACTION SNAPSHOT '{view.snapshot_id}'".encode())
+            assert session.execute("SELECT count(*) FROM t").fetchone() == (0,)
+        source.assert_view_alive(view)
+        assert before.diff(source.fingerprint(table, on_replica=True))
+
+
+# ---- privileges and errors
+
+
+def test_every_role_works_with_the_printed_grants_only(database: Database) -> None:
+    """Roles without any attribute but LOGIN, tables of another owner, then the statements."""
+    roles = {key: f"{database.name}_{key}" for key in ("admin", "capture", "snapshot", "marker")}
+    owner = f"{database.name}_owner"
+    psql = database.stack.psql
+    for role in (*roles.values(), owner):
+        psql(f"CREATE ROLE {role} LOGIN PASSWORD 'x'")
+    psql(f'GRANT CREATE ON DATABASE "{database.name}" TO {owner}')
+    psql(
+        f"CREATE SCHEMA app AUTHORIZATION {owner}; SET ROLE {owner}; "
+        "CREATE TABLE app.t (id int PRIMARY KEY, v text); INSERT INTO app.t VALUES (1, 'a')",
+        database=database.name,
+    )
+    try:
+        _with_printed_grants(database, roles)
+    finally:
+        for role in (*roles.values(), owner):
+            psql(f"DROP OWNED BY {role} CASCADE", database=database.name)
+            psql(f"REASSIGN OWNED BY {role} TO {ADMIN}")
+            psql(f"DROP OWNED BY {role}")
+            psql(f"DROP ROLE {role}")
+
+
+def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
+    secret = database.stack.folder / "x.password"
+    secret.write_text("x")
+    logins = {key: {"user": role, "password": f"${{file:{secret}}}"} for key, role in roles.items()}
+    source = open_source(database, credentials=logins)
+    name = table_id(database, "t", "app")
+    described = open_source(database).table(name)
+    with pytest.raises(SourceError, match="permission denied") as caught:
+        source.prepare_capture(PUBLICATION)
+    assert "Grant role" in caught.value.remedy
+    assert any(check.status == "error" for check in source.checks())
+    # the grants on schema tributary are for after its creation, which also gives them
+    for statement in source.grants_sql([described]):
+        if "tributary" not in statement.replace(database.name, ""):
+            database.stack.psql(statement, database=database.name)
+    source.prepare_capture(PUBLICATION)
+    slot = f"{database.name}_granted"
+    source.add_to_publication(PUBLICATION, [name])
+    assert source.audit_publication(PUBLICATION, described) == []
+    assert source.ensure_slot(slot)
+    assert source.drop_slot(slot)
+    x0 = source.current_transaction_id()
+    source.wait_for_older_transactions(x0, timeout_s=20, progress=QUIET)
+    marker = source.write_marker()
+    with source.open_view(marker, timeout_s=20, progress=QUIET) as view:
+        assert view.warnings == ()
+        source.assert_view_alive(view)
+        schema = source.schema(described, TableSettings())
+        assert source.fetch_by_key(described, schema, [(1,)], ["v"], on_replica=True) == [
+            {"id": 1, "v": "a"}
+        ]
+        assert source.fingerprint(name, on_replica=True).facts["oid"] == described.oid
+    assert source.replica_position() is not None
+    assert [check for check in source.checks() if check.status == "error"] == []
+
+
+def test_identity_that_may_not_be_read_is_a_warning_not_a_failure(
+    database: Database, source: PostgresSource
+) -> None:
+    psql = database.stack.psql
+    functions = ("pg_control_system()", "pg_control_checkpoint()", "pg_control_recovery()")
+    for function in functions:
+        psql(f"REVOKE EXECUTE ON FUNCTION {function} FROM PUBLIC", database=database.name)
+    with view_of(source) as (marker, view):
+        assert marker.system_identifier is None
+        assert marker.timeline == 1
+        assert any("system identifier" in warning for warning in view.warnings)
+        source.assert_view_alive(view)
+    found = {check.name: check for check in source.checks()}
+    assert found["server identity"].status == "warning"
+    assert "GRANT EXECUTE" in found["server identity"].remedy
+
+
+def test_unreachable_server_and_wrong_password_say_which_and_no_secret(
+    database: Database, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    secret = tmp_path_factory.mktemp("secret") / "password"
+    secret.write_text("canary-9f2c")
+    login = {"user": ADMIN, "password": f"${{file:{secret}}}"}
+    source = open_source(database, credentials={"admin": login})
+    with pytest.raises(SourceError, match=rf"{ADMIN}.*password") as caught:
+        source.tables()
+    assert "canary" not in repr(caught.value) + str(caught.value.to_dict())
+    config = source._config
+    nobody = config.primary.model_copy(update={"port": 1})
+    source = open_source(database, primary=nobody.model_dump(exclude_unset=True))
+    began = time.monotonic()
+    with pytest.raises(SourceError, match="cannot connect to the primary"):
+        source.tables()
+    assert time.monotonic() - began < 40
+
+
+def test_checks_pass_on_the_stack(source: PostgresSource) -> None:
+    checks = source.checks()
+    assert [check for check in checks if check.status == "error"] == []
+    assert all(check.remedy for check in checks if check.status == "warning")
+    names = {check.name for check in checks}
+    assert {"wal_level", "max_replication_slots", "replica", "replica lag"} <= names
