@@ -188,9 +188,8 @@ class Bench:
         keys = lake.select("id").distinct().count()
         assert keys == self.rows, f"{keys} distinct keys"
         if with_dlt:
-            files = [str(path) for path in (self.folder / "dlt").rglob("*.parquet")]
-            data = [path for path in files if f"/{TABLE}/" in path]
-            other = checksum(spark.read.parquet(*data), without=AS_TEXT)
+            loaded = str(self.folder / "dlt" / "out" / "full" / TABLE)
+            other = checksum(spark.read.parquet(loaded), without=AS_TEXT)
             same = {key: value for key, value in source.items() if key in other}
             assert other == same, f"dlt differs from the source: {other} and {same}"
 
@@ -250,23 +249,24 @@ def psql() -> str:
     return found
 
 
-def timed(act: Callable[[], float | None]) -> tuple[float, float]:
-    """Seconds on the wall, and CPU seconds of the whole machine beyond its idle time."""
-    before, start = cpu_seconds(), time.perf_counter()
+def timed(act: Callable[[], float | None], stack: LocalStack) -> tuple[float, float]:
+    """Seconds on the wall, and CPU seconds of this process, its children and the databases."""
+    before, start = cpu_seconds(stack), time.perf_counter()
     measured = act()
     took = time.perf_counter() - start
-    return (measured if measured is not None else took), cpu_seconds() - before
+    return (measured if measured is not None else took), cpu_seconds(stack) - before
 
 
-def cpu_seconds() -> float:
-    """CPU that this process, its children and the stack's servers have used, also ended ones."""
-    total = sum(os.times()[:4])
-    for process in psutil.process_iter(["name", "cpu_times", "cmdline"]):
-        info = process.info
-        ours = "SparkSubmit" in " ".join(info["cmdline"] or ())
-        if info["cpu_times"] is not None and (ours or info["name"] == "postgres"):
-            used = info["cpu_times"]
-            total += used.user + used.system + used.children_user + used.children_system
+def cpu_seconds(stack: LocalStack) -> float:
+    """CPU used so far, also by processes that have ended; a machine under load changes it least."""
+    me = psutil.Process()
+    roots = [me, *(psutil.Process(stack.server(name).pid) for name in ("primary", "replica"))]
+    total = 0.0
+    for root in roots:
+        for process in (root, *root.children(recursive=True)):
+            with contextlib.suppress(psutil.NoSuchProcess):
+                used = process.cpu_times()
+                total += used.user + used.system + used.children_user + used.children_system
     return total
 
 
@@ -312,11 +312,11 @@ class Profile:
             for topic, marks in self.TOPICS:
                 if any(mark in name for mark in marks):
                     return topic
-        return "other"
+        return f"other: {frames[0]}"
 
     def shares(self) -> dict[str, float]:
         total = sum(self.seen.values()) or 1
-        return {topic: round(count / total, 3) for topic, count in self.seen.most_common()}
+        return {topic: round(count / total, 3) for topic, count in self.seen.most_common(12)}
 
 
 def main() -> int:
@@ -349,7 +349,7 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
         sides.append(Side("bootstrap", bench.bootstrap))
         for number in range(arguments.rounds + 1):
             for side in sides[number % len(sides) :] + sides[: number % len(sides)]:
-                took, cpu = timed(side.act)
+                took, cpu = timed(side.act, stack)
                 if number:
                     side.seconds.append(took)
                     side.cpu.append(cpu)

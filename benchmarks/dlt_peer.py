@@ -25,7 +25,6 @@ def load(folder: Path, table: str, *, limit: bool) -> float:
         schema="public",
         table=table,
         backend="connectorx",
-        backend_kwargs={"return_type": "arrow"},
         query_adapter_callback=(lambda query, _: query.limit(10)) if limit else None,
     )
     pipeline = dlt.pipeline(
