@@ -10,10 +10,8 @@ import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import pytest
-
+from tests.integration.conftest import Database
 from tests.integration.project import Project
 
 SCALE = int(os.environ.get("TRIBUTARY_PGBENCH_SCALE", "20"))
@@ -45,10 +43,11 @@ def load(dsn: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(30)
 
 
-def test_tables_under_load_end_up_equal(stack: Any, tmp_path: Path) -> None:
-    dsn = stack.env()["TRIBUTARY_PRIMARY_DSN"]
+def test_tables_under_load_end_up_equal(database: Database, tmp_path: Path) -> None:
+    dsn = database.dsn()
     subprocess.run([pgbench(), "-i", "-q", "-s", str(SCALE), dsn], check=True, capture_output=True)
-    project = Project.create(tmp_path, stack.config_text(), dsn, source="bench")
+    text = database.stack.config_text(database=database.name)
+    project = Project.create(tmp_path, text, dsn, source=database.name)
 
     with load(dsn, tmp_path / "pgbench.log") as process:
         time.sleep(3)
@@ -66,25 +65,15 @@ def test_tables_under_load_end_up_equal(stack: Any, tmp_path: Path) -> None:
 
     project.run("run").expect(0)
     status = {row["table"]: row for row in project.run("status", "--output", "json").json["tables"]}
-    accounts = status["bench:" + TABLES[0]]["handoff"]
+    accounts = status[f"{database.name}:{TABLES[0]}"]["handoff"]
     assert sum(accounts["handoff_offsets"].values()) > sum(accounts["start_offsets"].values()), (
         f"no event of {TABLES[0]} fell between O and H: {accounts}"
     )
     verified = project.run("verify", *TABLES, "--output", "json").expect(0).json
     rows = {row["table"]: row for row in verified["tables"]}
     for table, count in zip(TABLES, (100_000 * SCALE, SCALE, 10 * SCALE), strict=True):
-        assert rows["bench:" + table]["rows_compared"] == count
-        assert rows["bench:" + table]["equal"] is True
-
-
-@pytest.fixture(autouse=True)
-def drop_tables(stack: Any) -> Iterator[None]:
-    yield
-    subprocess.run(
-        [pgbench(), "-i", "-I", "d", stack.env()["TRIBUTARY_PRIMARY_DSN"]],
-        check=True,
-        capture_output=True,
-    )
+        assert rows[f"{database.name}:{table}"]["rows_compared"] == count
+        assert rows[f"{database.name}:{table}"]["equal"] is True
 
 
 def written(project: Project) -> int:
