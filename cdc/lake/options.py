@@ -131,7 +131,8 @@ def table_options(
     table = layout.schema.table
     return {
         **_DEFAULTS,
-        # Deletes travel with the upserts, marked by a column that rows carry anyway.
+        # Deletes travel with the upserts, marked by a column that rows carry anyway; where deleted
+        # rows stay, none of them may be taken for a delete.
         **({} if layout.soft_delete else _DELETES),
         **service_options(
             snapshot=operation == "bulk_insert",
@@ -141,8 +142,6 @@ def table_options(
         **overrides,
         **_FIXED,
         **index.options(global_index=layout.moves_partitions),
-        # Where deleted rows stay, no operation may delete one.
-        **({"hoodie.payload.delete.marker": "never"} if layout.soft_delete else {}),
         # Batches hold one row per key, so there is nothing to combine; but only then does Hudi
         # take the ordering value along, and a global index compares it.
         "hoodie.combine.before.upsert": str(layout.moves_partitions).lower(),

@@ -166,8 +166,13 @@ class LakeTable:
     ) -> str:
         options = table_options(self.layout, index, self._overrides, operation=operation)
         options |= {COMMIT_KEY: commit.to_json(), INDEX_KEY: index.to_json(), "path": self.path}
+        projected = self.layout.project(rows)
+        # Looking keys up in files reads the batch three times; a bucket index reads it once.
+        kept = operation == "upsert" and not index.is_bucket
+        if kept:
+            projected.persist()
         try:
-            instant = self._call_writer(self.layout.project(rows), options, guard)
+            instant = self._call_writer(projected, options, guard)
         except (Py4JError, PySparkException) as error:
             timeline = self.timeline()
             done = timeline.latest()
@@ -189,6 +194,9 @@ class LakeTable:
                 table=commit.table,
                 path=self.path,
             ) from error
+        finally:
+            if kept:
+                projected.unpersist()
         if instant is None or (guard is not None and not guard.called):
             raise LakeError(
                 f"Hudi reported {instant or 'no commit'} for the lake table at {self.path}"

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from cdc.config import TableSettings
 from cdc.errors import ConfigError, LakeError
@@ -18,6 +18,7 @@ from tests.spark.lake import (
     ONE_COMMIT,
     ORDERS,
     SEVERAL_COMMITS,
+    Event,
     accept,
     change,
     content,
@@ -238,3 +239,28 @@ def test_a_value_that_cannot_be_written_fails_the_commit_whole(
 
     assert content(table) == [(1, Decimal("1.00"))]
     assert offsets(table) == []
+
+
+@SIZES
+def test_the_batch_is_evaluated_once(
+    spark: SparkSession, tmp_path: Path, size: SnapshotSize
+) -> None:
+    """A second evaluation would read the replica, or Kafka, and decode again."""
+    table = lake(spark, tmp_path / "t", ORDERS)
+    seen = spark.sparkContext.accumulator(0)
+
+    def counted(events: list[Event]) -> DataFrame:
+        def count(row: Any) -> Any:
+            seen.add(1)
+            return row
+
+        batch = rows(spark, table, events)
+        return spark.createDataFrame(batch.rdd.map(count), batch.schema)
+
+    snapshot = counted([("r", -1, (i, "old")) for i in range(10)])
+    table.bulk_insert(snapshot, record("chunk", chunk_ids=(0,)), size)
+    assert seen.value == 10
+
+    changes = counted([("u", i, (i, "new")) for i in range(10)])
+    table.upsert(changes, record(offsets={0: 10}), accept)
+    assert seen.value == 20

@@ -1,0 +1,77 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc.errors import LakeError
+from cdc.lake.publish import (
+    POINTER,
+    current_path,
+    delete_path,
+    probe,
+    read_pointer,
+    remove_pointer,
+    write_pointer,
+)
+
+FOLDERS = ["plain", "with space", "100%25", "hash#1", "a~2eb", "ünï", "x" * 200]
+
+
+@pytest.mark.parametrize("name", FOLDERS)
+def test_the_pointer_moves_from_generation_to_generation(
+    spark: SparkSession, tmp_path: Path, name: str
+) -> None:
+    base = f"file://{tmp_path}/{name}"
+    assert current_path(spark, base) is None
+
+    write_pointer(spark, base, path=f"{base}/attempt=1", generation=1, attempt="1")
+    write_pointer(spark, base, path=f"{base}/attempt=2", generation=2, attempt="2")
+
+    pointer = read_pointer(spark, base)
+    assert pointer is not None
+    assert (pointer.path, pointer.generation, pointer.attempt) == (f"{base}/attempt=2", 2, "2")
+    assert datetime.now(timezone.utc) - pointer.published_at < timedelta(minutes=5)
+    kept = {path.name for path in (tmp_path / name).iterdir() if not path.name.endswith(".crc")}
+    assert kept == {POINTER}, "a staged pointer was left behind"
+
+    remove_pointer(spark, base)
+    assert current_path(spark, base) is None
+
+
+def test_a_file_that_is_no_pointer_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / POINTER).write_text("{}")
+    with pytest.raises(LakeError, match="is not a pointer"):
+        current_path(spark, tmp_path.as_uri())
+
+
+def test_a_folder_is_deleted_with_all_that_is_in_it_and_nothing_else(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    gone, kept = tmp_path / "t" / "attempt=1", tmp_path / "t" / "attempt=10"
+    url = f"file://{gone}"  # as_uri() would escape the sign, which Hadoop's paths do not
+    for folder in (gone, kept):
+        (folder / "deep").mkdir(parents=True)
+        (folder / "deep" / "file").write_text("x")
+
+    assert delete_path(spark, url)
+    assert not delete_path(spark, url)
+
+    assert not gone.exists()
+    assert (kept / "deep" / "file").exists()
+
+
+@pytest.mark.parametrize("root", ["file:///", "/", "file:/"])
+def test_the_root_of_a_file_system_is_not_deleted(spark: SparkSession, root: str) -> None:
+    with pytest.raises(LakeError, match="root"):
+        delete_path(spark, root)
+
+
+def test_a_place_that_cannot_be_written_is_named(spark: SparkSession, tmp_path: Path) -> None:
+    probe(spark, (tmp_path / "new").as_uri())
+    assert not list((tmp_path / "new").iterdir())
+    (tmp_path / "file").write_text("")
+    with pytest.raises(LakeError, match="cannot be accessed"):
+        probe(spark, (tmp_path / "file" / "below").as_uri())
