@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 import typer
 
@@ -11,9 +11,6 @@ from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.cli.tables import TablesArgument, finish, size
 from operate.exit_codes import ExitCode, exit_code
 from operate.render import Output, Renderer, seconds
-
-if TYPE_CHECKING:
-    from schemas.table import TableId
 
 SomeTablesArgument = Annotated[
     list[str] | None,
@@ -198,22 +195,11 @@ def verify(
     """Compare source and lake row for row, while both move; exit code 3 on any difference."""
     from operate.context import services
     from operate.inventory import on_plan
-    from operate.outcome import Outcome, for_each
+    from operate.verify.batch import verify_tables
 
     renderer = Renderer(output)
-    found = []
     with renderer.progress() as progress, services(config, progress) as opened:
-        from operate.verify.table import verify_table
-
-        context = opened.run_context
-
-        def one(table: TableId) -> Outcome:
-            result = verify_table(opened, context, table)
-            found.append(result)
-            return Outcome(table, "verified")
-
-        outcomes = for_each(on_plan(opened, tables), one, action="verify")
-    failures = [outcome for outcome in outcomes if outcome.failed]
+        found, failures = verify_tables(opened, on_plan(opened, tables))
     renderer.document(
         {
             "tables": [result.to_json() for result in found]

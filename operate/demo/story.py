@@ -20,7 +20,8 @@ from operate.lifecycle import offboard, require
 from operate.onboard import onboard
 from operate.outcome import Outcome, for_each
 from operate.render import Renderer, seconds
-from operate.verify.table import Verification, verify_table
+from operate.verify.batch import verify_tables
+from operate.verify.table import Verification
 from schemas.table import TableId
 from stack.local import LocalStack
 
@@ -247,15 +248,9 @@ class Demo:
         return _shown(at_source, ours), _shown(in_lake, theirs)
 
     def _verify(self, opened: Services) -> None:
-        context = opened.run_context
-
-        def one(table: TableId) -> Outcome:
-            found = verify_table(opened, context, table)
-            self.told.verified.append(found)
-            return Outcome(table, "verified", State.INCREMENTAL)
-
-        outcomes = for_each([_table(name) for name in shop.TABLES], one, action="verify")
-        self.told.failures += [outcome for outcome in outcomes if outcome.failed]
+        wanted = [_table(name) for name in shop.TABLES]
+        self.told.verified, failures = verify_tables(opened, wanted)
+        self.told.failures += failures
         self._renderer.table(
             ("table", "result", "rows", "in motion", "up to"),
             [
