@@ -106,6 +106,8 @@ class Copying:
         with self.source.open_view(
             marker, timeout_s=self.replica_s, progress=self.context.progress
         ) as view:
+            if not view.on_replica:
+                _log.warning("%s has no replica: the primary is read", self.source.name)
             for warning in view.warnings:
                 _log.warning("%s: %s", self._name, warning)
             chunks = self._planned(copy, view)

@@ -120,19 +120,22 @@ def test_a_transaction_open_across_the_publication_change_is_waited_for(
     shop: Bootstrapping,
 ) -> None:
     """Its later changes are captured and its earlier ones are not: lost from both sides."""
+    fill(shop.database, "first", 1)
+    shop.add("first")  # a slot is made only when older transactions have ended
     fill(shop.database, "orders", 100)
     with open_transaction(shop.database, "UPDATE orders SET v = 1 WHERE id = 1") as old:
-        # ALTER PUBLICATION needs no lock that a writer's would block.
         shop.add("orders")
         old.execute("UPDATE orders SET v = 2 WHERE id = 2")
         finish = threading.Timer(2.0, old.commit)
         finish.start()
-        shop.bootstrap("orders")
+        assert shop.bootstrap("orders").seconds > 1
         finish.join()
     shop.catch_up_and_compare("orders", *COLUMNS)
 
 
 def test_a_transaction_that_never_ends_is_named(shop: Bootstrapping) -> None:
+    fill(shop.database, "first", 1)
+    shop.add("first")
     fill(shop.database, "orders", 100)
     with open_transaction(shop.database, "UPDATE orders SET v = 1 WHERE id = 1") as old:
         shop.add("orders")
@@ -267,6 +270,44 @@ def test_a_stopped_connector_ends_the_wait_with_evidence(shop: Bootstrapping) ->
     assert "confirmed" in stopped.value.message
     shop.connect.resume(shop.capture.connector)
     assert shop.bootstrap("orders").record.state is State.INCREMENTAL
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+def test_a_hanging_kafka_transaction_is_named(shop: Bootstrapping) -> None:
+    """H is the high watermark: the last stable offset may lie below rows that are committed."""
+    fill(shop.database, "orders", 100)
+    shop.add("orders")
+    topic = shop.record("orders").topic
+    producer = Producer(
+        {
+            "bootstrap.servers": shop.config.kafka.bootstrap_servers,
+            "transactional.id": shop.database.name,
+            "transaction.timeout.ms": 600_000,
+        }
+    )
+    producer.init_transactions(20)
+    producer.begin_transaction()
+    producer.produce(topic, b"never committed")
+    producer.flush(20)
+    shop.database.execute("UPDATE orders SET v = 9 WHERE id = 9")
+    with pytest.raises(HandoffTimeoutError, match="hanging Kafka transaction") as stopped:
+        shop.bootstrap("orders", limits=limits(readable_s=1.0))
+    assert "high watermark" in stopped.value.message
+    record = shop.record("orders")
+    assert (record.state, record.resume_to) == (State.FAILED, State.CATCHING_UP)
+    assert shop.published("orders") is None
+    producer.abort_transaction(20)
+    assert shop.bootstrap("orders").rows == 0, "the copy was done"
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+def test_without_exactly_once_connects_stored_position_decides(shop: Bootstrapping) -> None:
+    connect = shop.config.connect.model_copy(update={"exactly_once": False})
+    shop.config = shop.config.model_copy(update={"connect": connect})
+    fill(shop.database, "orders", 1000)
+    shop.add("orders")
+    with writers(shop.database, "orders", 1000, count=1):
+        shop.bootstrap("orders")
     shop.catch_up_and_compare("orders", *COLUMNS)
 
 
