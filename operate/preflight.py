@@ -76,7 +76,10 @@ def _source(services: Services, name: str) -> list[Check]:
 def _tables(services: Services, source: str, records: Sequence[TableRecord]) -> list[Check]:
     planned = {record.table for record in records if record.table.source == source}
     stats = {found.table: found for found in services.source(source).tables()}
-    lines = [_planned_table(services, table, stats.get(table)) for table in sorted(planned)]
+    lines: list[Check] = []
+    for table in sorted(planned):
+        look = partial(_planned_table, services, table, stats.get(table))
+        lines += _guarded(f"table {table}", look)
     unfit = []
     for table, found in stats.items():
         if table not in planned and found.partition_root is None:
@@ -104,10 +107,10 @@ def _tables(services: Services, source: str, records: Sequence[TableRecord]) -> 
     return lines
 
 
-def _planned_table(services: Services, table: TableId, found: TableStats | None) -> Check:
+def _planned_table(services: Services, table: TableId, found: TableStats | None) -> list[Check]:
     name = f"table {table}"
     if found is None:
-        return Check(
+        return _one(
             name,
             "error",
             "on the plan, but the source has no such table",
@@ -118,11 +121,11 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
     settings = services.config.table_settings(table)
     verdict = judge(described, settings)
     if not verdict.ok:
-        return Check(name, "error", verdict.problem, verdict.remedy)
+        return _one(name, "error", verdict.problem, verdict.remedy)
     source.schema(described, settings)
     problems = source.audit_publication(services.capture(table).publication, described)
     if problems:
-        return Check(
+        return _one(
             name,
             "error",
             "; ".join(problems),
@@ -131,8 +134,12 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
     key = ", ".join(settings.key_columns or described.primary_key)
     detail = f"key ({key}), replica identity {described.replica_identity}"
     if verdict.notes:
-        return Check(name, "warning", "; ".join((detail, *verdict.notes)), "Nothing, if intended.")
-    return Check(name, "ok", detail)
+        return _one(name, "warning", "; ".join((detail, *verdict.notes)), "Nothing, if intended.")
+    return _one(name, "ok", detail)
+
+
+def _one(name: str, status: Status, detail: str, remedy: str = "") -> list[Check]:
+    return [Check(name, status, detail, remedy)]
 
 
 def _kafka(services: Services) -> list[Check]:
