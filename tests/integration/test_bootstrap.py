@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
