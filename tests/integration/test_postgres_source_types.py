@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import datetime, timezone
 from typing import Any
 
@@ -222,6 +223,11 @@ class Stream:
         self._names = names(database.name, self._config.sources[database.name])
         self._kafka = KafkaAdmin(self._config.kafka)
         self._connect = ConnectClient(self._config.connect)
+        self._registry = ConfluentRegistry(RegistryEndpoint(url=self._config.kafka.registry.url))
+
+    def close(self) -> None:
+        self._connect.close()
+        self._registry.close()
 
     def capture(self, table: SourceTable) -> None:
         captured = self._names
@@ -243,14 +249,15 @@ class Stream:
         """The rows of that many insert events, decoded."""
         topic = self._names.topic(table.table)
         start = self._kafka.start_offsets(topic)
-        registry = ConfluentRegistry(RegistryEndpoint(url=self._config.kafka.registry.url))
         deadline = time.monotonic() + 120
         while time.monotonic() < deadline:
             end = self._kafka.stable_offsets(topic)
             records = list(self._kafka.read(topic, 0, start[0], end[0]))
             if sum(record.value is not None for record in records) >= count:
                 ids = {int.from_bytes((r.value or b"")[1:5], "big") for r in records if r.value}
-                schemas = {number: DebeziumSchema.parse(registry.schema(number)) for number in ids}
+                schemas = {
+                    number: DebeziumSchema.parse(self._registry.schema(number)) for number in ids
+                }
                 frame = decode(
                     read_changes(self._spark, self._config.kafka.java_config(), topic, start, end),
                     schemas,
@@ -277,15 +284,15 @@ def test_each_type_has_one_value_in_snapshot_stream_and_lookup(
     database.execute(f"CREATE TABLE t (id int PRIMARY KEY, {columns})")
     table = source.table(table_id(database, "t"))
     schema = source.schema(table, TableSettings())
-    stream = Stream(database, source, spark)
-    stream.capture(table)
     count = 0
-    for count, (given, values) in enumerate(rows_of_types(), 1):
-        database.execute(
-            f"INSERT INTO t (id, {', '.join(given)}) VALUES ({count}, {', '.join(values)})"
-        )
-    database.execute(f"INSERT INTO t (id) VALUES ({count + 1})")
-    events = collected(stream.inserts(table, schema, count + 1), schema)
+    with closing(Stream(database, source, spark)) as stream:
+        stream.capture(table)
+        for count, (given, values) in enumerate(rows_of_types(), 1):
+            database.execute(
+                f"INSERT INTO t (id, {', '.join(given)}) VALUES ({count}, {', '.join(values)})"
+            )
+        database.execute(f"INSERT INTO t (id) VALUES ({count + 1})")
+        events = collected(stream.inserts(table, schema, count + 1), schema)
     on_replica(source)
     rows = collected(read(spark, source, table, schema), schema)
     kinds = {f"c{number}": kind for number, (kind, _) in enumerate(TYPES)}
