@@ -27,6 +27,7 @@ PLAIN_INTERVAL_S = 5.0
 """Seconds between two lines of one task when there is no terminal."""
 
 _UNLIMITED_WIDTH = 10_000
+_MOMENT_S = 1.0
 
 
 class Output(str, Enum):
@@ -253,7 +254,13 @@ class _PlainTask:
         with self._lock:
             if not self._ended:
                 self._ended = True
-                self._say(finished=True)
+                if not self._passed_unseen():
+                    self._say(finished=True)
+
+    def _passed_unseen(self) -> bool:
+        """Whether it was a wait that was over at once: not worth a line."""
+        silent = not self._count and not self._note
+        return silent and time.monotonic() - self._began < _MOMENT_S
 
     def _say_in_turn(self) -> None:
         if time.monotonic() - self._spoke >= self._interval_s:

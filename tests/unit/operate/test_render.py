@@ -177,6 +177,12 @@ def test_a_wait_says_at_once_what_it_waits_for() -> None:
     assert last == "wait for the replica: done, 0 s"
 
 
+def test_a_wait_that_is_over_at_once_says_nothing() -> None:
+    stream = io.StringIO()
+    PlainProgress(stream=stream).start("wait for the replica", None, "checks").done()
+    assert stream.getvalue() == ""
+
+
 def test_plain_progress_counts_right_from_many_threads() -> None:
     stream = io.StringIO()
     task = PlainProgress(interval_s=0.0, stream=stream).start("copy", None)
