@@ -257,7 +257,15 @@ def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
     with pytest.raises(SourceError, match="permission denied") as caught:
         source.prepare_capture(PUBLICATION)
     assert "Grant role" in caught.value.remedy
-    assert any(check.status == "error" for check in source.checks())
+    checks = {check.name: check for check in source.checks()}
+    assert checks["privileges admin"].status == checks["privileges capture"].status == "error"
+    assert f'GRANT CONNECT, CREATE ON DATABASE "{database.name}"' in (
+        checks["privileges admin"].remedy
+    )
+    assert f'GRANT "{described.owner}" TO "{roles["admin"]}";' in checks["tables admin"].remedy
+    assert f'GRANT SELECT ON "app"."t" TO "{roles["snapshot"]}";' in (
+        checks["tables snapshot"].remedy
+    )
     # the grants on schema tributary are for after its creation, which also gives them
     for statement in source.grants_sql([described]):
         if "tributary" not in statement.replace(database.name, ""):
@@ -281,6 +289,8 @@ def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
         assert source.fingerprint(name, on_replica=True).facts["oid"] == described.oid
     assert source.replica_position() is not None
     assert [check for check in source.checks() if check.status == "error"] == []
+    names = {check.name for check in source.checks() if check.status != "ok"}
+    assert not names & {"privileges admin", "privileges capture", "tables admin", "tables snapshot"}
 
 
 def test_identity_that_may_not_be_read_is_a_warning_not_a_failure(

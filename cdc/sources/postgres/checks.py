@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from psycopg import sql
+
 from cdc.errors import ReplicaError, SourceError
 from cdc.sources.postgres.connection import Connections, Role, Session
+from cdc.sources.postgres.grants import grants_sql
 from cdc.sources.postgres.primary import identity
 from cdc.sources.postgres.replica import check_standby, describe_lag, replica_position
 from cdc.sources.values import Check
 
 MINIMUM_VERSION = 130000
 _LAG_WARNING_S = 60.0
+_NAMED = 5
 _ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
 
 _SETTINGS = """
@@ -23,6 +27,25 @@ SELECT current_setting('wal_level'),
        (SELECT count(*) FROM pg_catalog.pg_stat_replication)::int,
        current_setting('max_slot_wal_keep_size')
 """
+
+
+# Tables that are lacked: which the role may not read, or is not a member of the owner of.
+_USER_TABLES = """
+SELECT n.nspname::text, c.relname::text, pg_catalog.pg_get_userbyid(c.relowner)::text
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartition
+  AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'tributary')
+  AND NOT {} ORDER BY 1, 2
+"""
+_LACKING: dict[Role, sql.Composed] = {
+    "admin": sql.SQL(_USER_TABLES).format(sql.SQL("pg_catalog.pg_has_role(c.relowner, 'MEMBER')")),
+    "snapshot": sql.SQL(_USER_TABLES).format(
+        sql.SQL(
+            "(pg_catalog.has_schema_privilege(n.oid, 'USAGE') "
+            "AND pg_catalog.has_table_privilege(c.oid, 'SELECT'))"
+        )
+    ),
+}
 
 
 def run(connections: Connections) -> list[Check]:
@@ -40,6 +63,10 @@ def run(connections: Connections) -> list[Check]:
     if ("admin", False) in reachable:
         with connections.open("admin") as session:
             found += _primary(session, connections)
+            found += _missing_on_tables(session, connections, "admin")
+    if ("snapshot", False) in reachable:
+        with connections.open("snapshot") as session:
+            found += _missing_on_tables(session, connections, "snapshot")
     if ("capture", False) in reachable:
         with connections.open("capture") as session:
             found.append(_may_replicate(session, connections))
@@ -95,10 +122,45 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
             "privileges admin",
             "error",
             f"{user} may not create the publication and schema tributary",
-            "Run the statements that `tributary check --grants` prints as a superuser.",
+            _statements(connections),
         )
     else:
         yield Check("privileges admin", "ok", f"{user} may create the publication")
+
+
+def _missing_on_tables(session: Session, connections: Connections, role: Role) -> Iterator[Check]:
+    """Tables that the role could not replicate; a warning, since not all of them need be."""
+    lacking = [
+        (sql.Identifier(schema, name).as_string(None), sql.Identifier(owner).as_string(None))
+        for schema, name, owner in session.execute(_LACKING[role]).fetchall()
+    ]
+    if not lacking:
+        return
+    user = sql.Identifier(connections.credential(role).user).as_string(None)
+    tables = sorted({table for table, _ in lacking})
+    if role == "admin":
+        detail = f"{user} may not publish {_some(tables)}: only their owner may"
+        grants = sorted({f"GRANT {owner} TO {user};" for _, owner in lacking})
+    else:
+        detail = f"{user} may not read {_some(tables)}"
+        schemas = sorted({table.split(".")[0] for table in tables})
+        grants = [f"GRANT USAGE ON SCHEMA {', '.join(schemas)} TO {user};"]
+        grants += [f"GRANT SELECT ON {table} TO {user};" for table in tables[:_NAMED]]
+    yield Check(
+        f"tables {role}",
+        "warning",
+        detail,
+        "Where they are to be replicated, run as a superuser: " + " ".join(grants),
+    )
+
+
+def _some(names: list[str]) -> str:
+    more = len(names) - _NAMED
+    return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _statements(connections: Connections) -> str:
+    return "Run as a superuser: " + " ".join(grants_sql(connections.config))
 
 
 def _log_settings(settings: tuple[Any, ...]) -> Iterator[Check]:
@@ -157,7 +219,7 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
         "privileges capture",
         "error",
         f"{user} lacks REPLICATION",
-        f'ALTER ROLE "{user}" REPLICATION; (on managed servers, grant its replication role).',
+        _statements(connections) + " (Managed servers have a role to grant instead.)",
     )
 
 

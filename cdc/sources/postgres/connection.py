@@ -131,7 +131,9 @@ class Connections:
             kind = SnapshotLostError
             remedy = CONFLICT_REMEDY
         elif isinstance(error, psycopg.errors.InsufficientPrivilege):
-            remedy = f"Grant role {user} what it lacks; `tributary check` prints the statements."
+            remedy = (
+                f"Grant role {user} what it lacks; `tributary check` says with which statement."
+            )
         elif isinstance(error, psycopg.errors.LockNotAvailable):
             remedy = "Another session holds a lock for long; try again when it has ended."
         elif isinstance(error, psycopg.errors.QueryCanceled):
