@@ -11,6 +11,26 @@ from cdc.failpoints import FAILPOINTS
 from tests.integration.project import Project
 
 COLUMNS = ("id", "v", "t")
+ONE_OF_EACH_KIND = frozenset(
+    {
+        "onboard.after_connector",
+        "bootstrap.after_view",
+        "bootstrap.after_chunk_commit",
+        "bootstrap.before_handoff_commit",
+        "bootstrap.after_publish",
+        "run.in_commit",
+        "run.after_commit",
+    }
+)
+"""What every run of the tests fires: before data, amid data, between data and state."""
+
+
+def each(points: list[str]) -> list[Any]:
+    """All points; those that are not of a kind of their own run in `make test-all`."""
+    marks = {point: () if point in ONE_OF_EACH_KIND else pytest.mark.breadth for point in points}
+    return [pytest.param(point, marks=mark) for point, mark in marks.items()]
+
+
 ONBOARD_POINTS = [name for name in FAILPOINTS if name.startswith("onboard.")]
 BOOTSTRAP_POINTS = [name for name in FAILPOINTS if name.startswith("bootstrap.")]
 RUN_POINTS = [name for name in FAILPOINTS if name.startswith("run.")]
@@ -62,7 +82,7 @@ def crash_then_repeat(project: Project, point: str, *arguments: str) -> None:
     project.run(*arguments).expect(0)
 
 
-@pytest.mark.parametrize("point", ONBOARD_POINTS + BOOTSTRAP_POINTS)
+@pytest.mark.parametrize("point", each(ONBOARD_POINTS + BOOTSTRAP_POINTS))
 def test_onboard_killed_at_each_point_and_repeated(
     point: str, project: Project, spark: Any
 ) -> None:
@@ -84,7 +104,7 @@ def running(project: Project) -> str:
     return name
 
 
-@pytest.mark.parametrize("point", RUN_POINTS)
+@pytest.mark.parametrize("point", each(RUN_POINTS))
 def test_run_killed_at_each_point_and_repeated(
     point: str, project: Project, running: str, spark: Any
 ) -> None:

@@ -14,7 +14,7 @@ from pathlib import Path
 from tests.integration.conftest import Database
 from tests.integration.project import Project
 
-SCALE = int(os.environ.get("TRIBUTARY_PGBENCH_SCALE", "20"))
+SCALE = int(os.environ.get("TRIBUTARY_PGBENCH_SCALE", "5"))
 TABLES = ("public.pgbench_accounts", "public.pgbench_branches", "public.pgbench_tellers")
 
 
