@@ -264,3 +264,28 @@ def test_the_batch_is_evaluated_once(
     changes = counted([("u", i, (i, "new")) for i in range(10)])
     table.upsert(changes, record(offsets={0: 10}), accept)
     assert seen.value == 20
+
+
+def test_the_table_is_of_a_version_that_all_engines_read_and_holds_no_secret(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    canary = "canary-7f31"
+    configuration = spark.sparkContext._jsc.hadoopConfiguration()
+    configuration.set("fs.s3a.secret.key", canary)
+    try:
+        folder = tmp_path / "100%25 a~2eb" / "attempt=1"
+        table = LakeTable(spark, f"file://{folder}", ORDERS, TableSettings())
+        insert(spark, table, (1, "a"))
+        change(spark, table, 2, ("u", 1, (1, "b")))
+    finally:
+        configuration.unset("fs.s3a.secret.key")
+
+    assert content(table) == [(1, "b")]
+    properties = (folder / ".hoodie" / "hoodie.properties").read_text().splitlines()
+    assert "hoodie.table.version=6" in properties
+    assert "hoodie.table.timeline.timezone=UTC" in properties
+    assert not [
+        path
+        for path in folder.rglob("*")
+        if path.is_file() and canary.encode() in path.read_bytes()
+    ]
