@@ -74,12 +74,14 @@ def onboard(
         One outcome per table, in the order given.
     """
     outcomes: dict[TableId, Outcome] = {}
+    notes: dict[TableId, list[str]] = {}
     fit = []
     for outcome in for_each(tables, lambda table: _examined(services, table), action="check"):
         if outcome.failed:
             outcomes[outcome.table] = outcome
         else:
             fit.append(outcome.table)
+            notes[outcome.table] = outcome.details["notes"]
     registered: list[TableId] = []
     for group in capture.groups(services, fit):
         refused = capture.refuse_shared_topics(services, group)
@@ -97,13 +99,27 @@ def onboard(
             continue
         for outcome in for_each(members, lambda t: register(services, t), action="register"):
             outcomes[outcome.table] = outcome
-            if outcome.state in _CONTINUED:
+            if outcome.failed:
+                withdraw(services, kept, outcome.table)
+            elif outcome.state in _CONTINUED:
                 registered.append(outcome.table)
     crash("onboard.after_register")
     if with_bootstrap and registered:
         for outcome in copy(services, registered):
             outcomes[outcome.table] = outcome
-    return [outcomes[table] for table in tables]
+    return [_with_notes(outcomes[table], notes.get(table)) for table in tables]
+
+
+def withdraw(services: Services, group: capture.Group, table: TableId) -> None:
+    """Take a table that could not be put on the plan out of the publication again."""
+    record = services.store.get(table)
+    if record is None or record.state is State.RETIRED:
+        source = services.source(table.source)
+        source.remove_from_publication(group.capture.publication, [table])
+
+
+def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
+    return replace(outcome, details={**outcome.details, "notes": notes}) if notes else outcome
 
 
 def register(services: Services, table: TableId) -> Outcome:

@@ -104,6 +104,19 @@ def test_tables_that_would_share_a_topic_are_refused(cold: Shop) -> None:
     assert later[0].failed
 
 
+def test_a_table_whose_path_is_taken_leaves_the_publication_again(cold: Shop) -> None:
+    cold.tables = {"public.*": {"name": "one/place"}}
+    cold.reconfigure()
+    for name in ("first", "second"):
+        cold.create(name, 1)
+    outcomes = cold.onboard("first", "second", with_bootstrap=False)
+    assert [outcome.failed for outcome in outcomes] == [False, True]
+    assert "would be written to" in str(outcomes[1].error)
+    publication = cold.services.capture(cold.table("first")).publication
+    source = cold.services.source(cold.database.name)
+    assert source.published_tables(publication) == [cold.table("first")]
+
+
 def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:
     cold.create("orders", 10)
     planned = plan(cold.services, [cold.table("orders")], with_bootstrap=True)
