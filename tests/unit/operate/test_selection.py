@@ -1,0 +1,96 @@
+"""Which tables a command means, and what their outcomes make of the exit code."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from cdc.config import Config
+from cdc.errors import CaptureError, ConfigError, LostHistoryError
+from cdc.state import State
+from operate.exit_codes import ExitCode
+from operate.outcome import Outcome, exit_code_of, for_each
+from operate.preflight import local_folder
+from operate.selection import expand, sources_of
+from schemas.errors import InvalidIdentifierError
+from schemas.table import TableId
+
+
+def config(*sources: str) -> Config:
+    one = {
+        "primary": {"host": "localhost", "database": "shop"},
+        "credentials": {"admin": {"user": "admin"}},
+    }
+    return Config.model_validate(
+        {
+            "sources": dict.fromkeys(sources, one),
+            "kafka": {
+                "bootstrap_servers": "localhost:9092",
+                "registry": {"url": "http://localhost:8081"},
+            },
+            "connect": {"url": "http://localhost:8083"},
+            "lake": {"url": "file:///lake"},
+        }
+    )
+
+
+ORDERS, LINES = TableId("shop", "public", "orders"), TableId("shop", "public", "lines")
+AUDIT = TableId("crm", "audit", "log")
+KNOWN = [ORDERS, LINES, AUDIT]
+
+
+def test_names_come_back_in_the_order_given_and_once() -> None:
+    chosen = expand(["public.orders", "public.*"], config("shop"), KNOWN, where="here")
+    assert chosen == [ORDERS, LINES]
+
+
+def test_a_wildcard_covers_all_sources_unless_it_names_one() -> None:
+    both = config("shop", "crm")
+    assert expand(["*"], both, KNOWN, where="here") == sorted(KNOWN)
+    assert expand(["crm:*.*"], both, KNOWN, where="here") == [AUDIT]
+    assert sources_of(["crm:*.*", "shop:public.orders"], both) == ["crm"]
+    assert sources_of(["*"], both) == ["crm", "shop"]
+
+
+def test_a_wildcard_that_matches_nothing_is_refused() -> None:
+    with pytest.raises(ConfigError, match="matches no table here"):
+        expand(["nope.*"], config("shop"), KNOWN, where="here")
+
+
+def test_a_name_without_a_source_is_refused_when_there_are_several() -> None:
+    with pytest.raises(InvalidIdentifierError, match="more than one"):
+        expand(["public.orders"], config("shop", "crm"), KNOWN, where="here")
+
+
+def test_exit_codes() -> None:
+    fine = Outcome(ORDERS, "done", State.INCREMENTAL)
+    failed = Outcome(LINES, "done", error=CaptureError("no", remedy="yes"))
+    lost = Outcome(AUDIT, "done", error=LostHistoryError("gone", remedy="again"))
+    assert exit_code_of([fine]) is ExitCode.OK
+    assert exit_code_of([fine, failed]) is ExitCode.SOME_FAILED
+    assert exit_code_of([failed, lost]) is ExitCode.NEEDS_BOOTSTRAP
+    assert exit_code_of([Outcome(ORDERS, "seen", State.NEEDS_BOOTSTRAP)]) is (
+        ExitCode.NEEDS_BOOTSTRAP
+    )
+
+
+@pytest.mark.parametrize("parallel", [1, 3])
+def test_one_tables_failure_stops_no_other(parallel: int) -> None:
+    def work(table: TableId) -> Outcome:
+        if table == ORDERS:
+            raise CaptureError("refused", remedy="choose")
+        if table == LINES:
+            raise ValueError("nobody foresaw this")
+        return Outcome(table, "done")
+
+    outcomes = for_each(KNOWN, work, action="try", parallel=parallel)
+    assert [outcome.table for outcome in outcomes] == KNOWN
+    assert [outcome.failed for outcome in outcomes] == [True, True, False]
+    assert "unexpected ValueError: nobody foresaw this" in str(outcomes[1].error)
+
+
+def test_which_lakes_are_folders_of_this_machine() -> None:
+    assert local_folder("/data/lake") == Path("/data/lake")
+    assert local_folder("file:///data/my%20lake") == Path("/data/my lake")
+    assert local_folder("s3a://bucket/lake") is None
