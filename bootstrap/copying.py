@@ -15,6 +15,7 @@ from bootstrap.snapshot import SnapshotCopy, wait_to_retry
 from cdc.errors import FencedError, LakeError, SnapshotLostError, StateError
 from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
+from cdc.lake.publish import delete_path
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.sources.base import Fingerprint
@@ -71,6 +72,9 @@ class Copying:
         require_same_server(self.record, marker)
         self._note(marker_id=marker.id)
         crash("bootstrap.after_marker")
+        if not Timeline(self.context.spark, self._attempt.path).exists:
+            # A process that died while it created the table may have left a part of it.
+            delete_path(self.context.spark, self._attempt.path)
         failed, one_view = 0, True
         while True:
             # Raises at once what no retry under another view can help.

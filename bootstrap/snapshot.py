@@ -88,7 +88,8 @@ class SnapshotCopy:
         """
         at_once = fetch_rows(size.rows, size.bytes, failures=failures)
         rows = self.rows(chunks, view, at_once=at_once)
-        with self._counted(task) as counter:
+        counter = RowCounter(self.spark, f"tributary-copy-{uuid.uuid4()}", task)
+        with counter.counting(f"copy {self.table.table}"):
             self.lake.bulk_insert(rows, commit, size)
         return counter.rows
 
@@ -133,38 +134,42 @@ class SnapshotCopy:
         }
         return [values[name].cast(kind).alias(name) for name, kind in META_COLUMNS]
 
-    @contextmanager
-    def _counted(self, task: Task) -> Iterator[_RowCounter]:
-        """Count rows that Spark's tasks have read, while they run and at the end."""
-        counter = _RowCounter(self.spark, f"tributary-copy-{uuid.uuid4()}", task)
-        context = self.spark.sparkContext
-        context.setJobGroup(counter.group, f"copy {self.table.table}")
-        context.setLocalProperty("spark.scheduler.pool", str(self.table.table))
-        watch = threading.Thread(target=counter.watch, name=counter.group, daemon=True)
-        watch.start()
-        try:
-            yield counter
-        finally:
-            counter.stop.set()
-            watch.join()
-            for name in ("spark.jobGroup.id", "spark.job.description", "spark.scheduler.pool"):
-                context.setLocalProperty(name, None)  # type: ignore[arg-type]  # None removes it
-            counter.look()
 
+class RowCounter:
+    """Reads from Spark's own metrics how many rows the tasks of a job group have read.
 
-class _RowCounter:
-    """Reads from Spark's own metrics how many rows the tasks of a job group have read."""
+    Args:
+        spark: The session.
+        group: Name of the job group, of nobody else.
+        task: Where the rows are counted.
+    """
 
     def __init__(self, spark: SparkSession, group: str, task: Task) -> None:
         self.group = group
         self.rows = 0
-        self.stop = threading.Event()
+        self._stop = threading.Event()
         self._spark = spark
         self._task = task
 
-    def watch(self) -> None:
-        """Look every second until told to stop."""
-        while not self.stop.wait(_WATCH_S):
+    @contextmanager
+    def counting(self, description: str) -> Iterator[None]:
+        """Count what the block's Spark jobs read, while they run and at the end."""
+        context = self._spark.sparkContext
+        context.setJobGroup(self.group, description)
+        context.setLocalProperty("spark.scheduler.pool", description)
+        watch = threading.Thread(target=self._watch, name=self.group, daemon=True)
+        watch.start()
+        try:
+            yield
+        finally:
+            self._stop.set()
+            watch.join()
+            for name in ("spark.jobGroup.id", "spark.job.description", "spark.scheduler.pool"):
+                context.setLocalProperty(name, None)  # type: ignore[arg-type]  # None removes it
+            self.look()
+
+    def _watch(self) -> None:
+        while not self._stop.wait(_WATCH_S):
             self.look()
 
     def look(self) -> None:

@@ -16,6 +16,8 @@ from cdc.spark import java
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_TABLE_FILES = (".hoodie/hoodie.properties", ".hoodie/hoodie.properties.backup")
+
 __all__ = ["CommitRecord", "Committed", "Timeline"]
 
 
@@ -189,10 +191,14 @@ class Timeline:
 def _open(spark: SparkSession, path: str) -> Any:
     """Hudi's meta client for the table at ``path``, or None when there is no table."""
     jvm = java(spark)
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     try:
-        storage = jvm.org.apache.hudi.storage.hadoop.HadoopStorageConfiguration(
-            spark.sparkContext._jsc.hadoopConfiguration()
-        )
+        # Hudi itself looks five times, a second apart, before it says that there is no table.
+        known = [jvm.org.apache.hadoop.fs.Path(path, name) for name in _TABLE_FILES]
+        files = known[0].getFileSystem(hadoop)
+        if not any(files.exists(file) for file in known):
+            return None
+        storage = jvm.org.apache.hudi.storage.hadoop.HadoopStorageConfiguration(hadoop)
         builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
         return builder.setConf(storage).setBasePath(path).build()
     except Py4JJavaError as error:
