@@ -24,6 +24,7 @@ from schemas.avro import WIRE_HEADER_BYTES, DebeziumSchema
 from schemas.table import TableSchema
 
 if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
 META_COLUMNS = (
@@ -273,12 +274,22 @@ def _normal(
         F.expr(_POSITION).alias("_cdc_position"),
         "_cdc_offset",
         "_cdc_schema_id",
-        F.lit(ingested_at).cast("timestamp").alias("_cdc_ingested_at"),
+        _constant(ingested_at).alias("_cdc_ingested_at"),
         *(F.col(quoted(column.name)) for column in table.columns),
         PARTITION,
         UNAVAILABLE,
         F.expr(problem).alias(PROBLEM),
     )
+
+
+def _constant(moment: datetime) -> SparkColumn:
+    """A time as a value that is not part of the generated code.
+
+    Spark writes a literal time into the code that it compiles, so each batch would compile the
+    same projection again and run it cold. An array travels beside the code.
+    """
+    first = F.expr("CAST(_cdc_offset - _cdc_offset AS INT)")
+    return F.array(F.lit(moment).cast("timestamp"))[first]
 
 
 # Debezium's `source.sequence` is a JSON array of two decimal strings, the first null until the
