@@ -6,6 +6,8 @@ import logging
 import os
 import sys
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -85,13 +87,30 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
         for key, value in settings.items():
             builder = builder.config(key, value)
         try:
-            return builder.getOrCreate()
+            with _stdout_kept():
+                return builder.getOrCreate()
         except Exception as error:
             raise LakeError(
                 f"Spark did not start: {error}",
                 remedy="Check spark.master, spark.driver_memory and the log above.",
                 field="spark",
             ) from error
+
+
+@contextmanager
+def _stdout_kept() -> Iterator[None]:
+    """Let what is started write to standard error: libraries in the JVM print to its output.
+
+    Ours may be a JSON document.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
 
 
 def session_settings(config: Config) -> dict[str, str]:
