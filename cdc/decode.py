@@ -151,8 +151,8 @@ class _Plan:
     source_ts: str
     sequence: str
     values: Mapping[str, str]
+    given: Mapping[str, str]
     unavailable: str
-    lost: str
 
 
 def _plan(
@@ -173,7 +173,7 @@ def _plan(
         )
     values: dict[str, str] = {}
     flags: list[tuple[str, str]] = []
-    lost: list[tuple[str, str]] = []
+    given: dict[str, str] = {}
     for column in table.columns:
         field = schema.field(column.name)
         if field is None:
@@ -196,7 +196,7 @@ def _plan(
             expression = f"CASE WHEN {shown} THEN NULL ELSE {expression} END"
             real = f"{real} AND NOT {shown}"
         if not value.total:
-            lost.append((column.name, f"{real} AND {value.sql} IS NULL"))
+            given[column.name] = real
         values[column.name] = expression
     source = envelope["source"].dataType
     micros = isinstance(source, StructType) and "ts_us" in source.names
@@ -206,8 +206,8 @@ def _plan(
         source_ts=f"timestamp_micros({clock})",
         sequence=f"{event}.source.sequence",
         values=values,
+        given=given,
         unavailable=_names_where(flags),
-        lost=_first_where(lost),
     )
 
 
@@ -218,11 +218,6 @@ def _names_where(conditions: Sequence[tuple[str, str]]) -> str:
     anywhere = " OR ".join(condition for _, condition in conditions)
     names = ", ".join(f"CASE WHEN {test} THEN {literal(name)} END" for name, test in conditions)
     return f"CASE WHEN {anywhere} THEN array_compact(array({names})) END"
-
-
-def _first_where(conditions: Sequence[tuple[str, str]]) -> str:
-    cases = " ".join(f"WHEN {test} THEN {literal(name)}" for name, test in conditions)
-    return f"CASE {cases} END" if cases else "NULL"
 
 
 def _event(schema_id: int) -> str:
@@ -240,6 +235,13 @@ def _normal(
     def of(take: str, kind: str) -> str:
         return pick({n: str(getattr(plan, take)) for n, plan in plans.items()}, kind)
 
+    # Whether a value was sent travels beside what became of it, so that neither is computed twice.
+    names = [column.name for column in table.columns]
+    checked = {
+        name: f"_given_{place}"
+        for place, name in enumerate(names)
+        if any(name in plan.given for plan in plans.values())
+    }
     flat = events.selectExpr(
         PARTITION,
         "_cdc_offset",
@@ -249,7 +251,11 @@ def _normal(
         f"{of('source_ts', 'TIMESTAMP')} AS _cdc_source_ts",
         f"{of('sequence', 'STRING')} AS _sequence",
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
-        f"{of('lost', 'STRING')} AS _lost",
+        *(
+            pick({n: plan.given.get(name, "FALSE") for n, plan in plans.items()}, "BOOLEAN")
+            + f" AS {alias}"
+            for name, alias in checked.items()
+        ),
         *(
             pick({n: plan.values[column.name] for n, plan in plans.items()}, column.lake_type)
             + f" AS {quoted(column.name)}"
@@ -259,6 +265,11 @@ def _normal(
     known = ", ".join(str(schema_id) for schema_id in plans) or "NULL"
     without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
     changes = ", ".join(f"'{op}'" for op in _CHANGE_OPS)
+    lost = "".join(
+        f"WHEN {alias} AND {quoted(name)} IS NULL"
+        f" THEN concat('no exact value for column ', {literal(name)}) "
+        for name, alias in checked.items()
+    )
     problem = f"""CASE
         WHEN _frame = '{TOMBSTONE}' THEN NULL
         WHEN _frame IS NOT NULL THEN _frame
@@ -266,8 +277,7 @@ def _normal(
         WHEN _op IS NULL THEN 'the body does not match its schema'
         WHEN _op NOT IN ({changes}) THEN concat('unknown operation ', _op)
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
-        WHEN _lost IS NOT NULL THEN concat('no exact value for column ', _lost)
-        END"""
+        {lost} END"""
     return flat.select(
         F.expr(f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame ELSE _op END").alias("_cdc_op"),
         "_cdc_source_ts",

@@ -176,9 +176,13 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
 def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp") and lake == "timestamp":
-        instant = f"TRY_CAST({raw} AS TIMESTAMP)"
-        within = f"unix_micros({instant}) BETWEEN {_MICROS[0]} AND {_MICROS[1]}"
-        return LakeValue(f"CASE WHEN {within} THEN {instant} END", total=False)
+        # Always UTC, and four digits are the years 1 to 9999. Without the zone's letter Spark
+        # takes the session's, which is UTC too, and looks up no zone for each value.
+        plain = (
+            f"right({raw}, 1) = 'Z' AND substring({raw}, 5, 1) = '-' AND left({raw}, 4) <> '0000'"
+        )
+        instant = f"TRY_CAST(substring({raw}, 1, length({raw}) - 1) AS TIMESTAMP)"
+        return LakeValue(f"CASE WHEN {plain} THEN {instant} END", total=False)
     if name.endswith("time.MicroTimestamp"):
         micros = raw
     elif name in _TIMESTAMP_MILLIS:

@@ -45,6 +45,11 @@ _DEFAULTS = {
     # Changes of one run are few; the default of 200 would be 200 almost empty tasks per table.
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.enabled": "true",
+    # A batch is kept in memory for seconds: compressing it costs more than it saves.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Code that is generated for a table's batches is the same each time; the default forgets it
+    # when there are more than a few tables.
+    "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.cleaner.periodicGC.interval": "10min",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }

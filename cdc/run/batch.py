@@ -353,7 +353,7 @@ class BatchWriter:
 
     def _hold(self, frame: DataFrame) -> DataFrame:
         """Keep a frame's rows until the batch is done."""
-        held = frame.persist(StorageLevel.MEMORY_AND_DISK)
+        held = frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
         self._held.append(held)
         return held
 
