@@ -2,150 +2,23 @@
 
 from __future__ import annotations
 
-import contextlib
 import itertools
+import queue
 import re
-import time
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+import threading
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
-from typing import Any, TypeVar
 
-import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
-from pyspark.sql import SparkSession
-
-from cdc import spark as spark_module
-from cdc.config import Config
 from cdc.debezium import PLACEHOLDER
-from cdc.errors import FencedError
-from cdc.lake.commit import CommitRecord
-from cdc.lake.timeline import Timeline
-from cdc.lease import Lease, Leases
 from cdc.position import Lsn
-from cdc.run import RunResult, run_table, run_tables
+from cdc.run import RunResult, run_continuously, run_table, run_tables
 from cdc.state import State, transition
-from schemas.errors import RegistryError
-from schemas.registry import SchemaRegistry
-from schemas.table import TableId
-from stack.local import LocalStack
-from tests.integration.conftest import own_database
-from tests.integration.replication import Replication
+from tests.integration.running import BIG, COLUMNS, QUIET, Orders, settings
+from tests.integration.running import orders as orders
+from tests.integration.running import shared as shared
+from tests.integration.running import spark as spark
 
-COLUMNS = ("id", "note", "body", "price")
-BIG = "(SELECT string_agg(md5(random()::text || n), '') FROM generate_series(1, 400) n)"
-"""12,800 characters that do not compress: stored out of line."""
-
-_NUMBERS = itertools.count(1)
-Test = TypeVar("Test", bound=Callable[..., None])
-
-pytestmark = pytest.mark.filterwarnings(
-    # py4j leaves the socket of a finished thread to the garbage collector.
-    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
-    "ignore:unclosed <socket:ResourceWarning",
-)
-
-
-@pytest.fixture(scope="module")
-def spark(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    config = Config.model_validate(
-        {
-            "sources": {
-                "x": {
-                    "kind": "postgres",
-                    "primary": {"host": "localhost", "database": "x"},
-                    "credentials": {"admin": {"user": "x"}},
-                }
-            },
-            "kafka": {
-                "bootstrap_servers": "localhost:1",
-                "registry": {"url": "http://localhost:1"},
-            },
-            "connect": {"url": "http://localhost:1"},
-            "lake": {"url": (folder / "lake").as_uri()},
-            "spark": {
-                "master": "local[2]",
-                "driver_memory": "2g",
-                "conf": {"spark.local.dir": str(folder / "scratch")},
-            },
-        }
-    )
-    yield spark_module.session(config, "tributary-tests")
-    spark_module.stop()
-
-
-@pytest.fixture(scope="module")
-def shared(
-    stack: LocalStack, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[Replication]:
-    """One captured database; each test adds tables of its own."""
-    with own_database(stack) as database:
-        yield Replication(database, spark, tmp_path_factory.mktemp("replication"))
-
-
-def settings(**wanted: Any) -> Callable[[Test], Test]:
-    """Settings of the test's table."""
-
-    def mark(test: Test) -> Test:
-        test.settings = wanted  # type: ignore[attr-defined]  # functions take attributes
-        return test
-
-    return mark
-
-
-@pytest.fixture
-def orders(shared: Replication, request: pytest.FixtureRequest) -> Orders:
-    name = f"t{next(_NUMBERS)}_" + request.node.name.removeprefix("test_").split("[")[0][:50]
-    shared.database.execute(
-        f"CREATE TABLE {name} (id int PRIMARY KEY, note text, body text, price numeric(10,2))"
-    )
-    if wanted := getattr(request.function, "settings", None):
-        shared.configure(**{f"public__{name}": wanted})
-    shared.add(name)
-    return Orders(shared, name)
-
-
-@dataclass(frozen=True)
-class Orders:
-    """A table of one test, captured and handed over while empty."""
-
-    replication: Replication
-    name: str
-
-    def execute(self, *statements: str) -> None:
-        """Run statements; ``T`` stands for the table."""
-        self.replication.database.execute(*(re.sub(r"\bT\b", self.name, s) for s in statements))
-
-    def run(self, **changes: Any) -> RunResult:
-        self.replication.settle()
-        record = self.replication.record(self.name)
-        (result,) = run_tables(self.replication.context(**changes), [record])
-        return result
-
-    def lake(self, *columns: str) -> list[tuple[Any, ...]]:
-        return self.replication.lake(self.name, *columns)
-
-    def assert_equal(self, columns: Sequence[str] = COLUMNS) -> None:
-        self.replication.assert_equal(self.name, columns)
-
-    @property
-    def state(self) -> State:
-        return self.replication.record(self.name).state
-
-    @property
-    def newest(self) -> CommitRecord:
-        committed = self.timeline.latest_offsets()
-        assert committed is not None
-        return committed.record
-
-    @property
-    def timeline(self) -> Timeline:
-        attempt = self.replication.record(self.name).attempt
-        assert attempt is not None
-        return Timeline(self.replication.spark, attempt.path)
+pytestmark = QUIET
 
 
 def test_inserts_updates_and_deletes_reach_the_lake(orders: Orders) -> None:
@@ -372,298 +245,27 @@ def test_large_backlogs_become_several_commits(orders: Orders) -> None:
     orders.assert_equal()
 
 
-def test_a_nullable_column_is_added_in_place(orders: Orders) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
-    orders.run()
-    orders.execute(
-        "ALTER TABLE T ADD COLUMN extra int",
-        "INSERT INTO T VALUES (3, 'c', null, 3, 33)",
-        "UPDATE T SET extra = 22 WHERE id = 2",
+def test_continuous_runs_follow_the_source_until_told_to_stop(orders: Orders) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1)")
+    orders.replication.settle()
+    stop, seen = threading.Event(), queue.Queue[list[RunResult]]()
+    runner = threading.Thread(
+        target=run_continuously,
+        args=(
+            orders.replication.context(),
+            lambda: [orders.replication.record(orders.name)],
+            stop,
+        ),
+        kwargs={"min_interval_s": 0.2, "report": seen.put},
     )
-    assert orders.run().error is None
-    orders.assert_equal((*COLUMNS, "extra"))
-    orders.execute("UPDATE T SET extra = null WHERE id = 3")
-    assert orders.run().error is None
-    orders.assert_equal((*COLUMNS, "extra"))
-
-
-@pytest.mark.parametrize(
-    "statements",
-    [
-        ("ALTER TABLE T ADD COLUMN extra int DEFAULT 5",),
-        ("ALTER TABLE T ADD COLUMN extra int DEFAULT 5", "ALTER TABLE T ALTER extra DROP DEFAULT"),
-        ("ALTER TABLE T ADD COLUMN extra int NOT NULL DEFAULT 5",),
-        ("ALTER TABLE T RENAME COLUMN note TO remark",),
-        ("ALTER TABLE T ALTER COLUMN price TYPE int USING 0",),
-        ("ALTER TABLE T ALTER COLUMN price TYPE numeric(10,2) USING price + 1",),
-        ("ALTER TABLE T DROP COLUMN note", "ALTER TABLE T ADD COLUMN note text"),
-        ("ALTER TABLE T DROP CONSTRAINT %_pkey, ADD PRIMARY KEY (id, price)",),
-    ],
-)
-def test_schema_changes_that_need_a_copy_stop_the_table(
-    orders: Orders, statements: tuple[str, ...]
-) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
-    orders.run()
-    before = orders.lake(*COLUMNS)
-    orders.execute(*(text.replace("%", orders.name) for text in statements))
-    orders.execute("DELETE FROM T WHERE id = 1")
-    result = orders.run()
-    assert (result.state, orders.state) == (State.NEEDS_BOOTSTRAP, State.NEEDS_BOOTSTRAP)
-    record = orders.replication.record(orders.name)
-    assert record.reason
-    assert "tributary bootstrap" in (record.remedy or "")
-    assert orders.lake(*COLUMNS) == before
-
-
-def test_a_rewrite_without_a_change_is_let_through(orders: Orders) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    orders.run()
-    orders.execute("VACUUM FULL T", "INSERT INTO T VALUES (2, 'a', 'b', 2)")
-    result = orders.run()
-    assert result.error is None
-    assert "tributary verify" in result.warnings[0]
+    runner.start()
+    try:
+        (first,) = seen.get(timeout=120)
+        orders.execute("UPDATE T SET note = 'b'")
+        (second,) = seen.get(timeout=120)
+    finally:
+        stop.set()
+        runner.join(120)
+    assert not runner.is_alive()
+    assert (first.counts, second.counts) == ({"c": 1}, {"u": 1})
     orders.assert_equal()
-
-
-def test_a_rewrite_of_a_table_without_events_is_noticed(orders: Orders) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    orders.run()
-    orders.execute("ALTER TABLE T ALTER COLUMN price TYPE numeric(10,2) USING price + 1")
-    result = orders.run()
-    assert (result.state, result.commits) == (State.NEEDS_BOOTSTRAP, 0)
-    assert "'price' was altered" in (orders.replication.record(orders.name).reason or "")
-
-
-def test_a_dropped_column_is_null_from_then_on(orders: Orders) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1), (2, 'a', 'b', 2)")
-    orders.run()
-    orders.execute("ALTER TABLE T DROP COLUMN body", "UPDATE T SET note = 'c' WHERE id = 2")
-    assert orders.run().error is None
-    orders.assert_equal(("id", "note", "price"))
-    assert orders.lake("id", "body") == [(1, "b"), (2, None)]
-
-
-def test_wider_types_are_followed_in_place(orders: Orders) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    orders.run()
-    orders.execute(
-        "ALTER TABLE T ADD COLUMN n int",
-        "INSERT INTO T VALUES (2, 'a', 'b', 2, 2147483647)",
-    )
-    orders.run()
-    orders.execute(
-        "INSERT INTO T VALUES (3, 'a', 'b', 2, 3)",
-        "ALTER TABLE T ALTER COLUMN n TYPE bigint",
-        "ALTER TABLE T ALTER COLUMN price TYPE numeric(20,2)",
-        "INSERT INTO T VALUES (4, 'a', 'b', 123456789012345.67, 9999999999)",
-    )
-    result = orders.run()
-    assert result.error is None
-    orders.assert_equal((*COLUMNS, "n"))
-
-
-def test_a_record_that_cannot_be_read_stops_its_table_only(
-    orders: Orders, shared: Replication
-) -> None:
-    other = f"{orders.name}_other"
-    orders.execute(f"CREATE TABLE {other} (id int PRIMARY KEY)")
-    shared.add(other)
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)", f"INSERT INTO {other} VALUES (1)")
-    shared.settle()
-    topic = shared.record(orders.name).topic
-    produce(shared, topic, b"\x00\x00\x00\x00\x01 not avro")
-    offset = shared.kafka.stable_offsets(topic)[0] - 1
-    records = [shared.record(orders.name), shared.record(other)]
-    bad, good = run_tables(shared.context(), records)
-    assert (good.error, good.commits) == (None, 1)
-    assert shared.lake(other, "id") == [(1,)]
-    assert bad.error is not None
-    assert bad.error["error"] == "DecodeError", bad.error
-    assert bad.error["context"]["offset"] == str(offset)
-    assert bad.error["context"]["topic"] == topic
-    assert bad.error["context"]["schema_id"] == "1"
-    failed = shared.record(orders.name)
-    assert (failed.state, failed.failures) == (State.FAILED, 1)
-    assert failed.retry_at is not None
-    assert failed.retry_at > datetime.now(timezone.utc)
-    assert run_tables(shared.context(), [failed]) == [], "its next try has not come"
-
-
-def test_an_unknown_schema_id_names_the_record(orders: Orders, shared: Replication) -> None:
-    topic = shared.record(orders.name).topic
-    produce(shared, topic, b"\x00\x00\x0f\xff\xff body")
-    result = orders.run()
-    assert result.error is not None
-    assert result.error["error"] == "DecodeError"
-    assert result.error["context"]["schema_id"] == str(0x000FFFFF)
-    assert result.error["context"]["offset"] == "0"
-
-
-def test_a_failed_table_goes_on_when_its_time_has_come(orders: Orders, shared: Replication) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    shared.settle()
-    broken = shared.context(registry=DownRegistry())
-    (result,) = run_tables(broken, [shared.record(orders.name)])
-    assert result.error is not None
-    assert result.error["error"] == "RegistryError"
-    failed = shared.record(orders.name)
-    assert failed.state is State.FAILED
-    shared.store.put(replace(failed, retry_at=datetime.now(timezone.utc)))
-    assert orders.run().error is None
-    healed = shared.record(orders.name)
-    assert (healed.state, healed.failures, healed.error) == (State.INCREMENTAL, 0, None)
-    orders.assert_equal()
-
-
-def test_a_table_that_another_run_holds_is_left_alone(orders: Orders, shared: Replication) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    with Leases(shared.store, owner="someone").hold(shared.table(orders.name)):
-        result = orders.run()
-    assert (result.skipped, result.error, result.commits) == (True, None, 0)
-    assert "someone" in result.warnings[0]
-    assert orders.state is State.INCREMENTAL
-    assert orders.run().commits == 1
-
-
-def test_a_batch_that_was_read_before_another_commit_is_refused(
-    orders: Orders, shared: Replication
-) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    orders.run()
-    orders.execute("DELETE FROM T")
-    shared.settle()
-    record = shared.record(orders.name)
-    # The other run commits while this one is about to: only the guard can notice.
-    registry = Interrupting(shared.registry, lambda: orders.run(leases=FreeLeases(shared.store)))
-    stale = run_table(shared.context(registry=registry), record)
-    assert registry.interrupted
-    assert stale.error is not None
-    assert stale.error["error"] == FencedError.__name__
-    assert orders.state is State.INCREMENTAL
-    assert orders.lake("id") == []
-
-
-def test_a_topic_that_lost_records_needs_a_bootstrap(orders: Orders, shared: Replication) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)", "INSERT INTO T VALUES (2, 'a', 'b', 1)")
-    shared.settle()
-    topic = shared.record(orders.name).topic
-    delete_records(shared, topic, 1)
-    result = orders.run()
-    assert result.state is State.NEEDS_BOOTSTRAP
-    assert "offsets 0 to 0 of topic" in (shared.record(orders.name).reason or "")
-    assert orders.lake("id") == []
-
-
-def test_a_recreated_topic_needs_a_bootstrap(orders: Orders, shared: Replication) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    orders.run()
-    topic = shared.record(orders.name).topic
-    shared.source.remove_from_publication(shared.capture.publication, [shared.table(orders.name)])
-    shared.kafka.delete_topic(topic)
-    deadline = time.monotonic() + 30
-    while shared.kafka.topics([topic]) and time.monotonic() < deadline:
-        time.sleep(0.1)
-    shared.kafka.ensure_topic(topic)
-    result = orders.run()
-    assert result.state is State.NEEDS_BOOTSTRAP
-    assert "created again" in (shared.record(orders.name).reason or "")
-
-
-def test_a_table_that_left_the_publication_needs_a_bootstrap(
-    orders: Orders, shared: Replication
-) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    shared.settle()
-    table = shared.table(orders.name)
-    shared.source.remove_from_publication(shared.capture.publication, [table])
-    result = orders.run()
-    assert result.state is State.NEEDS_BOOTSTRAP
-    assert "not in publication" in (shared.record(orders.name).reason or "")
-
-
-def test_a_table_that_was_dropped_and_created_again_needs_a_bootstrap(
-    orders: Orders, shared: Replication
-) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    orders.run()
-    orders.execute(
-        "DROP TABLE T",
-        "CREATE TABLE T (id int PRIMARY KEY, note text, body text, price numeric(10,2))",
-    )
-    shared.source.add_to_publication(shared.capture.publication, [shared.table(orders.name)])
-    orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1)")
-    assert orders.run().state is State.NEEDS_BOOTSTRAP
-
-
-def test_a_lake_without_offsets_never_starts_again(orders: Orders, shared: Replication) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    record = shared.record(orders.name)
-    assert record.attempt is not None
-    elsewhere = replace(record.attempt, path=record.attempt.path + "-gone")
-    shared.store.put(replace(record, attempt=elsewhere))
-    result = orders.run()
-    assert result.state is State.NEEDS_BOOTSTRAP
-    assert "carries offsets" in (shared.record(orders.name).reason or "")
-
-
-def test_a_table_that_is_paused_meanwhile_stays_paused(orders: Orders, shared: Replication) -> None:
-    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    record = shared.record(orders.name)
-
-    def pause() -> None:
-        now = datetime.now(timezone.utc)
-        fresh = shared.record(orders.name)
-        shared.store.put(transition(fresh, State.PAUSED, at=now, reason="by a person"))
-
-    shared.settle()
-    result = run_table(shared.context(registry=Interrupting(shared.registry, pause)), record)
-    assert (result.error, result.commits, result.state) == (None, 1, State.PAUSED)
-    paused = shared.record(orders.name)
-    assert (paused.state, paused.reason) == (State.PAUSED, "by a person")
-    assert paused.last_commit is not None
-    assert paused.last_commit.offsets == orders.newest.offsets
-
-
-class DownRegistry:
-    """A registry that cannot be reached."""
-
-    def schema(self, schema_id: int) -> str:
-        raise RegistryError("the registry is unreachable", remedy="Start it.")
-
-
-class Interrupting:
-    """A registry during whose first answer something else happens."""
-
-    def __init__(self, registry: SchemaRegistry, act: Callable[[], object]) -> None:
-        self._registry = registry
-        self._act = act
-        self.interrupted = False
-
-    def schema(self, schema_id: int) -> str:
-        if not self.interrupted:
-            self.interrupted = True
-            self._act()
-        return self._registry.schema(schema_id)
-
-
-class FreeLeases(Leases):
-    """Leases that exclude nobody, as if the clock had let one run out."""
-
-    @contextlib.contextmanager
-    def hold(self, table: TableId, *, wait_s: float = 0.0) -> Iterator[Lease]:
-        elsewhere = TableId(table.source, table.schema, f"{table.name}-free")
-        with super().hold(elsewhere, wait_s=wait_s) as lease:
-            yield lease
-
-
-def produce(replication: Replication, topic: str, value: bytes) -> None:
-    producer = Producer(replication.config.kafka.librdkafka_config())
-    producer.produce(topic, value=value, key=b"k", partition=0)
-    assert producer.flush(30) == 0
-
-
-def delete_records(replication: Replication, topic: str, before: int) -> None:
-    admin = AdminClient(replication.config.kafka.librdkafka_config())
-    for done in admin.delete_records([TopicPartition(topic, 0, before)]).values():
-        done.result(30)

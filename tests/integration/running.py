@@ -1,0 +1,136 @@
+"""Tables of one test each, captured on the real stack, and what drives their runs."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc import spark as spark_module
+from cdc.config import Config
+from cdc.lake.commit import CommitRecord
+from cdc.lake.timeline import Timeline
+from cdc.run import RunResult, run_tables
+from cdc.state import State
+from stack.local import LocalStack
+from tests.integration.replication import Replication
+
+COLUMNS = ("id", "note", "body", "price")
+BIG = "(SELECT string_agg(md5(random()::text || n), '') FROM generate_series(1, 400) n)"
+"""12,800 characters that do not compress: stored out of line."""
+
+_NUMBERS = itertools.count(1)
+Test = TypeVar("Test", bound=Callable[..., None])
+
+QUIET = pytest.mark.filterwarnings(
+    # py4j leaves the socket of a finished thread to the garbage collector.
+    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
+    "ignore:unclosed <socket:ResourceWarning",
+)
+
+
+@pytest.fixture(scope="module")
+def spark(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    folder = tmp_path_factory.mktemp("spark")
+    config = Config.model_validate(
+        {
+            "sources": {
+                "x": {
+                    "kind": "postgres",
+                    "primary": {"host": "localhost", "database": "x"},
+                    "credentials": {"admin": {"user": "x"}},
+                }
+            },
+            "kafka": {
+                "bootstrap_servers": "localhost:1",
+                "registry": {"url": "http://localhost:1"},
+            },
+            "connect": {"url": "http://localhost:1"},
+            "lake": {"url": (folder / "lake").as_uri()},
+            "spark": {
+                "master": "local[2]",
+                "driver_memory": "2g",
+                "conf": {"spark.local.dir": str(folder / "scratch")},
+            },
+        }
+    )
+    yield spark_module.session(config, "tributary-tests")
+    spark_module.stop()
+
+
+@pytest.fixture(scope="module")
+def shared(
+    stack: LocalStack, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Replication]:
+    """One captured database; each test adds tables of its own."""
+    from tests.integration.conftest import own_database
+
+    with own_database(stack) as database:
+        yield Replication(database, spark, tmp_path_factory.mktemp("replication"))
+
+
+def settings(**wanted: Any) -> Callable[[Test], Test]:
+    """Settings of the test's table."""
+
+    def mark(test: Test) -> Test:
+        test.settings = wanted  # type: ignore[attr-defined]  # functions take attributes
+        return test
+
+    return mark
+
+
+@pytest.fixture
+def orders(shared: Replication, request: pytest.FixtureRequest) -> Orders:
+    name = f"t{next(_NUMBERS)}_" + request.node.name.removeprefix("test_").split("[")[0][:50]
+    shared.database.execute(
+        f"CREATE TABLE {name} (id int PRIMARY KEY, note text, body text, price numeric(10,2))"
+    )
+    if wanted := getattr(request.function, "settings", None):
+        shared.configure(**{f"public__{name}": wanted})
+    shared.add(name)
+    return Orders(shared, name)
+
+
+@dataclass(frozen=True)
+class Orders:
+    """A table of one test, captured and handed over while empty."""
+
+    replication: Replication
+    name: str
+
+    def execute(self, *statements: str) -> None:
+        """Run statements; ``T`` stands for the table."""
+        self.replication.database.execute(*(re.sub(r"\bT\b", self.name, s) for s in statements))
+
+    def run(self, **changes: Any) -> RunResult:
+        self.replication.settle()
+        record = self.replication.record(self.name)
+        (result,) = run_tables(self.replication.context(**changes), [record])
+        return result
+
+    def lake(self, *columns: str) -> list[tuple[Any, ...]]:
+        return self.replication.lake(self.name, *columns)
+
+    def assert_equal(self, columns: Sequence[str] = COLUMNS) -> None:
+        self.replication.assert_equal(self.name, columns)
+
+    @property
+    def state(self) -> State:
+        return self.replication.record(self.name).state
+
+    @property
+    def newest(self) -> CommitRecord:
+        committed = self.timeline.latest_offsets()
+        assert committed is not None
+        return committed.record
+
+    @property
+    def timeline(self) -> Timeline:
+        attempt = self.replication.record(self.name).attempt
+        assert attempt is not None
+        return Timeline(self.replication.spark, attempt.path)

@@ -1,0 +1,235 @@
+"""Incremental runs on the real stack: what stops a table, and what does not."""
+
+
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
+
+from confluent_kafka import Producer, TopicPartition
+from confluent_kafka.admin import AdminClient
+
+from cdc.errors import FencedError
+from cdc.lease import Lease, Leases
+from cdc.run import run_table, run_tables
+from cdc.state import State, transition
+from schemas.errors import RegistryError
+from schemas.registry import SchemaRegistry
+from schemas.table import TableId
+from tests.integration.replication import Replication
+from tests.integration.running import QUIET, Orders
+from tests.integration.running import orders as orders
+from tests.integration.running import shared as shared
+from tests.integration.running import spark as spark
+
+pytestmark = QUIET
+
+
+def test_a_record_that_cannot_be_read_stops_its_table_only(
+    orders: Orders, shared: Replication
+) -> None:
+    other = f"{orders.name}_other"
+    orders.execute(f"CREATE TABLE {other} (id int PRIMARY KEY)")
+    shared.add(other)
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)", f"INSERT INTO {other} VALUES (1)")
+    shared.settle()
+    topic = shared.record(orders.name).topic
+    produce(shared, topic, b"\x00\x00\x00\x00\x01 not avro")
+    offset = shared.kafka.stable_offsets(topic)[0] - 1
+    records = [shared.record(orders.name), shared.record(other)]
+    bad, good = run_tables(shared.context(), records)
+    assert (good.error, good.commits) == (None, 1)
+    assert shared.lake(other, "id") == [(1,)]
+    assert bad.error is not None
+    assert bad.error["error"] == "DecodeError", bad.error
+    assert bad.error["context"]["offset"] == str(offset)
+    assert bad.error["context"]["topic"] == topic
+    assert bad.error["context"]["schema_id"] == "1"
+    failed = shared.record(orders.name)
+    assert (failed.state, failed.failures) == (State.FAILED, 1)
+    assert failed.retry_at is not None
+    assert failed.retry_at > datetime.now(timezone.utc)
+    assert run_tables(shared.context(), [failed]) == [], "its next try has not come"
+
+
+def test_an_unknown_schema_id_names_the_record(orders: Orders, shared: Replication) -> None:
+    topic = shared.record(orders.name).topic
+    produce(shared, topic, b"\x00\x00\x0f\xff\xff body")
+    result = orders.run()
+    assert result.error is not None
+    assert result.error["error"] == "DecodeError"
+    assert result.error["context"]["schema_id"] == str(0x000FFFFF)
+    assert result.error["context"]["offset"] == "0"
+
+
+def test_a_failed_table_goes_on_when_its_time_has_come(orders: Orders, shared: Replication) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    shared.settle()
+    broken = shared.context(registry=DownRegistry())
+    (result,) = run_tables(broken, [shared.record(orders.name)])
+    assert result.error is not None
+    assert result.error["error"] == "RegistryError"
+    failed = shared.record(orders.name)
+    assert failed.state is State.FAILED
+    shared.store.put(replace(failed, retry_at=datetime.now(timezone.utc)))
+    assert orders.run().error is None
+    healed = shared.record(orders.name)
+    assert (healed.state, healed.failures, healed.error) == (State.INCREMENTAL, 0, None)
+    orders.assert_equal()
+
+
+def test_a_table_that_another_run_holds_is_left_alone(orders: Orders, shared: Replication) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    with Leases(shared.store, owner="someone").hold(shared.table(orders.name)):
+        result = orders.run()
+    assert (result.skipped, result.error, result.commits) == (True, None, 0)
+    assert "someone" in result.warnings[0]
+    assert orders.state is State.INCREMENTAL
+    assert orders.run().commits == 1
+
+
+def test_a_batch_that_was_read_before_another_commit_is_refused(
+    orders: Orders, shared: Replication
+) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    orders.run()
+    orders.execute("DELETE FROM T")
+    shared.settle()
+    record = shared.record(orders.name)
+    # The other run commits while this one is about to: only the guard can notice.
+    registry = Interrupting(shared.registry, lambda: orders.run(leases=FreeLeases(shared.store)))
+    stale = run_table(shared.context(registry=registry), record)
+    assert registry.interrupted
+    assert stale.error is not None
+    assert stale.error["error"] == FencedError.__name__
+    assert orders.state is State.INCREMENTAL
+    assert orders.lake("id") == []
+
+
+def test_a_topic_that_lost_records_needs_a_bootstrap(orders: Orders, shared: Replication) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)", "INSERT INTO T VALUES (2, 'a', 'b', 1)")
+    shared.settle()
+    topic = shared.record(orders.name).topic
+    delete_records(shared, topic, 1)
+    result = orders.run()
+    assert result.state is State.NEEDS_BOOTSTRAP
+    assert "offsets 0 to 0 of topic" in (shared.record(orders.name).reason or "")
+    assert orders.lake("id") == []
+
+
+def test_a_recreated_topic_needs_a_bootstrap(orders: Orders, shared: Replication) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    orders.run()
+    topic = shared.record(orders.name).topic
+    shared.source.remove_from_publication(shared.capture.publication, [shared.table(orders.name)])
+    shared.kafka.delete_topic(topic)
+    deadline = time.monotonic() + 30
+    while shared.kafka.topics([topic]) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    shared.kafka.ensure_topic(topic)
+    result = orders.run()
+    assert result.state is State.NEEDS_BOOTSTRAP
+    assert "created again" in (shared.record(orders.name).reason or "")
+
+
+def test_a_table_that_left_the_publication_needs_a_bootstrap(
+    orders: Orders, shared: Replication
+) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    shared.settle()
+    table = shared.table(orders.name)
+    shared.source.remove_from_publication(shared.capture.publication, [table])
+    result = orders.run()
+    assert result.state is State.NEEDS_BOOTSTRAP
+    assert "not in publication" in (shared.record(orders.name).reason or "")
+
+
+def test_a_table_that_was_dropped_and_created_again_needs_a_bootstrap(
+    orders: Orders, shared: Replication
+) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    orders.run()
+    orders.execute(
+        "DROP TABLE T",
+        "CREATE TABLE T (id int PRIMARY KEY, note text, body text, price numeric(10,2))",
+    )
+    shared.source.add_to_publication(shared.capture.publication, [shared.table(orders.name)])
+    orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1)")
+    assert orders.run().state is State.NEEDS_BOOTSTRAP
+
+
+def test_a_lake_without_offsets_never_starts_again(orders: Orders, shared: Replication) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    record = shared.record(orders.name)
+    assert record.attempt is not None
+    elsewhere = replace(record.attempt, path=record.attempt.path + "-gone")
+    shared.store.put(replace(record, attempt=elsewhere))
+    result = orders.run()
+    assert result.state is State.NEEDS_BOOTSTRAP
+    assert "carries offsets" in (shared.record(orders.name).reason or "")
+
+
+def test_a_table_that_is_paused_meanwhile_stays_paused(orders: Orders, shared: Replication) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    record = shared.record(orders.name)
+
+    def pause() -> None:
+        now = datetime.now(timezone.utc)
+        fresh = shared.record(orders.name)
+        shared.store.put(transition(fresh, State.PAUSED, at=now, reason="by a person"))
+
+    shared.settle()
+    result = run_table(shared.context(registry=Interrupting(shared.registry, pause)), record)
+    assert (result.error, result.commits, result.state) == (None, 1, State.PAUSED)
+    paused = shared.record(orders.name)
+    assert (paused.state, paused.reason) == (State.PAUSED, "by a person")
+    assert paused.last_commit is not None
+    assert paused.last_commit.offsets == orders.newest.offsets
+
+
+class DownRegistry:
+    """A registry that cannot be reached."""
+
+    def schema(self, schema_id: int) -> str:
+        raise RegistryError("the registry is unreachable", remedy="Start it.")
+
+
+class Interrupting:
+    """A registry during whose first answer something else happens."""
+
+    def __init__(self, registry: SchemaRegistry, act: Callable[[], object]) -> None:
+        self._registry = registry
+        self._act = act
+        self.interrupted = False
+
+    def schema(self, schema_id: int) -> str:
+        if not self.interrupted:
+            self.interrupted = True
+            self._act()
+        return self._registry.schema(schema_id)
+
+
+class FreeLeases(Leases):
+    """Leases that exclude nobody, as if the clock had let one run out."""
+
+    @contextlib.contextmanager
+    def hold(self, table: TableId, *, wait_s: float = 0.0) -> Iterator[Lease]:
+        elsewhere = TableId(table.source, table.schema, f"{table.name}-free")
+        with super().hold(elsewhere, wait_s=wait_s) as lease:
+            yield lease
+
+
+def produce(replication: Replication, topic: str, value: bytes) -> None:
+    producer = Producer(replication.config.kafka.librdkafka_config())
+    producer.produce(topic, value=value, key=b"k", partition=0)
+    assert producer.flush(30) == 0
+
+
+def delete_records(replication: Replication, topic: str, before: int) -> None:
+    admin = AdminClient(replication.config.kafka.librdkafka_config())
+    for done in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+        done.result(30)
