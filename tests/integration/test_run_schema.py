@@ -1,7 +1,5 @@
 """Incremental runs on the real stack: what a change of the table itself does."""
 
-
-
 from __future__ import annotations
 
 import pytest

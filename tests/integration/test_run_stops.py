@@ -1,7 +1,5 @@
 """Incremental runs on the real stack: what stops a table, and what does not."""
 
-
-
 from __future__ import annotations
 
 import contextlib
