@@ -34,6 +34,9 @@ TRANSIENT = frozenset(
         ck.KafkaError.NETWORK_EXCEPTION,
         ck.KafkaError.OFFSET_NOT_AVAILABLE,
         ck.KafkaError.NOT_CONTROLLER,
+        # A topic that was just created: the client's metadata and the broker's are not yet one.
+        ck.KafkaError.UNKNOWN_LEADER_EPOCH,
+        ck.KafkaError.FENCED_LEADER_EPOCH,
     }
 )
 UNKNOWN_TOPIC = frozenset({ck.KafkaError.UNKNOWN_TOPIC_OR_PART, ck.KafkaError._UNKNOWN_TOPIC})
