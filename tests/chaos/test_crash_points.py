@@ -19,6 +19,8 @@ from cdc.run import run_tables
 from operate.context import Services
 from operate.onboard import onboard
 from schemas.table import TableId
+from stack.local import LocalStack
+from tests.integration.conftest import own_database
 from tests.integration.project import Project
 
 COLUMNS = ("id", "v", "t")
@@ -48,21 +50,22 @@ RUN_POINTS = [name for name in FAILPOINTS if name.startswith("run.")]
 
 
 @pytest.fixture(scope="module")
-def project(stack: Any, tmp_path_factory: pytest.TempPathFactory) -> Project:
+def project(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
     folder = tmp_path_factory.mktemp("crash")
     # A tier of its own gives each of the onboard points a new connector, slot and publication.
     tiers = {
         f"public.{table_name(name)}": {"tier": f"t{n}"} for n, name in enumerate(ONBOARD_POINTS)
     }
     # Several chunks and commits per table, so that "in the middle" exists.
-    return Project.create(
-        folder,
-        stack.config_text(),
-        stack.env()["TRIBUTARY_PRIMARY_DSN"],
-        source="crash",
-        tables=tiers,
-        defaults={"chunk_rows": 500},
-    )
+    with own_database(stack) as database:
+        yield Project.create(
+            folder,
+            stack.config_text(database=database.name),
+            database.dsn(),
+            source=database.name,
+            tables=tiers,
+            defaults={"chunk_rows": 500},
+        )
 
 
 def table_name(point: str) -> str:
