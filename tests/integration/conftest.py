@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -13,6 +14,7 @@ import httpx
 import psycopg
 import pytest
 
+from stack.errors import StackError
 from stack.local import LocalStack
 from stack.postgres import ADMIN
 
@@ -64,11 +66,26 @@ def own_database(stack: LocalStack) -> Iterator[Database]:
     name = f"t{os.getpid()}_{next(_NUMBERS)}"
     stack.psql(f'CREATE DATABASE "{name}" OWNER {ADMIN}')
     try:
-        yield Database(stack, name)
+        created = Database(stack, name)
+        _wait_for_replica(created)
+        yield created
     finally:
         stack.up()
         _delete_connectors(stack, name)
         _drop(stack, name)
+
+
+def _wait_for_replica(database: Database) -> None:
+    """The replica has a new database a moment later than the primary."""
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            with database.connect(replica=True):
+                return
+        except psycopg.OperationalError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.05)
 
 
 def _delete_connectors(stack: LocalStack, name: str) -> None:
@@ -81,27 +98,26 @@ def _delete_connectors(stack: LocalStack, name: str) -> None:
 
 
 def _drop(stack: LocalStack, name: str) -> None:
-    """Drop the database and its slots; a stopping connector may hold a slot for a moment."""
-    stack.psql(
-        f"""
-        DO $$
-        DECLARE tries int := 0; slot record;
-        BEGIN
-          LOOP
-            FOR slot IN SELECT slot_name, active_pid FROM pg_replication_slots
-                         WHERE database = '{name}' LOOP
-              BEGIN
-                PERFORM pg_terminate_backend(slot.active_pid) WHERE slot.active_pid IS NOT NULL;
-                PERFORM pg_drop_replication_slot(slot.slot_name);
-              EXCEPTION WHEN object_in_use THEN
-                IF tries > 100 THEN RAISE; END IF;
-                PERFORM pg_sleep(0.1);
-              END;
-            END LOOP;
-            EXIT WHEN NOT EXISTS (SELECT FROM pg_replication_slots WHERE database = '{name}');
-            tries := tries + 1;
-          END LOOP;
-        END $$;
-        """
-    )
-    stack.psql(f'DROP DATABASE "{name}" WITH (FORCE)')
+    """Drop the database and its slots.
+
+    A task of a deleted connector that was still starting may hold a slot for a moment, or make it
+    anew after it was dropped, until it finds that it was stopped.
+    """
+    deadline = time.monotonic() + 60
+    while True:
+        try:
+            stack.psql(
+                f"""
+                SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots
+                 WHERE database = '{name}' AND active_pid IS NOT NULL;
+                SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots
+                 WHERE database = '{name}';
+                """
+            )
+            stack.psql(f'DROP DATABASE "{name}" WITH (FORCE)')
+        except StackError:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+        else:
+            return

@@ -121,7 +121,7 @@ class Replication:
         topic = self.capture.topic(table)
         base = self.config.table_path(table)
         attempt_id = uuid.uuid4()
-        fingerprint = self.source.fingerprint(table, on_replica=False)
+        fingerprint = self.source.fingerprint(table, self.capture.publication, on_replica=False)
         offsets = self.kafka.stable_offsets(topic)
         now = datetime.now(timezone.utc)
         attempt = Attempt(

@@ -27,12 +27,6 @@ BIG = "(SELECT string_agg(md5(random()::text || n), '') FROM generate_series(1, 
 _NUMBERS = itertools.count(1)
 Test = TypeVar("Test", bound=Callable[..., None])
 
-QUIET = pytest.mark.filterwarnings(
-    # py4j leaves the socket of a finished thread to the garbage collector.
-    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
-    "ignore:unclosed <socket:ResourceWarning",
-)
-
 
 @pytest.fixture(scope="module")
 def spark(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:

@@ -83,13 +83,13 @@ class Shop:
         return row[0] if row is not None else None
 
     @contextmanager
-    def writing(self, *statements: str) -> Iterator[list[int]]:
+    def writing(self, *statements: str, pause_s: float = 0.002) -> Iterator[list[int]]:
         """Run the statements again and again while the block runs; the list holds how often."""
         stop, done = threading.Event(), [0]
 
         def work() -> None:
             with self.database.connect() as connection:
-                while not stop.wait(0.002):
+                while not stop.wait(pause_s):
                     for statement in statements:
                         connection.execute(statement.encode())
                     done[0] += 1
