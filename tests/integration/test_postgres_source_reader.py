@@ -20,11 +20,6 @@ from schemas.table import TableSchema
 from tests.integration.conftest import Database
 from tests.integration.sources import WHOLE, local_spark, on_replica, open_source, read, table_id
 
-pytestmark = pytest.mark.filterwarnings(
-    # py4j leaves the socket of a finished thread to the garbage collector
-    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
-    "ignore:unclosed <socket:ResourceWarning",
-)
 QUIET = NullProgress()
 
 

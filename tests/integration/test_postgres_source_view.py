@@ -210,7 +210,7 @@ def test_a_rewrite_under_the_view_is_found_although_the_view_reads_on(
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
     table = table_id(database, "t")
     with view_of(source) as (_, view):
-        before = source.fingerprint(table, on_replica=True)
+        before = source.fingerprint(table, "none", on_replica=True)
         database.execute("ALTER TABLE t ALTER COLUMN v TYPE text USING v || 'x'")
         source.wait_for_marker_on_replica(source.write_marker(), timeout_s=20, progress=QUIET)
         with psycopg.connect(database.dsn(SNAPSHOT, replica=True)) as session:
@@ -218,7 +218,7 @@ def test_a_rewrite_under_the_view_is_found_although_the_view_reads_on(
             session.execute(f"SET TRANSACTION SNAPSHOT '{view.snapshot_id}'".encode())
             assert session.execute("SELECT count(*) FROM t").fetchone() == (0,)
         source.assert_view_alive(view)
-        assert before.diff(source.fingerprint(table, on_replica=True))
+        assert before.diff(source.fingerprint(table, "none", on_replica=True))
 
 
 # ---- privileges and errors
@@ -286,7 +286,7 @@ def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
         assert source.fetch_by_key(described, schema, [(1,)], ["v"], on_replica=True) == [
             {"id": 1, "v": "a"}
         ]
-        assert source.fingerprint(name, on_replica=True).facts["oid"] == described.oid
+        assert source.fingerprint(name, "none", on_replica=True).facts["oid"] == described.oid
     assert source.replica_position() is not None
     assert [check for check in source.checks() if check.status == "error"] == []
     names = {check.name for check in source.checks() if check.status != "ok"}

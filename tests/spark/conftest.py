@@ -12,17 +12,6 @@ from cdc import spark as spark_module
 from tests.spark.local import local_config
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    # py4j leaves the socket of a finished thread to the garbage collector.
-    unclosed = pytest.mark.filterwarnings(
-        "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
-        "ignore:unclosed <socket:ResourceWarning",
-    )
-    for item in items:
-        if item.path.is_relative_to(Path(__file__).parent):
-            item.add_marker(unclosed)
-
-
 @pytest.fixture(scope="session")
 def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     folder: Path = tmp_path_factory.mktemp("spark")
