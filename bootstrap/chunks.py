@@ -14,6 +14,10 @@ WAVE_SHARE = 0.2
 """The largest part of a table that one Hudi commit, and so one crash, may cost."""
 SINGLE_WAVE_BYTES = 64 * 1024 * 1024
 """A table up to this size is one commit: reading it again costs seconds."""
+QUICK_BYTES = 1024 * 1024 * 1024
+"""A table up to this size is read in less than a minute, of which each commit takes a part."""
+QUICK_START = 0.6
+"""So the first commit takes this part of it; the later ones their usual share."""
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,9 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
             many, and one that takes several commits enough for each of them.
     """
     needed = max(_ceil(size.rows, chunk_rows), _ceil(size.heap_bytes, chunk_bytes), 1)
-    if size.rows >= SMALL_ROWS:
-        commits = 1 if size.heap_bytes <= SINGLE_WAVE_BYTES else round(1 / WAVE_SHARE)
-        needed = max(needed, parallel * commits)
+    single = size.heap_bytes <= SINGLE_WAVE_BYTES
+    if size.rows >= SMALL_ROWS or not single:
+        needed = max(needed, parallel * (1 if single else round(1 / WAVE_SHARE)))
     return max(1, min(needed, size.rows))
 
 
@@ -111,7 +115,7 @@ def waves(
 ) -> tuple[tuple[Chunk, ...], ...]:
     """Group the chunks that are left into commits, in order.
 
-    A wave is as large as ``share`` of the whole table allows, so that a crash repeats no more
+    A wave is as large as its share of the whole table allows, so that a crash repeats no more
     than that; but at least one chunk, and no fewer than are read in parallel while that stays
     within the share.
 
@@ -128,11 +132,17 @@ def waves(
     total = sum(chunk.bytes_estimate for chunk in chunks)
     if total <= single_wave_bytes:
         return (tuple(left),)
-    most = max(1, int(len(chunks) * share + 1e-9))
-    # whole rounds of the readers, so that none idles in the last round of a wave
-    if most > parallel:
-        most -= most % parallel
-    return tuple(tuple(left[start : start + most]) for start in range(0, len(left), most))
+    most = _wave_chunks(len(chunks), share, parallel)
+    quick = total <= QUICK_BYTES and not done
+    first = _wave_chunks(len(chunks), max(share, QUICK_START), parallel) if quick else most
+    ends = [*range(first, len(left), most), len(left)]
+    return tuple(tuple(left[start:end]) for start, end in zip([0, *ends], ends, strict=False))
+
+
+def _wave_chunks(chunks: int, share: float, parallel: int) -> int:
+    """Chunks of one wave: whole rounds of the readers, so that none idles in the last round."""
+    most = max(1, int(chunks * share + 1e-9))
+    return most - most % parallel if most > parallel else most
 
 
 def _ceil(amount: int, unit: int) -> int:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.chunks import SINGLE_WAVE_BYTES, WAVE_SHARE, Chunk, chunk_count, plan, waves
+from bootstrap.chunks import SINGLE_WAVE_BYTES, Chunk, chunk_count, plan, waves
 from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
@@ -171,9 +170,6 @@ class Copying:
             chunk_bytes=int(self.settings.chunk_bytes),
             parallel=self._parallel,
         )
-        if size.heap_bytes > SINGLE_WAVE_BYTES:
-            # Full rounds of the readers in each wave, and a wave within its share of the table.
-            count = max(count, round(1 / WAVE_SHARE) * self._parallel)
         boundaries = self.source.sample_boundaries(copy.table, copy.schema.key, count, size=size)
         chunks = plan(boundaries)
         self._note(
@@ -199,7 +195,7 @@ class Copying:
         return waves(chunks, parallel=self._parallel, done=done, single_wave_bytes=single)
 
     def _require_fingerprint(self) -> None:
-        """Record the table's catalog facts, or check that they are what they were.
+        """Check that the table's catalog facts are what they were before x0.
 
         Taken in fresh transactions before each view opens and after it has closed: a rewrite
         that is replayed in between makes the view read no rows, without any error.
@@ -207,12 +203,10 @@ class Copying:
         Raises:
             AttemptSpoiledError: They changed; names each difference.
         """
-        now = self.source.fingerprint(self.record.table, on_replica=self.source.has_replica)
-        facts = json.loads(now.to_json())
-        if self._attempt.fingerprint is None:
-            self._note(fingerprint=facts, fingerprint_digest=now.digest)
-            return
-        differences = Fingerprint(self._attempt.fingerprint).diff(now)
+        now = self.source.fingerprint(
+            self.record.table, self.record.publication, on_replica=self.source.has_replica
+        )
+        differences = Fingerprint(self._attempt.fingerprint or {}).diff(now)
         if differences:
             raise AttemptSpoiledError(
                 f"table {self._name} was changed while it was copied: {'; '.join(differences)}",

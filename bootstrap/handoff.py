@@ -7,6 +7,7 @@ is replaced by running the same command again.
 
 from __future__ import annotations
 
+import json
 import logging
 import uuid
 from collections.abc import Callable
@@ -225,11 +226,20 @@ class _Bootstrap:
 
         Their later changes are captured and their earlier ones are not.
         """
+        # From here on the table must stay as it is, and in the publication.
+        fingerprint = self._fingerprint()
         x0 = self._source.current_transaction_id()
         self._source.wait_for_older_transactions(
             x0, timeout_s=self._limits.older_transactions_s, progress=self._context.progress
         )
-        self._note(replace(self._attempt, x0=x0))
+        self._note(
+            replace(
+                self._attempt,
+                x0=x0,
+                fingerprint=json.loads(fingerprint.to_json()),
+                fingerprint_digest=fingerprint.digest,
+            )
+        )
         crash("bootstrap.after_x0")
 
     def _record_start(self) -> None:
@@ -334,7 +344,7 @@ class _Bootstrap:
     def _require_unchanged(self) -> None:
         """Check the primary's catalog as well: the replica may not have replayed a change yet."""
         attempt = self._attempt
-        now = self._source.fingerprint(self._table, on_replica=False)
+        now = self._fingerprint()
         differences = Fingerprint(attempt.fingerprint or {}).diff(now)
         if differences:
             raise AttemptSpoiledError(
@@ -342,6 +352,9 @@ class _Bootstrap:
                 remedy="Nothing to do: the copy begins again.",
                 table=self._table,
             )
+
+    def _fingerprint(self) -> Fingerprint:
+        return self._source.fingerprint(self._table, self._record.publication, on_replica=False)
 
     def _require_start(self) -> None:
         self._capture.require_start(self._attempt.topic_id, self._attempt.start_offsets or {})

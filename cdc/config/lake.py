@@ -79,7 +79,7 @@ class SparkConfig(Section):
     """Memory of the driver; in local mode, of everything."""
     jars: Literal["bundled", "provided"] = "bundled"
     """bundled: fetched and kept by tributary; provided: the cluster has them."""
-    parallel_tables: Positive = 4
+    parallel_tables: Positive = 8
     """Tables that run at the same time over the one session."""
 
     @property

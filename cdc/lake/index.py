@@ -95,6 +95,21 @@ class IndexLayout:
         """Whether buckets have become so large that each change rewrites too much."""
         return self.automatic and self.is_bucket and largest_file_bytes > OUTGROWN_BUCKET_BYTES
 
+    @property
+    def filter_options(self) -> dict[str, str]:
+        """Hudi's settings for the bloom filters that it writes whatever the index; mere cost."""
+        if self.is_bucket:
+            # These soon let every key pass: a table that outgrows its buckets is still found by
+            # key ranges until its files are written again.
+            return {
+                "hoodie.index.bloom.num_entries": "1000",
+                "hoodie.bloom.index.filter.dynamic.max.entries": "1000",
+                "hoodie.index.bloom.fpp": "0.5",
+            }
+        # Half the hashes per row of the default 1e-9: one file too many in ten thousand look-ups
+        # costs less than they do.
+        return {"hoodie.index.bloom.fpp": "0.0001"}
+
     def options(self, *, global_index: bool) -> dict[str, str]:
         """Hudi's settings for this index.
 

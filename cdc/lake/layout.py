@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,8 @@ if TYPE_CHECKING:
 
 OP, OFFSET, POSITION, DELETED = "_cdc_op", "_cdc_offset", "_cdc_position", "_cdc_deleted"
 SNAPSHOT_OFFSET = -1
-SNAPSHOT_POSITION = "0000000000000000:0000000000000000"
+SNAPSHOT_POSITION = "0"
+"""Sorts before the position of every change; short, since each row of a snapshot has it."""
 
 META_COLUMNS: tuple[tuple[str, str], ...] = (
     (OP, "string"),
@@ -174,16 +174,6 @@ def column(name: str) -> SparkColumn:
 
 def _nullable(name: str) -> SparkColumn:
     return F.when(F.lit(True), column(name)).alias(name)
-
-
-def snapshot_meta(ingested_at: SparkColumn) -> Sequence[SparkColumn]:
-    """The meta columns of snapshot rows, to be selected before the source columns."""
-    position, offset, no_schema = F.lit(SNAPSHOT_POSITION), F.lit(SNAPSHOT_OFFSET), F.lit(None)
-    values = (F.lit("r"), ingested_at, position, offset, no_schema, ingested_at)
-    return [
-        value.cast(kind).alias(name)
-        for (name, kind), value in zip(META_COLUMNS, values, strict=True)
-    ]
 
 
 def _is_natural(column: Column) -> bool:

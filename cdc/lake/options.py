@@ -36,11 +36,13 @@ _FIXED = {
     # A retried stale batch would bring deleted rows back.
     "hoodie.write.num.retries.on.conflict.failures": "0",
     "hoodie.datasource.write.precombine.field": OFFSET,
-    "hoodie.datasource.write.payload.class": (
-        "org.apache.hudi.common.model.DefaultHoodieRecordPayload"
+    # Rows stay Spark's from the batch to the file; the default merger takes them through Avro.
+    "hoodie.write.record.merge.custom.implementation.classes": (
+        "org.apache.hudi.DefaultSparkRecordMerger"
     ),
+    "hoodie.write.record.merge.mode": "EVENT_TIME_ORDERING",
     "hoodie.combine.before.insert": "false",
-    # A third less CPU than the default handle when whole files are rewritten.
+    # A tenth less CPU than the default handle when whole files are rewritten.
     "hoodie.write.merge.handle.class": "org.apache.hudi.io.HoodieWriteMergeHandle",
     "hoodie.write.set.null.for.missing.columns": "true",
     "hoodie.datasource.write.reconcile.schema": "false",
@@ -60,6 +62,9 @@ _DELETES = {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marker": "
 
 _DEFAULTS = {
     "hoodie.parquet.compression.codec": "zstd",
+    # Also the size above which a column's dictionary is given up. Rows' own keys and numbers are
+    # all different: at the default of 1 MiB a tenth of the time of a snapshot went into theirs.
+    "hoodie.parquet.page.size": str(128 * 1024),
     "hoodie.bulkinsert.sort.mode": "NONE",
     "hoodie.datasource.write.row.writer.enable": "true",
     "hoodie.parquet.small.file.limit": str(SMALL_FILE_BYTES),
@@ -86,6 +91,7 @@ _OWNED = (
     "hoodie.simple.index.update.",
     "hoodie.bucket.",
     "hoodie.index.type",
+    "hoodie.index.bucket.",
     "hoodie.payload.",
     "hoodie.record.",
     "hoodie.write.record.merge",
@@ -139,6 +145,7 @@ def table_options(
             clustered=not index.is_bucket,
             sort_columns=layout.record_key,
         ),
+        **index.filter_options,
         **overrides,
         **_FIXED,
         **index.options(global_index=layout.moves_partitions),

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from cdc.errors import LakeError
-from cdc.spark import java
+from cdc.spark import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -69,10 +69,10 @@ def write_pointer(
         staged = _child(spark, folder, f".{POINTER}.{uuid.uuid4().hex}")
         _write(files, staged, document)
         # Rename.OVERWRITE is atomic on HDFS and local disks; an object store's write already is.
-        context = java(spark).org.apache.hadoop.fs.FileContext.getFileContext(
+        context = java_class(spark, "org.apache.hadoop.fs.FileContext").getFileContext(
             folder.toUri(), spark.sparkContext._jsc.hadoopConfiguration()
         )
-        options = getattr(java(spark).org.apache.hadoop.fs, "Options$Rename")
+        options = java_class(spark, "org.apache.hadoop.fs.Options$Rename")
         gateway: Any = spark.sparkContext._gateway
         overwrite = gateway.new_array(options, 1)
         overwrite[0] = options.OVERWRITE
@@ -154,7 +154,7 @@ def probe(spark: SparkSession, url: str) -> None:
 def _files(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
     """The Hadoop file system of ``path`` and the path; Java errors become LakeError."""
     try:
-        folder = java(spark).org.apache.hadoop.fs.Path(path)
+        folder = java_class(spark, "org.apache.hadoop.fs.Path")(path)
         yield folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), folder
     except Py4JJavaError as error:
         raise LakeError(
@@ -165,7 +165,7 @@ def _files(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
 
 
 def _child(spark: SparkSession, folder: Any, name: str) -> Any:
-    return java(spark).org.apache.hadoop.fs.Path(folder, name)
+    return java_class(spark, "org.apache.hadoop.fs.Path")(folder, name)
 
 
 def _write(files: Any, target: Any, text: str) -> None:

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JJavaError
 from cdc.errors import LakeError
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.index import IndexLayout
-from cdc.spark import java
+from cdc.spark import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -55,7 +55,7 @@ class Timeline:
     def __init__(self, spark: SparkSession, path: str) -> None:
         self._spark = spark
         self.path = path
-        self._meta = _open(spark, path)
+        self.reload()
 
     @property
     def exists(self) -> bool:
@@ -73,6 +73,8 @@ class Timeline:
     def reload(self) -> None:
         """See commits that were made since."""
         self._meta = _open(self._spark, self.path)
+        self._instants: list[Any] | None = None
+        self._read: dict[str, Committed | None] = {}
 
     def commits(self) -> list[Committed]:
         """The active timeline's commits that carry our record, oldest first."""
@@ -118,7 +120,7 @@ class Timeline:
         """Instants of unfinished commits, without clusterings, which a later writer finishes."""
         if self._meta is None:
             return []
-        clustering = java(self._spark).org.apache.hudi.common.util.ClusteringUtils
+        clustering = java_class(self._spark, "org.apache.hudi.common.util.ClusteringUtils")
         clusterings = {
             str(one.requestedTime())
             for one in clustering.getPendingClusteringInstantTimes(self._meta)
@@ -136,26 +138,37 @@ class Timeline:
 
     def _newest_first(self) -> Iterator[Committed]:
         for instant in reversed(self._completed()):
-            metadata = self._metadata(instant)
-            text = metadata.getMetadata(COMMIT_KEY)
-            if text is None:
-                continue
-            index = metadata.getMetadata(INDEX_KEY)
-            yield Committed(
-                str(instant.requestedTime()),
-                str(instant.getAction()),
-                CommitRecord.from_json(text),
-                IndexLayout.from_json(index) if index is not None else None,
-            )
+            time = str(instant.requestedTime())
+            if time not in self._read:
+                self._read[time] = self._committed(time, instant)
+            committed = self._read[time]
+            if committed is not None:
+                yield committed
+
+    def _committed(self, time: str, instant: Any) -> Committed | None:
+        """What the commit says about itself; None for one that is not ours."""
+        metadata = self._metadata(instant)
+        text = metadata.getMetadata(COMMIT_KEY)
+        if text is None:
+            return None
+        index = metadata.getMetadata(INDEX_KEY)
+        return Committed(
+            time,
+            str(instant.getAction()),
+            CommitRecord.from_json(text),
+            IndexLayout.from_json(index) if index is not None else None,
+        )
 
     def _completed(self) -> list[Any]:
-        if self._meta is None:
-            return []
-        timeline = self._meta.getActiveTimeline().getCommitsTimeline().filterCompletedInstants()
-        return list(timeline.getInstants())
+        if self._instants is None:
+            self._instants = []
+            if self._meta is not None:
+                commits = self._meta.getActiveTimeline().getCommitsTimeline()
+                self._instants = list(commits.filterCompletedInstants().getInstants())
+        return self._instants
 
     def _metadata(self, instant: Any) -> Any:
-        utils = java(self._spark).org.apache.hudi.common.table.timeline.TimelineUtils
+        utils = java_class(self._spark, "org.apache.hudi.common.table.timeline.TimelineUtils")
         return utils.getCommitMetadata(instant, self._meta.getActiveTimeline())
 
     def _whole(self, committed: Committed | None) -> Committed | None:
@@ -190,17 +203,17 @@ class Timeline:
 
 def _open(spark: SparkSession, path: str) -> Any:
     """Hudi's meta client for the table at ``path``, or None when there is no table."""
-    jvm = java(spark)
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     try:
         # Hudi itself looks five times, a second apart, before it says that there is no table.
-        known = [jvm.org.apache.hadoop.fs.Path(path, name) for name in _TABLE_FILES]
+        hadoop_path = java_class(spark, "org.apache.hadoop.fs.Path")
+        known = [hadoop_path(path, name) for name in _TABLE_FILES]
         files = known[0].getFileSystem(hadoop)
         if not any(files.exists(file) for file in known):
             return None
-        storage = jvm.org.apache.hudi.storage.hadoop.HadoopStorageConfiguration(hadoop)
-        builder = jvm.org.apache.hudi.common.table.HoodieTableMetaClient.builder()
-        return builder.setConf(storage).setBasePath(path).build()
+        storage = java_class(spark, "org.apache.hudi.storage.hadoop.HadoopStorageConfiguration")
+        client = java_class(spark, "org.apache.hudi.common.table.HoodieTableMetaClient")
+        return client.builder().setConf(storage(hadoop)).setBasePath(path).build()
     except Py4JJavaError as error:
         if "TableNotFoundException" in str(error.java_exception):
             return None

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
+from pyspark.sql import functions as F
 
 from cdc.errors import ConfigError, LakeError
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
@@ -16,7 +17,7 @@ from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.layout import OP, RowLayout, column
 from cdc.lake.options import check_overrides, table_options
 from cdc.lake.timeline import Committed, Timeline
-from cdc.spark import java
+from cdc.spark import java_class
 from schemas.table import TableSchema
 
 if TYPE_CHECKING:
@@ -116,10 +117,10 @@ class LakeTable:
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
         """Commit a record without rows: offsets or a handoff; else like `upsert`."""
-        columns = ", ".join(
-            f"`{name.replace('`', '``')}` {kind}" for name, kind in self.layout.input_columns
-        )
-        return self._change(self._spark.createDataFrame([], columns), "upsert", commit, guard)
+        columns = [F.lit(None).cast(kind).alias(name) for name, kind in self.layout.input_columns]
+        no_rows = self._spark.range(0).select(*columns).where("false")
+        # Nothing has to be looked up: an insert leaves the index alone.
+        return self._change(no_rows, "insert", commit, guard)
 
     def read(self) -> DataFrame:
         """The table as of its last commit, with Hudi's and our meta columns."""
@@ -211,30 +212,26 @@ class LakeTable:
         self, rows: DataFrame, options: dict[str, str], guard: CommitGuard | None
     ) -> str | None:
         """Call the writer that ``df.write.format("hudi")`` calls, with a pre-commit function."""
-        jvm = java(self._spark)
-        hudi = jvm.org.apache.hudi
-        none = getattr(getattr(jvm.scala, "None$"), "MODULE$")
+        none = getattr(self._java("scala.None$"), "MODULE$")
         params = none
         if guard is not None:
-            some, streaming = (
-                jvm.scala.Some,
-                getattr(hudi, "HoodieSparkSqlWriter$StreamingWriteParams"),
-            )
+            some = self._java("scala.Some")
+            streaming = self._java("org.apache.hudi.HoodieSparkSqlWriter$StreamingWriteParams")
             params = some(streaming(none, none, none, some(guard)))
-        settings = jvm.java.util.HashMap()
-        for key, value in options.items():
-            settings.put(key, value)
-        writer = getattr(getattr(hudi, "HoodieSparkSqlWriter$"), "MODULE$")
+        writer = getattr(self._java("org.apache.hudi.HoodieSparkSqlWriter$"), "MODULE$")
         result: Any = writer.write(
             rows._jdf.sqlContext(),
-            jvm.org.apache.spark.sql.SaveMode.Append,
-            jvm.PythonUtils.toScalaMap(settings),
+            self._java("org.apache.spark.sql.SaveMode").Append,
+            self._java("org.apache.spark.api.python.PythonUtils").toScalaMap(options),
             rows._jdf,
             params,
             none,
             none,
         )
         return str(result._2().get()) if result._1() else None
+
+    def _java(self, name: str) -> Any:
+        return java_class(self._spark, name)
 
 
 def _reason(error: Py4JError | PySparkException) -> str:

@@ -6,6 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from bootstrap.chunks import (
+    QUICK_BYTES,
+    QUICK_START,
     SINGLE_WAVE_BYTES,
     SMALL_ROWS,
     WAVE_SHARE,
@@ -83,7 +85,13 @@ def test_a_table_that_is_not_small_keeps_every_reader_busy_in_each_commit() -> N
     chunks = count(2_000_000, 508 * MIB, parallel=4)
     assert chunks == 20
     planned = plan(boundaries(list(range(chunks - 1)), TableSize(2_000_000, 508 * MIB)))
-    assert {len(wave) for wave in waves(planned, parallel=4)} == {4}
+    assert [len(wave) for wave in waves(planned, parallel=4)] == [12, 4, 4]
+    planned = plan(boundaries(list(range(chunks - 1)), TableSize(20_000_000, 2 * QUICK_BYTES)))
+    assert [len(wave) for wave in waves(planned, parallel=4)] == [4] * 5
+
+
+def test_a_few_wide_rows_are_cut_for_several_commits() -> None:
+    assert count(10_000, 80 * MIB) == 10
 
 
 @given(SIZES, st.integers(1, 64))
@@ -97,8 +105,10 @@ def test_one_wave_repeats_no_more_than_its_share(size: TableSize, parallel: int)
     if total <= SINGLE_WAVE_BYTES:
         assert len(groups) == 1
     elif size.rows >= SMALL_ROWS:
-        largest = max(sum(chunk.bytes_estimate for chunk in wave) for wave in groups)
-        assert largest <= total * WAVE_SHARE + len(planned)
+        sizes = [sum(chunk.bytes_estimate for chunk in wave) for wave in groups]
+        start = QUICK_START if total <= QUICK_BYTES else WAVE_SHARE
+        assert sizes[0] <= total * start + len(planned)
+        assert max(sizes[1:]) <= total * WAVE_SHARE + len(planned)
 
 
 @given(st.sets(st.integers(0, 19)), st.integers(1, 6))

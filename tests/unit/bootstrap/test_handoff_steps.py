@@ -80,6 +80,7 @@ class World:
         left = crash_after
         while (step := next_step(self.record, self.lake)) is not Step.DONE:
             self.taken.append(step)
+            assert len(self.taken) < 100, f"no end: {self.taken[-5:]}"
             for effect in self.effects(step):
                 if left == 0:
                     return
@@ -135,6 +136,7 @@ def effects_of_a_whole_run() -> int:
         for effect in world.effects(step):
             effect()
             count += 1
+            assert count < 100, f"no end: {step}"
     return count
 
 

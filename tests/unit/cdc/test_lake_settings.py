@@ -61,9 +61,11 @@ def test_overrides_that_only_cost_or_save_are_taken() -> None:
     assert options["hoodie.keep.max.commits"] == "90"
 
 
-def test_what_every_setting_depends_on_cannot_be_reached_by_an_override() -> None:
+@pytest.mark.parametrize("index", [IndexLayout("bloom"), IndexLayout("bucket", 2)])
+def test_what_every_setting_depends_on_cannot_be_reached_by_an_override(
+    index: IndexLayout,
+) -> None:
     """Every option of a write is either overridable or refused; none is silently ignored."""
-    index = IndexLayout("bloom")
     plain = table_options(layout(), index, {}, operation="upsert")
     for key in plain:
         try:
