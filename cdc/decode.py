@@ -70,6 +70,9 @@ def read_changes(
     Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
     """
     reader = spark.read.format("kafka").option("subscribe", topic)
+    # A batch ends with the marker of a transaction, which is no record: the broker waits this long
+    # for more. Everything else is there and is sent at once.
+    reader = reader.option("kafka.fetch.max.wait.ms", "20")
     for key, value in java_config.items():
         reader = reader.option(f"kafka.{key}", value)
     return (
@@ -131,7 +134,11 @@ def decode(
         *(
             F.when(
                 readable & (F.col("_cdc_schema_id") == schema_id),
-                from_avro(body, schema.avro_json, {"mode": "PERMISSIVE"}),
+                from_avro(
+                    body,
+                    schema.avro_json,
+                    {"mode": "PERMISSIVE", "avroSchema": schema.reader_json},
+                ),
             ).alias(_event(schema_id))
             for schema_id, schema in schemas.items()
         ),

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 from schemas.errors import AvroSchemaError, WireFormatError
@@ -17,6 +18,8 @@ WIRE_HEADER_BYTES = 5
 """Bytes before the Avro body: a zero byte and the schema id as a big-endian 32-bit number."""
 
 _PRIMITIVES = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
+_READ = frozenset({"before", "after", "source", "op"})
+_READ_SOURCE = frozenset({"ts_us", "ts_ms", "sequence"})
 _SOURCE_TYPE = "__debezium.source.column.type"
 _SOURCE_NAME = "__debezium.source.column.name"
 
@@ -120,6 +123,20 @@ class DebeziumSchema:
         """Whether this is a change event (and not a key)."""
         return bool(self.envelope)
 
+    @cached_property
+    def reader_json(self) -> str:
+        """The schema as JSON text with only those fields that rows are made of.
+
+        Given to a reader beside the writer's schema, it lets the reader step over the rest: most
+        of an event of a small row is its ``source`` block.
+        """
+        schema = json.loads(self.avro_json)
+        kept = [entry for entry in schema["fields"] if entry["name"] in _READ]
+        for entry in kept:
+            if entry["name"] == "source":
+                entry["type"] = _without_unread(entry["type"])
+        return json.dumps({**schema, "fields": kept})
+
     @property
     def row(self) -> tuple[DebeziumField, ...]:
         """The columns: of the row after the change, or of the key."""
@@ -162,6 +179,15 @@ class DebeziumSchema:
                 envelope=tuple(fields),
             )
         return cls(avro_json=avro_json, name=name, key=record.fields)
+
+
+def _without_unread(kind: Any) -> Any:
+    """The type of ``source`` without what nobody reads."""
+    if isinstance(kind, list):
+        return [_without_unread(branch) for branch in kind]
+    if not isinstance(kind, Mapping) or kind.get("type") != "record":
+        return kind
+    return {**kind, "fields": [entry for entry in kind["fields"] if entry["name"] in _READ_SOURCE]}
 
 
 class _Reader:

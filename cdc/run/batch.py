@@ -125,29 +125,26 @@ class BatchWriter:
         twice; all others are read once, with the schemas that the last batch had.
         """
         spark = self._context.spark
-        cores = spark.sparkContext.defaultParallelism
-        records = read_changes(
-            spark,
-            self._java,
-            self._topic,
-            piece.start,
-            piece.end,
-            tasks=plan.tasks(piece.offsets, cores),
+        tasks = max(
+            len(piece.start), plan.tasks(piece.offsets, spark.sparkContext.defaultParallelism)
         )
+        records = read_changes(spark, self._java, self._topic, piece.start, piece.end, tasks=tasks)
         if not self._schemas:
             # Nothing is known of the topic yet: the first record's schema is most often the only.
             first = records.filter("length(value) >= 5").selectExpr(SCHEMA_ID).first()
             self._expect(first or ())
         while True:
-            changes = self._hold(
-                decode(
-                    records,
-                    self._schemas,
-                    self._schema,
-                    placeholder=PLACEHOLDER,
-                    ingested_at=datetime.now(timezone.utc),
-                )
+            decoded = decode(
+                records,
+                self._schemas,
+                self._schema,
+                placeholder=PLACEHOLDER,
+                ingested_at=datetime.now(timezone.utc),
             )
+            changes = self._hold(decoded)
+            if tasks == 1:
+                # Said aloud, so that Spark sorts and folds the one piece where it is.
+                changes = changes.coalesce(1)
             summary = summarize(changes)
             if summary.problem is not None:
                 problem = summary.problem

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+import io
 import json
 import string
 from typing import Any
 
+import fastavro
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -226,3 +228,32 @@ def test_field_names_are_names_that_avro_carries(name: str) -> None:
 def test_no_two_latin_names_become_one(names: list[str]) -> None:
     fields = {field_name(name) for name in names if min(map(ord, name)) >= 0x10}
     assert len(fields) == len([name for name in names if min(map(ord, name)) >= 0x10])
+
+
+def test_a_reader_steps_over_what_rows_are_not_made_of() -> None:
+    schema = json.loads(
+        envelope(column("id", "int", "INT4", null=False), column("note", "string", "TEXT"))
+    )
+    source = next(entry for entry in schema["fields"] if entry["name"] == "source")
+    source["type"]["fields"] += [
+        {"name": "connector", "type": "string"},
+        {"name": "ts_ms", "type": "long"},
+        {"name": "sequence", "type": ["null", "string"], "default": None},
+    ]
+    schema["fields"].append({"name": "ts_ms", "type": ["null", "long"], "default": None})
+    writer = json.dumps(schema)
+    reader = json.loads(DebeziumSchema.parse(writer).reader_json)
+    event = {
+        "before": None,
+        "after": {"id": 7, "note": "text"},
+        "source": {"lsn": 1, "connector": "postgresql", "ts_ms": 5, "sequence": '["1","2"]'},
+        "op": "c",
+        "ts_ms": 9,
+    }
+    body = io.BytesIO()
+    fastavro.schemaless_writer(body, fastavro.parse_schema(schema), event)
+    body.seek(0)
+    read = fastavro.schemaless_reader(body, json.loads(writer), reader)
+    assert read["source"] == {"ts_ms": 5, "sequence": '["1","2"]'}
+    assert (read["op"], read["after"]) == ("c", {"id": 7, "note": "text"})
+    assert set(read) == {"before", "after", "source", "op"}
