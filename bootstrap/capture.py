@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _POLL_S = (0.02, 0.5)
-_LOST = frozenset({"lost", "unreserved"})
 
 
 @dataclass(frozen=True)
@@ -65,10 +64,10 @@ class Capture:
             findings = audit(effective, self.names, exactly_once=self.exactly_once)
             problems += [f"connector {self.names.connector}: {finding}" for finding in findings]
         slot = self.source.slot_health(self.names.slot)
-        if slot is None:
-            problems.append(f"slot {self.names.slot} does not exist")
-        elif slot.wal_status in _LOST:
-            problems.append(f"slot {self.names.slot} has wal_status {slot.wal_status}")
+        stored = self.connect.stored_position(self.names.connector)
+        problem = "does not exist" if slot is None else slot.problem(stored)
+        if problem is not None:
+            problems.append(f"slot {self.names.slot} {problem}")
         policy = self.kafka.topic_config(self.topic).get("cleanup.policy", "delete")
         if policy != "delete":
             problems.append(f"topic {self.topic} has cleanup.policy={policy}")
@@ -166,15 +165,14 @@ class Capture:
     def _captured(self) -> Lsn | None:
         if self.exactly_once:
             slot = self.source.slot_health(self.names.slot)
-            if slot is None or slot.wal_status in _LOST:
+            if slot is None or slot.problem() is not None:
                 raise CaptureError(
                     f"slot {self.names.slot} of table {self.table} was lost during the copy",
                     remedy=f"Run `tributary onboard {self.table}`, which restores the capture.",
                     table=self.table,
                 )
             return slot.confirmed_flush_lsn
-        stored = self.connect.offsets(self.names.connector)
-        return stored.lsn_commit if stored is not None else None
+        return self.connect.stored_position(self.names.connector)
 
     def _wait(
         self,

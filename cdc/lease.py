@@ -1,4 +1,7 @@
-"""One writer per table: leases with an expiry by the database's clock and a fencing token."""
+"""One writer per table, one change of a capture at a time: leases with expiry and fencing token.
+
+A lease expires by the database's clock.
+"""
 
 from __future__ import annotations
 
@@ -26,26 +29,27 @@ _log = logging.getLogger(__name__)
 
 
 class Lease:
-    """The right to write one table, for a time.
+    """The right to write one table, or to change what many share, for a time.
 
     Args:
         store: Where leases are kept.
-        table: What is leased.
+        resource: What is leased: a table, or the name of what many share.
         owner: Who holds it, as others will read it in their error.
         ttl_s: Seconds until it expires unless renewed.
 
-    The fencing token rises with each acquisition of the same table, whoever acquires it.
+    The fencing token rises with each acquisition of the same resource, whoever acquires it.
     """
 
     def __init__(
-        self, store: Store, table: TableId, owner: str, *, ttl_s: float = DEFAULT_TTL_S
+        self, store: Store, resource: TableId | str, owner: str, *, ttl_s: float = DEFAULT_TTL_S
     ) -> None:
-        self.table = table
+        self.what = resource if isinstance(resource, str) else f"table {resource}"
         self.owner = owner
         self.ttl_s = ttl_s
         self.token = 0
         self._store = store
-        self._resource = str(table)
+        self._resource = str(resource)
+        self._about = {} if isinstance(resource, str) else {"table": resource}
 
     def acquire(self) -> int:
         """Take the lease.
@@ -92,10 +96,10 @@ class Lease:
             renewed = connection.execute(renewal).rowcount
         if renewed != 1:
             raise FencedError(
-                f"the lease on table {self.table} was lost: another run has taken it over",
-                remedy="Nothing was committed after that; the run that holds the table goes on.",
-                table=self.table,
+                f"the lease on {self.what} was lost: another process has taken it over",
+                remedy="Nothing was committed after that; the process that holds it goes on.",
                 token=self.token,
+                **self._about,
             )
 
     def check(self) -> None:
@@ -146,26 +150,24 @@ class Lease:
                 taken = connection.execute(take).rowcount == 1
             if taken:
                 _log.info(
-                    "took the lease on table %s over from %s, which has died",
-                    self.table,
-                    holder.shown,
+                    "took the lease on %s over from %s, which has died", self.what, holder.shown
                 )
                 return int(found.token) + 1
         raise self._held(found, holder)
 
     def _held(self, row: sa.Row[Any] | None, holder: Owner | None) -> LeaseHeldError:
         if row is None or row.owner is None:
-            owner, until, expires = "a run that began or ended at the same moment", "", None
+            owner, until, expires = "a process that began or ended at the same moment", "", None
         else:
             owner = holder.shown if holder else row.owner
             expires = datetime.fromtimestamp(row.expires_at, timezone.utc)
             until = f"; its lease runs until {expires:%Y-%m-%d %H:%M:%S} UTC unless renewed"
         return LeaseHeldError(
-            f"table {self.table} is being written by {owner}{until}",
-            remedy="Wait for that run to end. After a crash the lease runs out by itself.",
-            table=self.table,
+            f"{self.what} is held by {owner}{until}",
+            remedy="Wait for that process to end. After a crash the lease runs out by itself.",
             owner=owner,
             expires_at=expires.isoformat() if expires else None,
+            **self._about,
         )
 
 
@@ -193,21 +195,21 @@ class Leases:
         self._progress = progress or NullProgress()
 
     @contextmanager
-    def hold(self, table: TableId, *, wait_s: float = 0.0) -> Iterator[Lease]:
-        """Hold the lease of a table, renewed in the background, for the length of a block.
+    def hold(self, resource: TableId | str, *, wait_s: float = 0.0) -> Iterator[Lease]:
+        """Hold a lease, renewed in the background, for the length of a block.
 
         Args:
-            table: What to lease.
+            resource: What to lease: a table, or the name of what many share.
             wait_s: How long to wait for another holder, in seconds.
 
         Raises:
             LeaseHeldError: Someone else holds it still when the wait is over.
         """
-        lease = Lease(self._store, table, self.owner, ttl_s=self.ttl_s)
+        lease = Lease(self._store, resource, self.owner, ttl_s=self.ttl_s)
         self._acquire(lease, wait_s)
         stop = threading.Event()
         renewal = threading.Thread(
-            target=_keep, args=(lease, stop), name=f"lease {table}", daemon=True
+            target=_keep, args=(lease, stop), name=f"lease on {lease.what}", daemon=True
         )
         renewal.start()
         try:
@@ -228,7 +230,7 @@ class Leases:
                     left = deadline - time.monotonic()
                     if left <= 0:
                         raise
-                    task = task or self._progress.start(f"wait for {lease.table}", None, "")
+                    task = task or self._progress.start(f"wait for {lease.what}", None, "")
                     task.note(held.message)
                     time.sleep(min(_POLL_S, left))
                 else:
@@ -248,4 +250,4 @@ def _keep(lease: Lease, stop: threading.Event) -> None:
             return
         except StateError as error:
             # The store may be back before the lease runs out; the next turn tries again.
-            _log.warning("lease on table %s could not be renewed: %s", lease.table, error)
+            _log.warning("the lease on %s could not be renewed: %s", lease.what, error)

@@ -12,10 +12,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc.errors import LostHistoryError, SchemaChangeError
+from cdc.position import Lsn
 from cdc.sources.values import Fingerprint, ServerIdentity, SlotHealth, SourceTable
 from schemas.table import TableId
 
-_LOST = frozenset({"lost", "unreserved"})
 _REWRITTEN = "relfilenode"
 
 
@@ -115,21 +115,23 @@ def check_server(
             )
 
 
-def check_slot(table: TableId, slot: str, health: SlotHealth | None) -> None:
+def check_slot(
+    table: TableId, slot: str, health: SlotHealth | None, *, stored: Lsn | None = None
+) -> None:
     """Check that the log still holds everything the connector has not captured.
+
+    Args:
+        table: The table.
+        slot: The name of its slot.
+        health: The slot; None when it is gone.
+        stored: The position that Connect has stored, where it is known.
 
     Raises:
         LostHistoryError: The slot is gone, or the log that it needs is.
     """
-    if health is None:
-        raise _lost(table, f"replication slot {slot} no longer exists", slot=slot)
-    if health.wal_status in _LOST:
-        raise _lost(
-            table,
-            f"replication slot {slot} has lost log that was not captured"
-            f" (wal_status {health.wal_status}); see max_slot_wal_keep_size",
-            slot=slot,
-        )
+    problem = "no longer exists" if health is None else health.problem(stored)
+    if problem is not None:
+        raise _lost(table, f"replication slot {slot} {problem}", slot=slot)
 
 
 def check_capture(table: TableId, problems: Sequence[str]) -> None:

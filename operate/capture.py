@@ -6,11 +6,18 @@ keeps running, and the other tables' changes keep flowing.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc.debezium import CaptureNames, audit, connector_config, topic_collisions
+from cdc.debezium import (
+    CaptureNames,
+    audit,
+    connector_config,
+    topic_collisions,
+    wait_for_heartbeat,
+)
 from cdc.errors import CaptureError
 from cdc.failpoints import crash
 from cdc.state import State
@@ -24,7 +31,9 @@ if TYPE_CHECKING:
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
 """States in which a table does not depend on the slot's past."""
 
-_BAD_WAL = frozenset({"lost", "unreserved"})
+
+_LEASE_WAIT_S = 600.0
+"""How long to wait for another process that changes the same capture, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -79,6 +88,20 @@ def _refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
                 )
 
 
+@contextmanager
+def changing(services: Services, capture: CaptureNames) -> Iterator[None]:
+    """Change what the tables of a source and tier share, while no other process does.
+
+    Without it, the last table could leave, and take the slot along, while another one arrives.
+
+    Raises:
+        LeaseHeldError: Another process is changing it, for longer than we wait.
+    """
+    what = f"the capture of {capture.source}, tier {capture.tier}"
+    with services.leases.hold(what, wait_s=_LEASE_WAIT_S):
+        yield
+
+
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
     """Tables whose topic another table has or asks for, each with why."""
     known = {
@@ -110,8 +133,8 @@ def prepare(services: Services, group: Group) -> None:
     Each step can be repeated, so that an interrupted command is simply run again.
 
     Raises:
-        CaptureError: The slot is gone or lost while other tables still follow it, or the
-            connector runs with settings that break the handoff.
+        CaptureError: The slot is gone or lost while other tables still follow it, the connector
+            runs with settings that break the handoff, or nothing travels through it.
         KafkaError: A topic cannot be made or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses.
@@ -125,11 +148,20 @@ def prepare(services: Services, group: Group) -> None:
     crash("onboard.after_publication")
     _heal_slot(services, group, source)
     source.ensure_slot(capture.slot)
+    beats = services.kafka.stable_offsets(capture.heartbeat_topic)
     wanted = wanted_connector(services, capture)
     if services.connect.connector(capture.connector) is None:
         services.connect.put_connector(capture.connector, wanted, progress=services.progress)
     require_sound(services, capture)
     services.connect.wait_running(capture.connector, progress=services.progress)
+    interval_s = services.config.source(capture.source).heartbeat_interval_ms / 1000
+    wait_for_heartbeat(
+        services.kafka,
+        capture,
+        after=max(beats.values(), default=0),
+        timeout_s=services.config.connect.timeout_s + interval_s,
+        progress=services.progress,
+    )
     crash("onboard.after_connector")
 
 
@@ -171,15 +203,16 @@ def require_sound(services: Services, capture: CaptureNames) -> None:
 
 
 def _heal_slot(services: Services, group: Group, source: Source) -> None:
-    """Start the capture anew when its slot is gone or lost and no table depends on its past."""
+    """Start the capture anew when its slot has lost changes and no table depends on its past."""
     capture = group.capture
     health = source.slot_health(capture.slot)
     if services.connect.connector(capture.connector) is None:
         return
-    if health is not None and health.wal_status not in _BAD_WAL:
+    stored = services.connect.stored_position(capture.connector)
+    what = "is gone" if health is None else health.problem(stored)
+    if what is None:
         return
-    dependent = _dependent(services.store.tables(), capture, group)
-    what = "is gone" if health is None else f"has wal_status {health.wal_status}"
+    dependent = _dependent(services.store.tables(), capture)
     if dependent:
         listed = ", ".join(str(record.table) for record in dependent)
         raise CaptureError(
@@ -193,9 +226,7 @@ def _heal_slot(services: Services, group: Group, source: Source) -> None:
     source.drop_slot(capture.slot)
 
 
-def _dependent(
-    records: Sequence[TableRecord], capture: CaptureNames, group: Group
-) -> list[TableRecord]:
+def _dependent(records: Sequence[TableRecord], capture: CaptureNames) -> list[TableRecord]:
     return [
         record
         for record in records

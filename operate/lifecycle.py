@@ -107,12 +107,13 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
             raise _not_on_plan(table)
         names = services.capture_of(record)
         done = []
-        if services.source(table.source).remove_from_publication(record.publication, [table]):
-            done.append(f"left publication {record.publication}")
-        if record.state is not State.RETIRED:
-            record = services.store.put(transition(record, State.RETIRED, at=_now()))
-        if not _others(services, record):
-            done += [f"dropped {what}" for what in capture.dismantle(services, names)]
+        with capture.changing(services, names):
+            if services.source(table.source).remove_from_publication(record.publication, [table]):
+                done.append(f"left publication {record.publication}")
+            if record.state is not State.RETIRED:
+                record = services.store.put(transition(record, State.RETIRED, at=_now()))
+            if not _others(services, record):
+                done += [f"dropped {what}" for what in capture.dismantle(services, names)]
         if delete_data:
             _delete_data(services, record)
             done.append(f"deleted {record.base_path} and topic {record.topic}")

@@ -91,23 +91,31 @@ def onboard(
         members = tuple(table for table in group.tables if table not in refused)
         if not members:
             continue
-        kept = capture.Group(group.capture, members)
-        try:
-            capture.prepare(services, kept)
-        except TributaryError as error:
-            outcomes.update((table, Outcome(table, "capture", error=error)) for table in members)
-            continue
-        for outcome in for_each(members, lambda t: register(services, t), action="register"):
+        for outcome in _capture(services, capture.Group(group.capture, members)):
             outcomes[outcome.table] = outcome
-            if outcome.failed:
-                withdraw(services, kept, outcome.table)
-            elif outcome.state in _CONTINUED:
+            if not outcome.failed and outcome.state in _CONTINUED:
                 registered.append(outcome.table)
     crash("onboard.after_register")
     if with_bootstrap and registered:
         for outcome in copy(services, registered):
             outcomes[outcome.table] = outcome
     return [_with_notes(outcomes[table], notes.get(table)) for table in tables]
+
+
+def _capture(services: Services, group: capture.Group) -> list[Outcome]:
+    """Capture the tables of one source and tier, and put them on the plan."""
+    try:
+        with capture.changing(services, group.capture):
+            capture.prepare(services, group)
+            outcomes = for_each(
+                group.tables, lambda table: register(services, table), action="register"
+            )
+            for outcome in outcomes:
+                if outcome.failed:
+                    withdraw(services, group, outcome.table)
+    except TributaryError as error:
+        return [Outcome(table, "capture", error=error) for table in group.tables]
+    return outcomes
 
 
 def withdraw(services: Services, group: capture.Group, table: TableId) -> None:
@@ -203,7 +211,8 @@ def bootstrap(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
     ready: list[TableId] = []
     for group in capture.groups(services, fit):
         try:
-            capture.prepare(services, group)
+            with capture.changing(services, group.capture):
+                capture.prepare(services, group)
         except TributaryError as error:
             outcomes.update(
                 (table, Outcome(table, "capture", error=error)) for table in group.tables

@@ -2,18 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from cdc.debezium import latest_heartbeat
 from cdc.sources.values import SlotHealth
 from cdc.state import State, TableRecord
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from cdc.position import Lsn
     from operate.context import Services
+
+_SILENCE_S = 120.0
+"""A running connector whose newest heartbeat is older than this, and ten intervals, is stuck."""
 
 
 @dataclass(frozen=True)
@@ -26,6 +32,8 @@ class SlotStatus:
         slot: The slot's name.
         health: What the source says of it; None when it is gone or could not be asked.
         connector: State of the connector that reads it.
+        silent_s: Seconds since the newest heartbeat in Kafka, by the source's clock: what was
+            committed before it has been captured. None before the first, or when it is not known.
         problem: What is wrong, None when nothing is.
     """
 
@@ -34,6 +42,7 @@ class SlotStatus:
     slot: str
     health: SlotHealth | None
     connector: str | None
+    silent_s: float | None
     problem: str | None
 
     def to_json(self) -> dict[str, Any]:
@@ -51,6 +60,7 @@ class SlotStatus:
             if health is None or health.confirmed_flush_lsn is None
             else str(health.confirmed_flush_lsn),
             "connector": self.connector,
+            "heartbeat_age_s": self.silent_s,
             "problem": self.problem,
         }
 
@@ -213,23 +223,49 @@ def _slots(services: Services, records: Sequence[TableRecord]) -> list[SlotStatu
 
 def _slot(services: Services, record: TableRecord) -> SlotStatus:
     capture = services.capture_of(record)
-    problem = None
+    problems: list[str] = []
     health: SlotHealth | None = None
     connector: str | None = None
-    try:
+    stored: Lsn | None = None
+    silent: float | None = None
+    with _noted(problems):
         health = services.source(capture.source).slot_health(capture.slot)
         if health is None:
-            problem = f"slot {capture.slot} is gone"
-        elif health.wal_status in ("lost", "unreserved"):
-            problem = f"slot {capture.slot} has wal_status {health.wal_status}"
-    except TributaryError as error:
-        problem = error.message
-    try:
+            problems.append(f"slot {capture.slot} is gone")
+    with _noted(problems):
         seen = services.connect.status(capture.connector)
         connector = "missing" if seen is None else "running" if seen.running else "not running"
         if seen is None or not seen.running:
             why = (seen.failure or seen.state).strip().splitlines()[0] if seen else "missing"
-            problem = problem or f"connector {capture.connector}: {why}"
+            problems.append(f"connector {capture.connector}: {why}")
+        stored = services.connect.stored_position(capture.connector)
+    if health is not None and (lost := health.problem(stored)) is not None:
+        problems.insert(0, f"slot {capture.slot} {lost}")
+    with _noted(problems):
+        beat = latest_heartbeat(services.kafka, services.registry, capture)
+        if beat is not None:
+            silent = max(0.0, (datetime.now(timezone.utc) - beat.beat_at).total_seconds())
+        interval = services.config.source(capture.source).heartbeat_interval_ms / 1000
+        if connector == "running" and silent is not None and silent > _SILENCE_S + 10 * interval:
+            problems.append(
+                f"connector {capture.connector} runs, but its last heartbeat is {silent:.0f} s old:"
+                " nothing travels through it"
+            )
+    return SlotStatus(
+        capture.source,
+        capture.tier,
+        capture.slot,
+        health,
+        connector,
+        silent,
+        "; ".join(problems) or None,
+    )
+
+
+@contextmanager
+def _noted(problems: list[str]) -> Iterator[None]:
+    """What cannot be asked becomes one of the problems; the rest is shown all the same."""
+    try:
+        yield
     except TributaryError as error:
-        problem = problem or error.message
-    return SlotStatus(capture.source, capture.tier, capture.slot, health, connector, problem)
+        problems.append(error.message)

@@ -20,6 +20,7 @@ from cdc.connect.values import (
     Worker,
 )
 from cdc.errors import ConnectError
+from cdc.position import Lsn
 from cdc.progress import NullProgress
 
 if TYPE_CHECKING:
@@ -255,15 +256,19 @@ class ConnectClient:
         return True
 
     def offsets(self, name: str) -> StoredOffset | None:
-        """The position that Connect has stored; None before the first one.
-
-        Raises:
-            ConnectError: There is no such connector.
-        """
-        answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/offsets").json()
-        for entry in answer.get("offsets", ()):
+        """What Connect has stored; None before the first position, or without such a connector."""
+        path = f"connectors/{quote(name, safe='')}/offsets"
+        answer = self._rest.ask("GET", path, missing_ok=True)
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        for entry in answer.json().get("offsets", ()):
             return StoredOffset.parse(entry.get("offset") or {})
         return None
+
+    def stored_position(self, name: str) -> Lsn | None:
+        """The stored position up to which Kafka has acknowledged every change."""
+        stored = self.offsets(name)
+        return None if stored is None else stored.lsn_commit
 
     def _exactly_once(self) -> bool:
         probe = {

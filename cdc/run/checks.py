@@ -11,6 +11,7 @@ from cdc.debezium import CaptureNames, audit, names
 from cdc.errors import ConnectError
 
 if TYPE_CHECKING:
+    from cdc.position import Lsn
     from cdc.run.context import RunContext
     from cdc.sources.values import ServerIdentity, SlotHealth
     from cdc.state import TableRecord
@@ -26,12 +27,14 @@ class CaptureFacts:
         names: Its publication, slot and connector.
         server: The primary.
         slot: The slot; None when it is gone.
+        stored: The position that Connect has stored; None when there is none or Connect is away.
         problems: What the connector's configuration does to the changes, one sentence each.
     """
 
     names: CaptureNames
     server: ServerIdentity
     slot: SlotHealth | None
+    stored: Lsn | None
     problems: tuple[str, ...]
 
 
@@ -59,29 +62,27 @@ class CaptureChecks:
         name = record.table.source
         source = self._context.sources[name]
         capture = names(name, self._context.config.source(name), record.tier)
-        return CaptureFacts(
-            names=capture,
-            server=source.identity(),
-            slot=source.slot_health(capture.slot),
-            problems=self._connector(capture),
-        )
+        server, slot = source.identity(), source.slot_health(capture.slot)
+        stored, problems = self._connector(capture)
+        return CaptureFacts(capture, server, slot, stored, problems)
 
-    def _connector(self, capture: CaptureNames) -> tuple[str, ...]:
-        """What is wrong with the connector's configuration.
+    def _connector(self, capture: CaptureNames) -> tuple[Lsn | None, tuple[str, ...]]:
+        """The connector's stored position, and what is wrong with its configuration.
 
         What is in Kafka stays right while Connect is down or the connector is deleted: the slot
         keeps the rest. Only a configuration that loses or alters changes stops the tables.
         """
         if self._context.connect is None:
-            return ()
+            return None, ()
         try:
             effective = self._context.connect.connector(capture.connector)
+            stored = self._context.connect.stored_position(capture.connector)
         except ConnectError as error:
             _log.warning("the configuration of %s was not checked: %s", capture.connector, error)
-            return ()
+            return None, ()
         if effective is None:
             _log.warning("there is no connector %s: changes wait in its slot", capture.connector)
-            return ()
+            return None, ()
         exactly_once = self._context.config.connect.exactly_once
         findings = audit(effective, capture, exactly_once=exactly_once)
-        return tuple(f"connector {capture.connector}: {finding}" for finding in findings)
+        return stored, tuple(f"connector {capture.connector}: {finding}" for finding in findings)

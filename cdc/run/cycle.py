@@ -10,8 +10,8 @@ from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cdc import plan
-from cdc.errors import SourceError
+from cdc import plan, position_check
+from cdc.errors import LostHistoryError, SourceError
 from cdc.run.checks import CaptureChecks
 from cdc.run.context import RunResult
 from cdc.run.table import run_table, topic_facts
@@ -36,14 +36,15 @@ def run_tables(
 ) -> list[RunResult]:
     """One incremental run of all tables that have work, several at a time.
 
-    Tables without new offsets cost one place in three calls to Kafka, and a look at their catalog:
-    a rewrite sends no events. One table's failure never stops another's.
+    Tables without new offsets cost one place in three calls to Kafka, and a look at their slot and
+    their catalog: a slot that is gone and a rewrite send no events. One table's failure never
+    stops another's.
 
     Args:
         context: What runs work with.
         records: The tables; those that a run may not work on are passed over.
         parallel: How many at a time; None takes ``spark.parallel_tables``.
-        look_at_idle: Whether to look at the catalog of tables without new offsets.
+        look_at_idle: Whether to look at slot and catalog of tables without new offsets.
 
     Returns:
         One result per table that had work, in the order given.
@@ -57,14 +58,16 @@ def run_tables(
         return []
     topics = topic_facts(context, [record.topic for record in wanted])
     working = {record.table for record in plan.due(wanted, topics, now)}
+    checks = CaptureChecks(context)
+    away: set[str] = set()
     due = [
         record
         for record in wanted
-        if record.table in working or (look_at_idle and _catalog_changed(context, record))
+        if record.table in working
+        or (look_at_idle and _changed_unseen(context, checks, record, away))
     ]
     if not due:
         return []
-    checks = CaptureChecks(context)
     workers = max(1, min(len(due), parallel or context.config.spark.parallel_tables))
     with ThreadPoolExecutor(workers, thread_name_prefix="run") as pool:
         futures = [
@@ -73,16 +76,44 @@ def run_tables(
         return [future.result() for future in futures]
 
 
+def _changed_unseen(
+    context: RunContext, checks: CaptureChecks, record: TableRecord, away: set[str]
+) -> bool:
+    """Whether something happened to a table without new offsets that sends no events.
+
+    The lake holds all there is to read, so a source that is down is no reason to stop its tables;
+    it is added to ``away`` and not asked for each of them.
+    """
+    if record.table.source in away:
+        return False
+    try:
+        return _capture_broken(checks, record) or _catalog_changed(context, record)
+    except SourceError as error:
+        _log.warning("slot and catalog of table %s were not checked: %s", record.table, error)
+        if "table" not in error.context:  # it is not about this table alone
+            away.add(record.table.source)
+        return False
+
+
+def _capture_broken(checks: CaptureChecks, record: TableRecord) -> bool:
+    """Whether the table has no new offsets because nothing carries its changes any more."""
+    facts = checks.facts(record)
+    known = record.attempt.view if record.attempt is not None else None
+    try:
+        position_check.check_server(record.table, known=known, now=facts.server)
+        position_check.check_slot(record.table, facts.names.slot, facts.slot, stored=facts.stored)
+        position_check.check_capture(record.table, facts.problems)
+    except LostHistoryError:
+        return True
+    return False
+
+
 def _catalog_changed(context: RunContext, record: TableRecord) -> bool:
     """Whether the table's catalog facts are not those that were last accepted."""
     if record.attempt is None or record.attempt.fingerprint_digest is None:
         return False
-    try:
-        now = context.sources[record.table.source].fingerprint(record.table, on_replica=False)
-    except SourceError as error:
-        # The lake holds all there is to read; a source that is down is no reason to stop it.
-        _log.warning("the catalog of table %s was not checked: %s", record.table, error)
-        return False
+    source = context.sources[record.table.source]
+    now = source.fingerprint(record.table, record.publication, on_replica=False)
     return now.digest != record.attempt.fingerprint_digest
 
 

@@ -232,9 +232,9 @@ class _TableRun:
         """Check source, capture and catalog; the columns that the lake carries from now on."""
         facts = self._checks.facts(self._record)
         position_check.check_server(self._table, known=handoff, now=facts.server)
-        position_check.check_slot(self._table, facts.names.slot, facts.slot)
+        position_check.check_slot(self._table, facts.names.slot, facts.slot, stored=facts.stored)
         source = self._context.sources[self._table.source]
-        now = source.fingerprint(self._table, on_replica=False)
+        now = source.fingerprint(self._table, self._record.publication, on_replica=False)
         source_table = source.table(self._table)
         position_check.check_capture(
             self._table,

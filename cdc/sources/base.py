@@ -87,8 +87,8 @@ class Source(Protocol):
                 carry.
         """
 
-    def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
-        """The catalog facts of the table, read in a fresh transaction."""
+    def fingerprint(self, table: TableId, publication: str, *, on_replica: bool) -> Fingerprint:
+        """The catalog facts of the table and of its capture, read in a fresh transaction."""
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
         """Which cluster the server is."""

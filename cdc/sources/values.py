@@ -201,6 +201,9 @@ class View:
     warnings: tuple[str, ...] = ()
 
 
+_LOST = frozenset({"lost", "unreserved"})
+
+
 @dataclass(frozen=True)
 class SlotHealth:
     """A logical replication slot and the log that it holds back.
@@ -223,6 +226,25 @@ class SlotHealth:
     restart_lsn: Lsn | None
     retained_bytes: int | None
     safe_wal_size: int | None
+
+    def problem(self, stored: Lsn | None = None) -> str | None:
+        """Why changes that were not captured are lost, in words; None when none are.
+
+        Args:
+            stored: The position that Connect has stored, read after the slot; None when there is
+                none or it is not known. The slot never passes it while the connector is the only
+                one to move it.
+        """
+        if self.wal_status in _LOST:
+            return f"has wal_status {self.wal_status}; see max_slot_wal_keep_size"
+        confirmed = self.confirmed_flush_lsn
+        # Without exactly-once support a slot in use may be a moment ahead of what is stored.
+        if not self.active and stored is not None and confirmed is not None and confirmed > stored:
+            return (
+                f"begins at {confirmed}, after {stored}, up to where Connect has captured: it was"
+                " made anew or moved behind the connector"
+            )
+        return None
 
 
 @dataclass(frozen=True)

@@ -22,6 +22,15 @@ def demo(
     folder: Annotated[
         Path, typer.Option("--dir", help="Folder of servers, configuration, state and lake.")
     ] = Path(".tributary/demo"),
+    config: Annotated[
+        Path | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            help="Configuration to write; else tributary.yaml in the folder.",
+            show_default=False,
+        ),
+    ] = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
@@ -30,7 +39,7 @@ def demo(
 
     renderer = Renderer(output)
     with renderer.progress() as progress:
-        told = Demo(folder, renderer, progress).run(keep=keep)
+        told = Demo(folder, renderer, progress, config=config).run(keep=keep)
     renderer.document(told.to_json())
     if not told.ok:
         raise typer.Exit(ExitCode.ERROR)

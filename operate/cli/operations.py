@@ -110,8 +110,10 @@ def _show_status(renderer: Renderer, found: Any) -> None:
             renderer.line(f"{record.table}: {note}")
     for slot in found.slots:
         held = None if slot.health is None else slot.health.retained_bytes
+        silent = None if slot.silent_s is None else seconds(slot.silent_s)
         renderer.line(
-            f"slot {slot.slot}: connector {slot.connector or 'unknown'},"
+            f"slot {slot.slot}: connector {slot.connector or 'unknown'}, last heartbeat"
+            f" {'unknown' if silent is None else f'{silent} ago'},"
             f" {'unknown' if held is None else size(held)} of log held back"
         )
         if slot.problem:

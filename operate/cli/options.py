@@ -39,7 +39,7 @@ class Commands(TyperGroup):
         except TributaryError as error:
             code = ExitCode.NEEDS_BOOTSTRAP if asks_for_bootstrap(error) else ExitCode.ERROR
             _show(error, ctx.obj)
-        except Exception as error:
+        except Exception as error:  # an unforeseen one is shown like ours, not as a traceback
             if _is_typers_own(error):
                 raise
             code = ExitCode.ERROR

@@ -27,8 +27,11 @@ FolderOption = Annotated[
     Path, typer.Option("--dir", metavar="FOLDER", help="Holds all data, logs and secrets.")
 ]
 
-WrittenConfigOption = Annotated[
-    Path, typer.Option("--config", metavar="FILE", help="Configuration to write if there is none.")
+StackConfigOption = Annotated[
+    Path,
+    typer.Option(
+        "--config", metavar="FILE", help="Its configuration, which `up` writes if there is none."
+    ),
 ]
 
 
@@ -40,7 +43,7 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def up(
     folder: FolderOption = _FOLDER,
-    config: WrittenConfigOption = _CONFIG,
+    config: StackConfigOption = _CONFIG,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
@@ -64,7 +67,7 @@ def down(
             "--delete", help="Remove data, logs and secrets too, and the configuration as written."
         ),
     ] = False,
-    config: WrittenConfigOption = _CONFIG,
+    config: StackConfigOption = _CONFIG,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
@@ -80,12 +83,17 @@ def down(
 @app.command()
 def status(
     folder: FolderOption = _FOLDER,
+    config: StackConfigOption = _CONFIG,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
     """Show every server's port, process, memory and health; exit code 1 unless all are healthy."""
-    servers = _stack(folder).status()
-    _show(Renderer(output), servers)
+    renderer, stack = Renderer(output), _stack(folder)
+    servers = stack.status()
+    _show(renderer, servers)
+    if servers and not (config.is_file() and config.read_text("utf-8") == stack.config_text()):
+        what = "differs from what" if config.is_file() else "is not there;"
+        renderer.note(f"{config} {what} `tributary stack up` writes for this stack")
     if not servers or any(server.state != "healthy" for server in servers):
         raise typer.Exit(ExitCode.ERROR)
 
@@ -93,12 +101,16 @@ def status(
 @app.command()
 def env(
     folder: FolderOption = _FOLDER,
+    config: StackConfigOption = _CONFIG,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
     """Print shell exports of the addresses, for eval "$(tributary stack env)"."""
     renderer = Renderer(output)
     values = _stack(folder).env()
+    if config.is_file():
+        # Commands then find their configuration from any folder.
+        values["TRIBUTARY_CONFIG"] = str(config.resolve())
     renderer.document(values)
     for name, value in values.items():
         renderer.line(f"export {name}={shlex.quote(value)}")

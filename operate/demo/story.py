@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cdc.errors import ConfigError
 from cdc.lake.write import LakeTable
 from cdc.run import run_tables
 from cdc.sources.postgres.connection import Connections
@@ -86,16 +87,21 @@ class Demo:
         folder: Holds the stack, the configuration, the state and the lake.
         renderer: Where the story is told.
         progress: Where long work is shown.
+        config: Where to write the configuration; None takes the folder. Only there is a file that
+            exists replaced.
     """
 
-    def __init__(self, folder: Path, renderer: Renderer, progress: Progress) -> None:
+    def __init__(
+        self, folder: Path, renderer: Renderer, progress: Progress, *, config: Path | None = None
+    ) -> None:
         self.folder = folder.resolve()
-        self.config = self.folder / CONFIG
+        self.config = self.folder / CONFIG if config is None else config.resolve()
         self._renderer, self._progress = renderer, progress
         self.told = Told()
 
     def run(self, *, keep: bool) -> Told:
         """Do everything, and take the servers down again unless they are to be kept."""
+        self._refuse_to_replace()
         stack = LocalStack(self.folder / "stack", report=self._renderer.note)
         with ExitStack() as ending:
             if not keep:
@@ -108,6 +114,15 @@ class Demo:
             self._tell(opened_on=stack)
         self._farewell(keep=keep)
         return self.told
+
+    def _refuse_to_replace(self) -> None:
+        if self.config.exists() and self.config.parent != self.folder:
+            raise ConfigError(
+                f"{self.config} is there already",
+                remedy="Name another file by --config, or leave the option out: the demo then"
+                " writes its configuration into its own folder.",
+                field="--config",
+            )
 
     def _tell(self, *, opened_on: LocalStack) -> None:
         with services(self.config, self._progress) as opened:

@@ -28,7 +28,7 @@ def test_killed_at_80_percent_it_rereads_at_most_a_quarter(
     database: Database, project: Project
 ) -> None:
     fill_wide(database, "orders", ROWS)
-    killed = project.run("onboard", "public.orders", crash_at="bootstrap.before_chunk_commit:5")
+    killed = project.run("onboard", "public.orders", crash_at="bootstrap.before_chunk_commit:3")
     assert killed.code == -signal.SIGKILL, killed.stderr[-3000:]
     database.execute(
         "UPDATE orders SET v = 5 WHERE id % 100 = 0",

@@ -10,8 +10,11 @@ from pyspark.sql import SparkSession
 
 from cdc import spark as spark_module
 from cdc.config import Config
-from cdc.errors import StateError
+from cdc.errors import LeaseHeldError, StateError
+from cdc.progress import NullProgress
 from cdc.state import State
+from operate import capture as capture_module
+from operate.context import Services
 from operate.dryrun import plan
 from operate.inventory import at_source, discover, on_plan
 from operate.lifecycle import offboard, pause, published_path, resume
@@ -21,12 +24,6 @@ from operate.status import status
 from stack.local import LocalStack
 from tests.integration.conftest import Database
 from tests.integration.shop import Shop, succeeded
-
-pytestmark = pytest.mark.filterwarnings(
-    # py4j leaves the socket of a finished thread to the garbage collector.
-    "ignore:Exception ignored in. <socket:pytest.PytestUnraisableExceptionWarning",
-    "ignore:unclosed <socket:ResourceWarning",
-)
 
 
 @pytest.fixture(scope="module")
@@ -162,6 +159,26 @@ def test_offboarding_the_last_table_takes_slot_and_connector_along(shop: Shop) -
     assert shop.verify("orders").equal
 
 
+def test_one_process_at_a_time_changes_what_tables_share(
+    cold: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the last table could leave, and take the slot along, while another one arrives."""
+    monkeypatch.setattr(capture_module, "_LEASE_WAIT_S", 0.0)
+    for name in ("orders", "lines"):
+        cold.create(name, 1)
+    succeeded(cold.onboard("orders", with_bootstrap=False))
+    names = cold.services.capture(cold.table("orders"))
+    services = Services(cold.config(), NullProgress())
+    with capture_module.changing(services, names):
+        with pytest.raises(LeaseHeldError, match="capture of"):
+            offboard(cold.services, cold.table("orders"), delete_data=False)
+        assert isinstance(cold.onboard("lines", with_bootstrap=False)[0].error, LeaseHeldError)
+    services.close()
+    source = cold.services.source(cold.database.name)
+    assert source.published_tables(names.publication) == [cold.table("orders")]
+    assert source.slot_health(names.slot) is not None
+
+
 def test_a_lost_slot_stops_its_tables_and_bootstrap_makes_it_anew(shop: Shop) -> None:
     shop.create("orders", 500)
     succeeded(shop.onboard("orders"))
@@ -179,25 +196,34 @@ def test_a_lost_slot_stops_its_tables_and_bootstrap_makes_it_anew(shop: Shop) ->
     lines = [line for line in check(shop.services) if line.status == "error"]
     assert any(capture.slot in line.name for line in lines)
 
-    # A run notices only where there is something to read.
-    shop.reconfigure()
-    shop.services.store.put(_marked(shop))
+    (result,) = shop.run()
+    assert result.state is State.NEEDS_BOOTSTRAP, "it has no new offsets, and never will have"
     succeeded(bootstrap(shop.services, [shop.table("orders")]))
     assert shop.record("orders").generation == 2
     assert shop.verify("orders").equal
 
 
-def _marked(shop: Shop):
-    from datetime import datetime, timezone
+def test_a_slot_made_anew_behind_the_connector_stops_its_tables(shop: Shop) -> None:
+    shop.create("orders", 500)
+    succeeded(shop.onboard("orders"))
+    capture = shop.services.capture(shop.table("orders"))
+    source, connect = shop.services.source(shop.database.name), shop.services.connect
+    connect.stop(capture.connector)
+    source.drop_slot(capture.slot)
+    shop.database.execute("UPDATE orders SET v = 1 WHERE id = 1")
+    source.ensure_slot(capture.slot)
+    connect.resume(capture.connector)
 
-    from cdc.state import transition
-
-    return transition(
-        shop.record("orders"),
-        State.NEEDS_BOOTSTRAP,
-        at=datetime.now(timezone.utc),
-        reason="the slot is gone",
-    )
+    (result,) = shop.run()
+    assert result.state is State.NEEDS_BOOTSTRAP
+    assert "made anew" in (shop.record("orders").reason or "")
+    found = status(shop.services, [])
+    assert "made anew" in (found.slots[0].problem or "")
+    succeeded(bootstrap(shop.services, [shop.table("orders")]))
+    assert shop.verify("orders").equal
+    healed = status(shop.services, []).slots[0]
+    assert healed.problem is None
+    assert healed.silent_s is not None
 
 
 def test_pause_and_resume(shop: Shop) -> None:

@@ -145,7 +145,7 @@ def test_fingerprint_shows_what_row_events_do_not(
     def fingerprints(*, on_replica: bool) -> list[Fingerprint]:
         if on_replica:
             source.wait_for_marker_on_replica(source.write_marker(), timeout_s=60, progress=QUIET)
-        return [source.fingerprint(table, on_replica=on_replica) for table in tables]
+        return [source.fingerprint(table, "none", on_replica=on_replica) for table in tables]
 
     tables = []
     for number, (change, _) in enumerate(CHANGES):

@@ -13,12 +13,10 @@ from cdc.debezium import PLACEHOLDER
 from cdc.position import Lsn
 from cdc.run import RunResult, run_continuously, run_table, run_tables
 from cdc.state import State, transition
-from tests.integration.running import BIG, COLUMNS, QUIET, Orders, settings
+from tests.integration.running import BIG, COLUMNS, Orders, settings
 from tests.integration.running import orders as orders
 from tests.integration.running import shared as shared
 from tests.integration.running import spark as spark
-
-pytestmark = QUIET
 
 
 def test_inserts_updates_and_deletes_reach_the_lake(orders: Orders) -> None:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import pytest
 
 from cdc.state import State
-from tests.integration.running import COLUMNS, QUIET, Orders
+from tests.integration.running import COLUMNS, Orders
 from tests.integration.running import orders as orders
 from tests.integration.running import shared as shared
 from tests.integration.running import spark as spark
-
-pytestmark = QUIET
 
 
 def test_a_nullable_column_is_added_in_place(orders: Orders) -> None:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 
+import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
@@ -19,12 +20,10 @@ from schemas.errors import RegistryError
 from schemas.registry import SchemaRegistry
 from schemas.table import TableId
 from tests.integration.replication import Replication
-from tests.integration.running import QUIET, Orders
+from tests.integration.running import Orders
 from tests.integration.running import orders as orders
 from tests.integration.running import shared as shared
 from tests.integration.running import spark as spark
-
-pytestmark = QUIET
 
 
 def test_a_record_that_cannot_be_read_stops_its_table_only(
@@ -146,6 +145,21 @@ def test_a_table_that_left_the_publication_needs_a_bootstrap(
     assert "not in publication" in (shared.record(orders.name).reason or "")
 
 
+def test_a_table_that_was_out_of_the_publication_for_a_while_needs_a_bootstrap(
+    orders: Orders, shared: Replication
+) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    orders.run()
+    table, publication = shared.table(orders.name), shared.capture.publication
+    shared.source.remove_from_publication(publication, [table])
+    orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1)")
+    shared.source.add_to_publication(publication, [table])
+    orders.execute("INSERT INTO T VALUES (3, 'a', 'b', 1)")
+    assert orders.run().state is State.NEEDS_BOOTSTRAP
+    assert "publication_entry" in (shared.record(orders.name).reason or "")
+    assert orders.lake("id") == [(1,)]
+
+
 def test_a_table_that_was_dropped_and_created_again_needs_a_bootstrap(
     orders: Orders, shared: Replication
 ) -> None:
@@ -158,6 +172,26 @@ def test_a_table_that_was_dropped_and_created_again_needs_a_bootstrap(
     shared.source.add_to_publication(shared.capture.publication, [shared.table(orders.name)])
     orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1)")
     assert orders.run().state is State.NEEDS_BOOTSTRAP
+
+
+def test_a_source_that_is_down_is_asked_once_for_all_its_idle_tables(
+    orders: Orders, shared: Replication, caplog: pytest.LogCaptureFixture
+) -> None:
+    other = f"{orders.name}_other"
+    orders.execute(f"CREATE TABLE {other} (id int PRIMARY KEY)")
+    shared.add(other)
+    section = shared.config.source(shared.database.name)
+    primary = section.primary.model_copy(update={"port": 1})
+    down = type(shared.source)(
+        shared.database.name, section.model_copy(update={"primary": primary})
+    )
+    records = [shared.record(orders.name), shared.record(other)]
+    with caplog.at_level("WARNING", logger="cdc.run.cycle"):
+        sources = {shared.database.name: down}
+        assert run_tables(shared.context(sources=sources), records) == []
+    told = [message for message in caplog.messages if "were not checked" in message]
+    assert len(told) == 1, told
+    assert {shared.record(name).state for name in (orders.name, other)} == {State.INCREMENTAL}
 
 
 def test_a_lake_without_offsets_never_starts_again(orders: Orders, shared: Replication) -> None:

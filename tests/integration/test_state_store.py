@@ -91,7 +91,7 @@ def test_a_killed_holder_blocks_no_longer_than_its_term(database: Database) -> N
         assert victim.stdout is not None
         assert victim.stdout.readline() == "held\n"
         time.sleep(3)  # longer than the term: the victim renews
-        with pytest.raises(LeaseHeldError, match="written by victim"):
+        with pytest.raises(LeaseHeldError, match="held by victim"):
             Lease(store, TABLE, "heir").acquire()
         os.kill(victim.pid, signal.SIGKILL)
     began = time.monotonic()

@@ -114,7 +114,11 @@ SELECT jsonb_build_object(
                    'replica_identity', leaf.relreplident::text)), '{}')
                FROM pg_catalog.pg_partition_tree(c.oid) t
                JOIN pg_catalog.pg_class leaf ON leaf.oid = t.relid
-               WHERE t.isleaf AND leaf.oid <> c.oid))
+               WHERE t.isleaf AND leaf.oid <> c.oid),
+    'publication_entry', (SELECT r.oid::int8
+                  FROM pg_catalog.pg_publication_rel r
+                  JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
+                  WHERE r.prrelid = c.oid AND p.pubname = %s))
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'f')
@@ -158,15 +162,18 @@ def read_table(session: Session, table: TableId) -> SourceTable:
     )
 
 
-def read_fingerprint(session: Session, table: TableId) -> Fingerprint:
+def read_fingerprint(session: Session, table: TableId, publication: str) -> Fingerprint:
     """The facts of the table that must not change unseen.
+
+    Among them which entry of the publication it is: a table that was taken out and put back has
+    another one, and its changes in between are in no topic.
 
     Raises:
         SourceError: There is no such table.
     """
     with session.transaction():
         _qualify_names(session)
-        row = session.execute(_FINGERPRINT, (table.schema, table.name)).fetchone()
+        row = session.execute(_FINGERPRINT, (publication, table.schema, table.name)).fetchone()
     if row is None:
         raise _missing(table)
     return Fingerprint(row[0])

@@ -82,11 +82,11 @@ class PostgresSource:
         """The lake schema: column rules applied, generated columns left out, the record key."""
         return selection.lake_schema(table, settings)
 
-    def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
+    def fingerprint(self, table: TableId, publication: str, *, on_replica: bool) -> Fingerprint:
         """The catalog facts of the table, read in a fresh transaction."""
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
-            return catalog.read_fingerprint(session, table)
+            return catalog.read_fingerprint(session, table, publication)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
         """Which cluster the server is."""

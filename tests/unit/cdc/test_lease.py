@@ -47,7 +47,7 @@ def test_a_held_lease_is_refused_with_its_owner_and_expiry(store: Store) -> None
     Lease(store, TABLE, "alice:1", ttl_s=60).acquire()
     with pytest.raises(LeaseHeldError) as caught:
         Lease(store, TABLE, "bob:2").acquire()
-    assert "shop:public.orders is being written by alice:1" in caught.value.message
+    assert "shop:public.orders is held by alice:1" in caught.value.message
     assert caught.value.context["owner"] == "alice:1"
     expires = datetime.fromisoformat(caught.value.context["expires_at"])
     assert 50 < (expires - datetime.now(timezone.utc)).total_seconds() < 65
@@ -66,7 +66,7 @@ def test_a_lease_that_is_let_go_at_the_same_moment_is_refused_once(
         return look()
 
     monkeypatch.setattr(asker, "_take_over", let_go_first)
-    with pytest.raises(LeaseHeldError, match="a run that began or ended at the same moment"):
+    with pytest.raises(LeaseHeldError, match="a process that began or ended at the same moment"):
         asker.acquire()
     assert asker.acquire() == 2
 
@@ -100,7 +100,7 @@ def test_a_lease_that_ran_out_and_was_taken_is_lost(store: Store) -> None:
             use()
     slow.release()
     quick.check()
-    with pytest.raises(LeaseHeldError, match="written by quick"):
+    with pytest.raises(LeaseHeldError, match="held by quick"):
         slow.acquire()
 
 
@@ -192,8 +192,8 @@ def test_a_wait_is_bounded_and_shown(store: Store) -> None:
         with pytest.raises(LeaseHeldError), source.hold(TABLE, wait_s=0.7):
             pytest.fail("the lease was given twice")
         assert 0.7 <= time.monotonic() - began < 5
-    assert watch.told[0] == "wait for shop:public.orders"
-    assert "is being written by" in watch.told[1]
+    assert watch.told[0] == "wait for table shop:public.orders"
+    assert "is held by" in watch.told[1]
     assert watch.told[-1] == "done"
 
 
@@ -217,7 +217,7 @@ def test_a_lost_lease_stops_the_renewal_and_is_logged(
         with pytest.raises(FencedError):
             lease.check()
     assert "was lost" in caplog.text
-    with pytest.raises(LeaseHeldError, match="written by thief"):
+    with pytest.raises(LeaseHeldError, match="held by thief"):
         Lease(store, TABLE, "x").acquire()
 
 
@@ -271,7 +271,7 @@ def test_a_holder_that_was_killed_here_blocks_no_one(store: Store) -> None:
     ) as victim:
         assert victim.stdout is not None
         assert victim.stdout.readline() == "held\n"
-        with pytest.raises(LeaseHeldError, match=f"written by process {victim.pid} on "):
+        with pytest.raises(LeaseHeldError, match=f"held by process {victim.pid} on "):
             Lease(store, TABLE, "heir").acquire()
         victim.kill()
         time.sleep(0.2)  # a zombie now: it is not waited for yet

@@ -103,6 +103,26 @@ def test_a_lost_slot_stops(health: SlotHealth | None) -> None:
         check_slot(TABLE, "s", health)
 
 
+@pytest.mark.parametrize(
+    ("active", "confirmed", "stored", "lost"),
+    [
+        (False, 8, Lsn(7), True),
+        (False, 7, Lsn(7), False),
+        (False, 8, None, False),
+        (True, 8, Lsn(7), False),
+    ],
+)
+def test_a_slot_after_what_was_captured_stops(
+    active: bool, confirmed: int, stored: Lsn | None, lost: bool
+) -> None:
+    health = SlotHealth("s", active, "reserved", Lsn(confirmed), Lsn(1), 0, None)
+    if not lost:
+        check_slot(TABLE, "s", health, stored=stored)
+        return
+    with pytest.raises(LostHistoryError, match="made anew or moved behind the connector"):
+        check_slot(TABLE, "s", health, stored=stored)
+
+
 def test_incomplete_capture_stops() -> None:
     check_capture(TABLE, [])
     with pytest.raises(LostHistoryError, match="does not publish delete"):

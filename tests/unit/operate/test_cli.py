@@ -81,10 +81,7 @@ COMMANDS = dict(commands(typer.main.get_command(app)))
 @pytest.mark.parametrize("name", COMMANDS)
 def test_every_command_has_the_shared_options_and_a_text(name: str) -> None:
     options = {flag for parameter in COMMANDS[name].params for flag in parameter.opts}
-    # `stack` needs no configuration (`up` writes one), and `demo` brings its own.
-    without = name == "demo" or name.startswith("stack ")
-    expected = {"--output", "--verbose", "-v"} | (set() if without else {"--config"})
-    assert expected <= options
+    assert {"--config", "--output", "--verbose", "-v"} <= options
     assert COMMANDS[name].help
 
 
@@ -317,6 +314,15 @@ def test_the_starting_configuration_shows_every_key() -> None:
 
     for name in {*names(Config), *names(PostgresSourceConfig)}:
         assert re.search(rf"\b{name}:", text), name
+
+
+def test_a_demo_replaces_no_configuration_of_others(runner: CliRunner) -> None:
+    Path("tributary.yaml").write_text("mine: true\n")
+    shown = runner.invoke(app, ["demo", "--config", "tributary.yaml"])
+    assert shown.exit_code == ExitCode.ERROR
+    assert "is there already" in shown.stderr
+    assert Path("tributary.yaml").read_text() == "mine: true\n"
+    assert not Path(".tributary").exists(), "nothing was started"
 
 
 def test_config_schema_prints_the_schema(runner: CliRunner) -> None:
