@@ -2,15 +2,16 @@
 
 One process, one Spark session, one stack. Both sides start from the same snapshot, then consume
 the same topics in rounds: each round makes the same number of new events, waits until they are in
-Kafka, and times one side after the other (the order alternates). The first round warms both up and
-does not count. Before a figure is printed, the tables of both sides are compared with the source.
+Kafka, and times one side after the other (the order alternates). The first two rounds warm both up
+and do not count. Before a figure is printed, the tables of both sides are compared with the source.
 
-    python benchmarks/incremental.py [--events 200000] [--rows 200000] [--rounds 4]
+    python -m benchmarks.incremental [--events 200000] [--rows 200000] [--rounds 5]
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import statistics
@@ -18,7 +19,6 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -40,6 +40,10 @@ from stack.local import LocalStack
 
 TABLES = tuple(f"bench_{n}" for n in range(5))
 SOURCE = "bench"
+WARM_UP = 2
+"""Rounds that do not count: until then the JVM still compiles what both sides run."""
+GATE = 2.0
+"""How many times as fast as the peer the runs must be."""
 DDL = """
 create table {table} (
   id bigint primary key, customer int not null, status text not null, amount numeric(12,2),
@@ -75,7 +79,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--events", type=int, default=200_000, help="events per round, all tables")
     parser.add_argument("--rows", type=int, default=200_000, help="rows per table at the start")
-    parser.add_argument("--rounds", type=int, default=4, help="counted rounds")
+    parser.add_argument("--rounds", type=int, default=5, help="counted rounds")
     arguments = parser.parse_args()
     with tempfile.TemporaryDirectory(prefix="tributary-bench-") as folder:
         stack = LocalStack(Path(folder, "stack"), report=print)
@@ -97,7 +101,7 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
             assert not failed, failed
             tables = peers(services, folder, ids)
             ours, theirs = Times(), Times()
-            for number in range(arguments.rounds + 1):
+            for number in range(arguments.rounds + WARM_UP):
                 change(source, arguments.events // len(TABLES), number)
                 wait_for_events(services, ids, source)
                 sides: list[tuple[Times, Callable[[], None]]] = [
@@ -106,16 +110,15 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace) -> i
                 ]
                 for times, act in sides if number % 2 else reversed(sides):
                     wall, cpu = timed(act)
-                    if number:
+                    if number >= WARM_UP:
                         times.wall.append(wall)
                         times.cpu.append(cpu)
                 print(f"round {number}: done", flush=True)
             compare(services, source, ids, tables)
-    report(ours, theirs, arguments.events)
-    return 0
+    return report(ours, theirs, arguments.events)
 
 
-@contextmanager
+@contextlib.contextmanager
 def opened(stack: LocalStack, folder: Path) -> Iterator[Services]:
     document = yaml.safe_load(stack.config_text(source=SOURCE, folder=folder))
     document["lake"] = {"url": (folder / "lake").as_uri()}
@@ -225,9 +228,10 @@ def cpu_seconds() -> float:
     me = psutil.Process(os.getpid())
     total = 0.0
     for process in (me, *me.children(recursive=True)):
-        if process is me or "org.apache.spark.deploy.SparkSubmit" in process.cmdline():
-            used = process.cpu_times()
-            total += used.user + used.system
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if process is me or "org.apache.spark.deploy.SparkSubmit" in process.cmdline():
+                used = process.cpu_times()
+                total += used.user + used.system
     return total
 
 
@@ -253,19 +257,23 @@ def compare(
         print(f"{table}: {len(rows)} rows equal on source, ours and the peer's")
 
 
-def report(ours: Times, theirs: Times, events: int) -> None:
+def report(ours: Times, theirs: Times, events: int) -> int:
+    """Print the figures; the exit code tells whether the gate is reached."""
     wall = [b / a for a, b in zip(ours.wall, theirs.wall, strict=True)]
     cpu = [b / a for a, b in zip(ours.cpu, theirs.cpu, strict=True)]
+    speedup = statistics.median(wall)
     figures = {
         "events_per_round": events,
         "ours_seconds": [round(value, 2) for value in ours.wall],
         "peer_seconds": [round(value, 2) for value in theirs.wall],
         "ours_cpu_seconds": [round(value, 2) for value in ours.cpu],
         "peer_cpu_seconds": [round(value, 2) for value in theirs.cpu],
-        "speedup_wall_median": round(statistics.median(wall), 2),
+        "speedup_wall_median": round(speedup, 2),
         "speedup_cpu_median": round(statistics.median(cpu), 2),
+        "gate": {"wanted": GATE, "reached": speedup >= GATE},
     }
     print(json.dumps(figures, indent=2))
+    return 0 if speedup >= GATE else 1
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import json
 import os
@@ -79,6 +80,7 @@ class ServerProcess:
                     f"{self.name}: cannot start {command.argv[0]}: {error.strerror}",
                     remedy="Check that the program exists and this user may run it.",
                 ) from error
+        _take_note()
         _CHILDREN[process.pid] = process
         with contextlib.suppress(psutil.NoSuchProcess):
             created = psutil.Process(process.pid).create_time()
@@ -171,10 +173,22 @@ class ServerProcess:
             self._record.unlink(missing_ok=True)
 
 
+@atexit.register
+def _take_note() -> None:
+    """Forget children that another process has ended."""
+    for pid, child in list(_CHILDREN.items()):
+        if child.poll() is not None:
+            _CHILDREN.pop(pid, None)
+
+
 def _has_ended(process: psutil.Process) -> bool:
     """Whether the process is gone, or is only kept for a parent that has not taken note yet."""
     if child := _CHILDREN.get(process.pid):
-        child.poll()
+        if child.poll() is None:
+            return False
+        # Taken note of: the pid may be another process's from now on.
+        _CHILDREN.pop(process.pid, None)
+        return True
     try:
         return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:
