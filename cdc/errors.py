@@ -18,6 +18,10 @@ class SourceError(TributaryError):
     """A source database that cannot be reached, or refuses what is asked of it."""
 
 
+class MissingTableError(SourceError):
+    """A table that its source does not have, or has no more."""
+
+
 class ReplicaError(SourceError):
     """A replica that is behind, paused, promoted, or not a standby of this primary."""
 

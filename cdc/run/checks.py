@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cdc.debezium import CaptureNames, audit, names
-from cdc.errors import ConnectError
+from cdc.errors import ConnectError, SourceError
 
 if TYPE_CHECKING:
     from cdc.position import Lsn
@@ -44,18 +44,34 @@ class CaptureChecks:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._known: dict[tuple[str, str], CaptureFacts] = {}
+        self._away: dict[str, SourceError] = {}
         self._lock = threading.Lock()
+
+    def is_away(self, source: str) -> bool:
+        """Whether the source was seen to be out of reach."""
+        return source in self._away
+
+    def note_away(self, source: str, error: SourceError) -> None:
+        """Do not ask the source again: a thousand tables would each wait for its time-outs."""
+        self._away.setdefault(source, error)
 
     def facts(self, record: TableRecord) -> CaptureFacts:
         """The facts of the source and tier of a table.
 
         Raises:
-            SourceError: The primary cannot be reached.
+            SourceError: The primary cannot be reached; it is asked once.
         """
-        key = (record.table.source, record.tier)
+        source = record.table.source
+        key = (source, record.tier)
         with self._lock:
             if key not in self._known:
-                self._known[key] = self._gather(record)
+                if source in self._away:
+                    raise self._away[source]
+                try:
+                    self._known[key] = self._gather(record)
+                except SourceError as error:
+                    self.note_away(source, error)
+                    raise
             return self._known[key]
 
     def _gather(self, record: TableRecord) -> CaptureFacts:

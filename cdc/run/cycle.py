@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc import plan, position_check
-from cdc.errors import LostHistoryError, SourceError
+from cdc.errors import LostHistoryError, MissingTableError, SourceError
 from cdc.run.checks import CaptureChecks
 from cdc.run.context import RunResult
 from cdc.run.table import run_table, topic_facts
@@ -59,12 +59,11 @@ def run_tables(
     topics = topic_facts(context, [record.topic for record in wanted])
     working = {record.table for record in plan.due(wanted, topics, now)}
     checks = CaptureChecks(context)
-    away: set[str] = set()
     due = [
         record
         for record in wanted
         if record.table in working
-        or (look_at_idle and _changed_unseen(context, checks, record, away))
+        or (look_at_idle and _changed_unseen(context, checks, record))
     ]
     if not due:
         return []
@@ -76,22 +75,22 @@ def run_tables(
         return [future.result() for future in futures]
 
 
-def _changed_unseen(
-    context: RunContext, checks: CaptureChecks, record: TableRecord, away: set[str]
-) -> bool:
+def _changed_unseen(context: RunContext, checks: CaptureChecks, record: TableRecord) -> bool:
     """Whether something happened to a table without new offsets that sends no events.
 
-    The lake holds all there is to read, so a source that is down is no reason to stop its tables;
-    it is added to ``away`` and not asked for each of them.
+    The lake holds all there is to read, so a source that is away is no reason to stop its tables.
     """
-    if record.table.source in away:
+    source = record.table.source
+    if checks.is_away(source):
         return False
     try:
         return _capture_broken(checks, record) or _catalog_changed(context, record)
+    except MissingTableError:
+        return True
     except SourceError as error:
         _log.warning("slot and catalog of table %s were not checked: %s", record.table, error)
         if "table" not in error.context:  # it is not about this table alone
-            away.add(record.table.source)
+            checks.note_away(source, error)
         return False
 
 

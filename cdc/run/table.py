@@ -16,6 +16,7 @@ from cdc.errors import (
     LakeError,
     LeaseHeldError,
     LostHistoryError,
+    MissingTableError,
     PausedByPolicyError,
     SchemaChangeError,
     StateError,
@@ -313,7 +314,7 @@ class _TableRun:
                 record = transition(record, record.resume_to, at=_now())
             if record.state not in _RUN_STATES:
                 return record
-            if isinstance(error, (LostHistoryError, SchemaChangeError)):
+            if isinstance(error, (LostHistoryError, SchemaChangeError, MissingTableError)):
                 return _transition(record, State.NEEDS_BOOTSTRAP, error)
             if isinstance(error, PausedByPolicyError):
                 return _transition(record, State.PAUSED, error)

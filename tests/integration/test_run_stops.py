@@ -174,6 +174,15 @@ def test_a_table_that_was_dropped_and_created_again_needs_a_bootstrap(
     assert orders.run().state is State.NEEDS_BOOTSTRAP
 
 
+def test_a_table_that_was_dropped_is_said_to_be_gone(orders: Orders, shared: Replication) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    orders.run()
+    orders.execute("DROP TABLE T")
+    assert orders.run().state is State.NEEDS_BOOTSTRAP
+    assert "has no table" in (shared.record(orders.name).reason or "")
+    assert orders.lake("id") == [(1,)]
+
+
 def test_a_source_that_is_down_is_asked_once_for_all_its_idle_tables(
     orders: Orders, shared: Replication, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -185,13 +194,17 @@ def test_a_source_that_is_down_is_asked_once_for_all_its_idle_tables(
     down = type(shared.source)(
         shared.database.name, section.model_copy(update={"primary": primary})
     )
-    records = [shared.record(orders.name), shared.record(other)]
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)", f"INSERT INTO {other} VALUES (1)")
+    shared.settle()
+    names = (orders.name, other)
+    run_tables(shared.context(), [shared.record(name) for name in names])
+    records = [shared.record(name) for name in names]
     with caplog.at_level("WARNING", logger="cdc.run.cycle"):
         sources = {shared.database.name: down}
         assert run_tables(shared.context(sources=sources), records) == []
     told = [message for message in caplog.messages if "were not checked" in message]
     assert len(told) == 1, told
-    assert {shared.record(name).state for name in (orders.name, other)} == {State.INCREMENTAL}
+    assert {shared.record(name).state for name in names} == {State.INCREMENTAL}
 
 
 def test_a_lake_without_offsets_never_starts_again(orders: Orders, shared: Replication) -> None:

@@ -6,7 +6,7 @@ import dataclasses
 from collections.abc import Iterable
 from typing import Any, cast
 
-from cdc.errors import SourceError
+from cdc.errors import MissingTableError
 from cdc.sources.postgres.connection import Session
 from cdc.sources.values import (
     Fingerprint,
@@ -249,9 +249,10 @@ def _qualify_names(session: Session) -> None:
     session.execute("SET LOCAL search_path TO pg_catalog")
 
 
-def _missing(table: TableId) -> SourceError:
-    return SourceError(
+def _missing(table: TableId) -> MissingTableError:
+    return MissingTableError(
         f"source {table.source} has no table {table.relation}",
-        remedy="List the tables with `tributary discover`; names are case-sensitive.",
+        remedy="List the tables with `tributary discover`; names are case-sensitive. If the table"
+        " was dropped, offboard it, or bootstrap it once it is there again.",
         table=table,
     )
