@@ -62,8 +62,7 @@ def run_tables(
     due = [
         record
         for record in wanted
-        if record.table in working
-        or (look_at_idle and _changed_unseen(context, checks, record))
+        if record.table in working or (look_at_idle and _changed_unseen(context, checks, record))
     ]
     if not due:
         return []
