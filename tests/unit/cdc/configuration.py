@@ -1,9 +1,18 @@
-"""A configuration in which every key is set."""
+"""A configuration in which every key is set, and what tests do with it."""
 
 from __future__ import annotations
 
 import copy
+from pathlib import Path
 from typing import Any
+
+import pytest
+import yaml
+
+from cdc.config import Config, parse
+from cdc.errors import ConfigError
+
+Path_ = tuple[Any, ...]
 
 ENVIRONMENT = {
     name: f"canary-{name.lower()}"
@@ -144,3 +153,33 @@ def minimal() -> dict[str, Any]:
         "connect": {"url": "http://localhost:8083"},
         "lake": {"url": "lake"},
     }
+
+
+@pytest.fixture(autouse=True)
+def environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The secrets that the configuration refers to."""
+    for name, value in ENVIRONMENT.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.delenv("TRIBUTARY_CONFIG", raising=False)
+
+
+def read(document: dict[str, Any], base: Path | None = None) -> Config:
+    return parse(yaml.safe_dump(document, sort_keys=False), base=base)
+
+
+def refusal(document: dict[str, Any]) -> ConfigError:
+    with pytest.raises(ConfigError) as caught:
+        read(document)
+    return caught.value
+
+
+def at(document: Any, path: Path_) -> Any:
+    for part in path:
+        document = document[part]
+    return document
+
+
+def changed(path: Path_, value: object, document: dict[str, Any] | None = None) -> dict[str, Any]:
+    document = copy.deepcopy(document or full())
+    at(document, path[:-1])[path[-1]] = value
+    return document

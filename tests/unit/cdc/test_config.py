@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import copy
 import pickle
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,43 +12,19 @@ from pydantic import BaseModel
 
 from cdc.config import Config, TableSettings, load, parse
 from cdc.config.document import dotted
-from cdc.config.tables import Pattern
-from cdc.config.templates import overlapping
 from cdc.errors import ConfigError
-from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
-from tests.unit.cdc.configuration import ENVIRONMENT, full, minimal
-
-Path_ = tuple[Any, ...]
-
-
-@pytest.fixture(autouse=True)
-def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name, value in ENVIRONMENT.items():
-        monkeypatch.setenv(name, value)
-    monkeypatch.delenv("TRIBUTARY_CONFIG", raising=False)
-
-
-def read(document: dict[str, Any], base: Path | None = None) -> Config:
-    return parse(yaml.safe_dump(document, sort_keys=False), base=base)
-
-
-def refusal(document: dict[str, Any]) -> ConfigError:
-    with pytest.raises(ConfigError) as caught:
-        read(document)
-    return caught.value
-
-
-def at(document: Any, path: Path_) -> Any:
-    for part in path:
-        document = document[part]
-    return document
-
-
-def changed(path: Path_, value: object, document: dict[str, Any] | None = None) -> dict[str, Any]:
-    document = copy.deepcopy(document or full())
-    at(document, path[:-1])[path[-1]] = value
-    return document
+from tests.unit.cdc.configuration import (
+    ENVIRONMENT,
+    Path_,
+    at,
+    changed,
+    full,
+    minimal,
+    read,
+    refusal,
+)
+from tests.unit.cdc.configuration import environment as environment
 
 
 def leaves(value: object, path: Path_ = ()) -> Iterator[Path_]:
@@ -403,152 +378,6 @@ def test_relative_paths_start_at_the_file(tmp_path: Path, monkeypatch: pytest.Mo
     config = load(tmp_path / "tributary.yaml")
     assert config.lake.url == str(tmp_path / "lake")
     assert config.state.url == f"sqlite:///{tmp_path}/.tributary/state.db"
-
-
-def test_the_more_specific_pattern_wins_key_by_key() -> None:
-    document = minimal()
-    document["sources"]["crm"] = document["sources"]["shop"]
-    document["defaults"] = {"chunk_rows": 1, "hudi": {"a": 1, "b": 1}}
-    document["tables"] = {
-        "shop:public.orders": {"buckets": 8},
-        "public.orders": {"chunk_rows": 5, "hudi": {"b": 5}},
-        "*.orders": {"chunk_rows": 4},
-        "public.*": {"chunk_rows": 3, "tier": "bulk"},
-        "*": {"chunk_rows": 2, "freshness_target_s": 60},
-    }
-    config = read(document)
-    settings = config.table_settings(TableId("shop", "public", "orders"))
-    assert settings.buckets == 8
-    assert settings.chunk_rows == 5
-    assert settings.hudi == {"a": "1", "b": "5"}
-    assert settings.tier == "bulk"
-    assert settings.freshness_target_s == 60
-    assert config.table_settings(TableId("crm", "public", "orders")).buckets is None
-    assert config.table_settings(TableId("crm", "sales", "orders")).chunk_rows == 4
-    assert config.table_settings(TableId("crm", "public", "other")).chunk_rows == 3
-    assert config.table_settings(TableId("crm", "a", "b")).chunk_rows == 2
-
-
-@pytest.mark.parametrize(
-    ("general", "specific"),
-    [
-        ("*", "shop:*.*"),
-        ("shop:*.*", "public.*"),
-        ("shop:public.*", "*.orders"),
-        ("*.orders", "public.orders"),
-        ("public.orders", "shop:public.orders"),
-        ("public.o*", "public.ord*"),
-        ("public.ord*", "*.orders"),
-    ],
-)
-def test_what_counts_as_more_specific(general: str, specific: str) -> None:
-    for first, second in ((general, specific), (specific, general)):
-        document = minimal()
-        document["tables"] = {first: {}, second: {}}
-        document["tables"][general] = {"chunk_rows": 1}
-        document["tables"][specific] = {"chunk_rows": 2}
-        assert read(document).table_settings(TableId("shop", "public", "orders")).chunk_rows == 2
-
-
-def test_among_equally_specific_patterns_the_later_wins() -> None:
-    document = minimal()
-    document["tables"] = {"public.a*": {"chunk_rows": 1}, "public.*z": {"chunk_rows": 2}}
-    assert read(document).table_settings(TableId("shop", "public", "az")).chunk_rows == 2
-
-
-def test_patterns_that_clash_only_for_one_table_are_refused_there() -> None:
-    document = minimal()
-    document["tables"] = {"public.*": {"index": "bloom"}, "*.orders": {"buckets": 4}}
-    config = read(document)
-    with pytest.raises(ConfigError, match=r"shop:public\.orders: buckets: index bloom has no"):
-        config.table_settings(TableId("shop", "public", "orders"))
-
-
-def test_patterns_match_quoted_names() -> None:
-    pattern = Pattern.parse('shop:"My Schema"."t.1"')
-    assert pattern.matches(TableId("shop", "My Schema", "t.1"))
-    assert not pattern.matches(TableId("shop", "My Schema", "t"))
-
-
-def test_table_names_take_the_only_source() -> None:
-    config = read(minimal())
-    assert config.table_id("public.orders") == TableId("shop", "public", "orders")
-    with pytest.raises(ConfigError, match="no such source; there are shop"):
-        config.table_id("crm:public.orders")
-    document = minimal()
-    document["sources"]["crm"] = document["sources"]["shop"]
-    with pytest.raises(InvalidIdentifierError, match="there is more than one"):
-        read(document).table_id("public.orders")
-
-
-def test_capture_names_are_kept_apart() -> None:
-    document = minimal()
-    document["sources"]["crm"] = copy.deepcopy(document["sources"]["shop"])
-    document["tables"] = {"public.big": {"tier": "bulk"}}
-    for key, template, clash in (
-        ("topic_prefix", "{source}", "source shop, tier bulk and source shop, tier default"),
-        ("slot", "slot_{tier}", "source shop, tier bulk and source crm, tier bulk"),
-        ("publication", "pub", "source shop, tier bulk and source shop, tier default"),
-    ):
-        changed_one = copy.deepcopy(document)
-        for name in ("shop", "crm"):
-            changed_one["sources"][name][key] = template
-        error = refusal(changed_one)
-        assert clash in error.message
-        assert f".{key}: gives the same name" in error.message
-    for name in ("shop", "crm"):
-        document["sources"][name]["publication"] = "pub_{tier}"  # each is in its own database
-    read(document)
-
-
-def test_a_topic_prefix_counts_dots_and_underscores_as_one_as_kafka_does() -> None:
-    document = minimal()
-    document["sources"]["crm"] = copy.deepcopy(document["sources"]["shop"])
-    document["sources"]["shop"]["topic_prefix"] = "a.b"
-    document["sources"]["crm"]["topic_prefix"] = "a_b"
-    assert "the same name, a_b" in refusal(document).message
-
-
-@pytest.mark.parametrize(
-    ("path", "lacks"),
-    [
-        ("s3a://lake/shop/public/orders", "orders"),
-        ("s3a://lake/shop/public/ORDERS", "orders"),
-        ("s3a://lake/shop/public", "orders"),
-        ("s3a://lake/shop/public/orders/2026", "orders"),
-        ("s3a://lake/shop/public/orders2", None),
-        ("s3a://lake/shop/public/order", None),
-    ],
-)
-def test_paths_in_one_another_are_found(path: str, lacks: str | None) -> None:
-    orders = TableId("shop", "public", "orders")
-    found = overlapping(path, {"s3a://lake/shop/public/orders": orders})
-    assert found == (orders if lacks else None)
-
-
-@pytest.mark.parametrize(
-    ("name", "folder"),
-    [
-        ("orders", "orders"),
-        ("Orders 2", "Orders~202"),
-        ("..", "~2e."),
-        (".hidden", "~2ehidden"),
-        ("a/b", "a~2fb"),
-        ("a~2fb", "a~7e2fb"),
-        ("é", "~c3~a9"),
-        ("x'; drop table y--\n", "x~27~3b~20drop~20table~20y--~0a"),
-    ],
-)
-def test_no_table_name_leaves_its_folder(name: str, folder: str) -> None:
-    config = read(changed(("lake", "url"), "s3a://lake", minimal()))
-    assert config.table_path(TableId("shop", "public", name)) == f"s3a://lake/shop/public/{folder}"
-
-
-def test_a_table_can_have_a_path_of_its_own() -> None:
-    config = read(full())
-    assert (
-        config.table_path(TableId("shop", "public", "orders")) == "s3a://bucket/lake/sales/orders"
-    )
 
 
 def test_the_published_schema_is_the_one_of_the_code() -> None:

@@ -1,0 +1,198 @@
+"""The awkward changes, one by one: what the source commits is what the lake holds."""
+
+from __future__ import annotations
+
+from contextlib import ExitStack
+
+import pytest
+
+from cdc.debezium import PLACEHOLDER
+from cdc.state import State
+from tests.integration.replication import Replication
+from tests.integration.running import BIG, Orders, settings
+from tests.integration.running import orders as orders
+from tests.integration.running import shared as shared
+from tests.integration.running import spark as spark
+
+
+def test_what_was_rolled_back_never_arrives(orders: Orders) -> None:
+    orders.execute(
+        "INSERT INTO T VALUES (1, 'first', null, 1)",
+        "BEGIN; INSERT INTO T VALUES (2, 'a', null, 2); SAVEPOINT s;"
+        " UPDATE T SET note = 'never'; INSERT INTO T VALUES (3, 'never', null, 3);"
+        " DELETE FROM T WHERE id = 1; ROLLBACK TO s; INSERT INTO T VALUES (4, 'b', null, 4);"
+        " RELEASE s; COMMIT",
+        "BEGIN; DELETE FROM T; ROLLBACK",
+    )
+    result = orders.run()
+    assert (result.error, result.counts) == (None, {"c": 3})
+    orders.assert_equal()
+
+
+def test_transactions_that_commit_in_another_order_than_they_wrote(orders: Orders) -> None:
+    """Their rows lie interleaved in the log: positions of rows go up and down in the topic."""
+    orders.execute("INSERT INTO T SELECT n, 'old', null, n FROM generate_series(1, 6) n")
+    with ExitStack() as stack:
+        one, two, three = (
+            stack.enter_context(orders.replication.database.connect()) for _ in range(3)
+        )
+        for connection in (one, two, three):
+            connection.execute("BEGIN")
+        for place in (1, 2):
+            one.execute(f"UPDATE {orders.name} SET note = 'one' WHERE id = {place}".encode())
+            two.execute(f"UPDATE {orders.name} SET note = 'two' WHERE id = {place + 2}".encode())
+            three.execute(f"UPDATE {orders.name} SET note = '3' WHERE id = {place + 4}".encode())
+        three.execute("COMMIT")
+        two.execute(f"UPDATE {orders.name} SET note = 'two, later' WHERE id = 5".encode())
+        two.execute("COMMIT")
+        one.execute(f"UPDATE {orders.name} SET note = 'one, last' WHERE id IN (3, 5)".encode())
+        one.execute(f"DELETE FROM {orders.name} WHERE id = 6".encode())
+        one.execute("COMMIT")
+    assert orders.run().error is None
+    orders.assert_equal()
+    rows = dict(orders.lake("id", "_cdc_position"))
+    commit, row = (int(half, 16) for half in rows[1].split(":"))
+    assert commit > row, "the row was written before the commit that was sent before it"
+
+
+@settings(max_events_per_run=40_000)
+def test_one_transaction_of_100k_rows_becomes_several_commits(orders: Orders) -> None:
+    orders.execute(
+        "BEGIN; INSERT INTO T SELECT n, 'n' || n, null, n * 0.01 FROM generate_series(1, 90000) n;"
+        " UPDATE T SET note = 'twice' WHERE id <= 10000; COMMIT"
+    )
+    result = orders.run()
+    assert (result.error, result.commits) == (None, 3)
+    assert result.counts == {"c": 90_000, "u": 10_000}
+    orders.assert_equal()
+
+
+def test_generated_columns_stay_on_the_source(shared: Replication) -> None:
+    shared.database.execute(
+        "CREATE TABLE sums (id int PRIMARY KEY, a int,"
+        " twice int GENERATED ALWAYS AS (a * 2) STORED)"
+    )
+    shared.add("sums")
+    shared.database.execute("INSERT INTO sums VALUES (1, 2), (2, 3)", "UPDATE sums SET a = 5")
+    results = {result.table.name: result for result in shared.run()}
+    assert results["sums"].error is None
+    shared.assert_equal("sums", ("id", "a"))
+    attempt = shared.record("sums").attempt
+    assert attempt is not None
+    assert "twice" not in shared.spark.read.format("hudi").load(attempt.path).columns
+
+
+def test_a_partitioned_table_travels_through_its_root(shared: Replication) -> None:
+    shared.database.execute(
+        "CREATE TABLE meters (id int, day date, value int, PRIMARY KEY (id, day))"
+        " PARTITION BY RANGE (day)",
+        "CREATE TABLE meters_a PARTITION OF meters"
+        " FOR VALUES FROM ('2024-01-01') TO ('2024-02-01')",
+        "CREATE TABLE meters_b PARTITION OF meters"
+        " FOR VALUES FROM ('2024-02-01') TO ('2024-03-01')",
+    )
+    shared.add("meters")
+    shared.database.execute(
+        "INSERT INTO meters VALUES (1, '2024-01-05', 1), (2, '2024-02-05', 2)",
+        "INSERT INTO meters_b VALUES (3, '2024-02-06', 3)",
+        "UPDATE meters SET day = '2024-02-07' WHERE id = 1",
+        "DELETE FROM meters_b WHERE id = 2",
+    )
+    results = {result.table.name: result for result in shared.run()}
+    assert results["meters"].error is None
+    shared.assert_equal("meters", ("id", "day", "value"))
+    shared.database.execute("TRUNCATE meters", "INSERT INTO meters VALUES (9, '2024-01-09', 9)")
+    shared.run()
+    shared.assert_equal("meters", ("id", "day", "value"))
+
+
+@pytest.mark.parametrize("identity", ["FULL", "USING INDEX"])
+def test_tables_without_a_primary_key_follow_the_columns_that_are_named(
+    shared: Replication, identity: str
+) -> None:
+    name = "named_" + identity.split()[0].lower()
+    shared.configure(**{f"public__{name}": {"key_columns": ["code"]}})
+    shared.database.execute(
+        f"CREATE TABLE {name} (code text NOT NULL, n int)",
+        f"CREATE UNIQUE INDEX {name}_code ON {name} (code)",
+        f"ALTER TABLE {name} REPLICA IDENTITY {identity}"
+        + (f" {name}_code" if identity == "USING INDEX" else ""),
+    )
+    shared.add(name)
+    shared.database.execute(
+        f"INSERT INTO {name} VALUES ('a', 1), ('b', 2), ('c', 3)",
+        f"UPDATE {name} SET n = 9 WHERE code = 'a'",
+        f"UPDATE {name} SET code = 'z' WHERE code = 'b'",
+        f"DELETE FROM {name} WHERE code = 'c'",
+    )
+    results = {result.table.name: result for result in shared.run()}
+    assert results[name].error is None
+    shared.assert_equal(name, ("code", "n"))
+
+
+LARGE = {
+    "a": ("text", BIG),
+    "b": ("json", f"to_json({BIG})"),
+    "c": ("jsonb", f"to_jsonb({BIG})"),
+    "d": ("bytea", f"{BIG}::bytea"),
+    "e": ("text[]", "(SELECT array_agg(md5(i::text)) FROM generate_series(1, 1000) i)"),
+    "f": ("int[]", "(SELECT array_agg(i) FROM generate_series(1, 5000) i)"),
+    "g": ("numeric", "(SELECT string_agg('7', '')::numeric FROM generate_series(1, 20000))"),
+    "h": ("xml", f"('<a>' || {BIG} || '</a>')::xml"),
+}
+"""Columns by name: a type, and a value that is stored out of line."""
+
+
+def test_unchanged_large_values_of_each_type(shared: Replication) -> None:
+    columns = ", ".join(f"{name} {kind}" for name, (kind, _) in LARGE.items())
+    external = ", ".join(f"ALTER {name} SET STORAGE EXTERNAL" for name in LARGE)
+    values = ", ".join(value for _, value in LARGE.values())
+    shared.database.execute(
+        f"CREATE TABLE large (id int PRIMARY KEY, n int, {columns})",
+        f"ALTER TABLE large {external}",
+        f"INSERT INTO large SELECT 0, 0, {values}",
+    )
+    # Row 0 is older than the handoff, as a row that the copy has not delivered.
+    shared.add("large")
+    insert = "INSERT INTO large SELECT {0}, 0, " + values
+    shared.database.execute(
+        "UPDATE large SET n = 1",
+        insert.format(1),
+        "UPDATE large SET n = 1 WHERE id = 1",
+        insert.format(2),
+        insert.format(3),
+    )
+    results = {result.table.name: result for result in shared.run()}
+    assert results["large"].error is None
+    shared.database.execute(
+        "UPDATE large SET n = 5",
+        "UPDATE large SET id = 20 WHERE id = 2",
+        "UPDATE large SET a = 'short', f = null WHERE id = 3",
+        "UPDATE large SET n = 6 WHERE id = 3",
+    )
+    results = {result.table.name: result for result in shared.run()}
+    assert results["large"].error is None
+    attempt = shared.record("large").attempt
+    assert attempt is not None
+    shown = [f"CAST({name} AS STRING)" for name in "abcgh"]
+    lake = shared.spark.read.format("hudi").load(attempt.path)
+    rows = lake.selectExpr("id", "n", *shown, "hex(d)", "e", "f").collect()
+    with shared.database.connect() as connection:
+        truth = connection.execute(
+            "SELECT id, n, a, b::text, c::text, g::text, h::text, upper(encode(d, 'hex')), e, f"
+            " FROM large"
+        ).fetchall()
+    assert sorted((tuple(row) for row in rows), key=repr) == sorted(truth, key=repr)
+    assert len(truth) == 4
+
+
+def test_a_real_value_that_equals_the_stand_in_survives(orders: Orders) -> None:
+    orders.execute(
+        f"INSERT INTO T VALUES (1, '{PLACEHOLDER}', 'b', 1), (2, 'x', '{PLACEHOLDER}', 2)"
+    )
+    assert orders.run().error is None
+    orders.assert_equal()
+    orders.execute("UPDATE T SET price = 3", f"UPDATE T SET note = '{PLACEHOLDER}' WHERE id = 2")
+    assert orders.run().error is None
+    orders.assert_equal()
+    assert orders.state is State.INCREMENTAL
