@@ -43,36 +43,27 @@ class CaptureChecks:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._known: dict[tuple[str, str], CaptureFacts] = {}
-        self._away: dict[str, SourceError] = {}
+        self._known: dict[tuple[str, str], CaptureFacts | SourceError] = {}
         self._lock = threading.Lock()
-
-    def is_away(self, source: str) -> bool:
-        """Whether the source was seen to be out of reach."""
-        return source in self._away
-
-    def note_away(self, source: str, error: SourceError) -> None:
-        """Do not ask the source again: a thousand tables would each wait for its time-outs."""
-        self._away.setdefault(source, error)
 
     def facts(self, record: TableRecord) -> CaptureFacts:
         """The facts of the source and tier of a table.
 
         Raises:
-            SourceError: The primary cannot be reached; it is asked once.
+            SourceError: The primary cannot be reached. It is asked once: a thousand tables would
+                each wait for its time-outs.
         """
-        source = record.table.source
-        key = (source, record.tier)
+        key = (record.table.source, record.tier)
         with self._lock:
             if key not in self._known:
-                if source in self._away:
-                    raise self._away[source]
                 try:
                     self._known[key] = self._gather(record)
                 except SourceError as error:
-                    self.note_away(source, error)
-                    raise
-            return self._known[key]
+                    self._known[key] = error
+            known = self._known[key]
+        if isinstance(known, SourceError):
+            raise known
+        return known
 
     def _gather(self, record: TableRecord) -> CaptureFacts:
         name = record.table.source

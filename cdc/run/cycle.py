@@ -11,7 +11,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc import plan, position_check
-from cdc.errors import LostHistoryError, MissingTableError, SourceError
+from cdc.errors import LostHistoryError, SourceError
 from cdc.run.checks import CaptureChecks
 from cdc.run.context import RunResult
 from cdc.run.table import run_table, topic_facts
@@ -21,6 +21,7 @@ from schemas.errors import TributaryError
 if TYPE_CHECKING:
     from cdc.position_check import TopicFacts
     from cdc.run.context import RunContext
+    from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
 _IDLE_LOOK_S = 60.0
@@ -59,11 +60,10 @@ def run_tables(
     topics = topic_facts(context, [record.topic for record in wanted])
     working = {record.table for record in plan.due(wanted, topics, now)}
     checks = CaptureChecks(context)
-    due = [
-        record
-        for record in wanted
-        if record.table in working or (look_at_idle and _changed_unseen(context, checks, record))
-    ]
+    if look_at_idle:
+        idle = [record for record in wanted if record.table not in working]
+        working |= _changed_unseen(context, checks, idle)
+    due = [record for record in wanted if record.table in working]
     if not due:
         return []
     workers = max(1, min(len(due), parallel or context.config.spark.parallel_tables))
@@ -74,23 +74,32 @@ def run_tables(
         return [future.result() for future in futures]
 
 
-def _changed_unseen(context: RunContext, checks: CaptureChecks, record: TableRecord) -> bool:
-    """Whether something happened to a table without new offsets that sends no events.
+def _changed_unseen(
+    context: RunContext, checks: CaptureChecks, idle: Iterable[TableRecord]
+) -> set[TableId]:
+    """Tables without new offsets to which something happened that sends no events.
 
     The lake holds all there is to read, so a source that is away is no reason to stop its tables.
     """
-    source = record.table.source
-    if checks.is_away(source):
-        return False
-    try:
-        return _capture_broken(checks, record) or _catalog_changed(context, record)
-    except MissingTableError:
-        return True
-    except SourceError as error:
-        _log.warning("slot and catalog of table %s were not checked: %s", record.table, error)
-        if "table" not in error.context:  # it is not about this table alone
-            checks.note_away(source, error)
-        return False
+    groups: dict[tuple[str, str], list[TableRecord]] = {}
+    for record in idle:
+        groups.setdefault((record.table.source, record.publication), []).append(record)
+    found: set[TableId] = set()
+    for (source, publication), records in groups.items():
+        try:
+            broken = {record.table for record in records if _capture_broken(checks, record)}
+            tables = [record.table for record in records]
+            now = context.sources[source].fingerprints(tables, publication)
+        except SourceError as error:
+            _log.warning("%d idle tables of %s were not checked: %s", len(records), source, error)
+            continue
+        found |= broken
+        for record in records:
+            known = record.attempt.fingerprint_digest if record.attempt is not None else None
+            seen = now.get(record.table)
+            if seen is None or known not in (None, seen.digest):
+                found.add(record.table)
+    return found
 
 
 def _capture_broken(checks: CaptureChecks, record: TableRecord) -> bool:
@@ -104,15 +113,6 @@ def _capture_broken(checks: CaptureChecks, record: TableRecord) -> bool:
     except LostHistoryError:
         return True
     return False
-
-
-def _catalog_changed(context: RunContext, record: TableRecord) -> bool:
-    """Whether the table's catalog facts are not those that were last accepted."""
-    if record.attempt is None or record.attempt.fingerprint_digest is None:
-        return False
-    source = context.sources[record.table.source]
-    now = source.fingerprint(record.table, record.publication, on_replica=False)
-    return now.digest != record.attempt.fingerprint_digest
 
 
 def _run_due(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -89,6 +89,11 @@ class Source(Protocol):
 
     def fingerprint(self, table: TableId, publication: str, *, on_replica: bool) -> Fingerprint:
         """The catalog facts of the table and of its capture, read in a fresh transaction."""
+
+    def fingerprints(
+        self, tables: Collection[TableId], publication: str
+    ) -> dict[TableId, Fingerprint]:
+        """Those of many tables, in one statement, without those that are gone."""
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
         """Which cluster the server is."""

@@ -159,6 +159,9 @@ def test_fingerprint_shows_what_row_events_do_not(
         name = "p" if change.startswith("ALTER TABLE p") else "t"
         tables.append(table_id(database, name, f"s{number}"))
     before = fingerprints(on_replica=False)
+    gone = table_id(database, "t", "nowhere")
+    at_once = source.fingerprints([*tables, gone], "none")
+    assert at_once == dict(zip(tables, before, strict=True))
     assert [found.digest for found in fingerprints(on_replica=True)] == [
         found.digest for found in before
     ]

@@ -204,6 +204,7 @@ def test_a_source_that_is_down_is_asked_once_for_all_its_idle_tables(
         assert run_tables(shared.context(sources=sources), records) == []
     told = [message for message in caplog.messages if "were not checked" in message]
     assert len(told) == 1, told
+    assert told[0].startswith("2 idle tables")
     assert {shared.record(name).state for name in names} == {State.INCREMENTAL}
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
 from typing import Any, cast
 
 from cdc.errors import MissingTableError
@@ -92,8 +92,8 @@ WHERE t.oid = ANY(%s)
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
 # A column's `written` tells ALTER ... TYPE ... USING, which keeps the type and sends no events,
 # from VACUUM FULL: both give the table a new file, but only the former writes the column's row.
-_FINGERPRINT = """
-SELECT jsonb_build_object(
+_FINGERPRINTS = """
+SELECT n.nspname::text, c.relname::text, jsonb_build_object(
     'oid', c.oid::int8,
     'relfilenode', c.relfilenode::int8,
     'kind', c.relkind::text,
@@ -121,7 +121,8 @@ SELECT jsonb_build_object(
                   WHERE r.prrelid = c.oid AND p.pubname = %s))
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE n.nspname = %s AND c.relname = %s AND c.relkind IN ('r', 'p', 'f')
+WHERE (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+  AND c.relkind IN ('r', 'p', 'f')
 """
 
 
@@ -162,21 +163,32 @@ def read_table(session: Session, table: TableId) -> SourceTable:
     )
 
 
-def read_fingerprint(session: Session, table: TableId, publication: str) -> Fingerprint:
-    """The facts of the table that must not change unseen.
+def read_fingerprints(
+    session: Session, tables: Collection[TableId], publication: str
+) -> dict[TableId, Fingerprint]:
+    """The facts of each table that must not change unseen, without those that do not exist.
 
     Among them which entry of the publication it is: a table that was taken out and put back has
     another one, and its changes in between are in no topic.
-
-    Raises:
-        SourceError: There is no such table.
     """
+    named = {(table.schema, table.name): table for table in tables}
     with session.transaction():
         _qualify_names(session)
-        row = session.execute(_FINGERPRINT, (publication, table.schema, table.name)).fetchone()
-    if row is None:
+        schemas, names = [name[0] for name in named], [name[1] for name in named]
+        rows = session.execute(_FINGERPRINTS, (publication, schemas, names)).fetchall()
+    return {named[row[0], row[1]]: Fingerprint(row[2]) for row in rows}
+
+
+def read_fingerprint(session: Session, table: TableId, publication: str) -> Fingerprint:
+    """The facts of one table; see :func:`read_fingerprints`.
+
+    Raises:
+        MissingTableError: There is no such table.
+    """
+    found = read_fingerprints(session, [table], publication).get(table)
+    if found is None:
         raise _missing(table)
-    return Fingerprint(row[0])
+    return found
 
 
 def _described(session: Session, source: str, only: TableId | None) -> Iterable[dict[str, Any]]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -87,6 +87,13 @@ class PostgresSource:
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
             return catalog.read_fingerprint(session, table, publication)
+
+    def fingerprints(
+        self, tables: Collection[TableId], publication: str
+    ) -> dict[TableId, Fingerprint]:
+        """Those of many tables on the primary, in one statement, without those that are gone."""
+        with self._connections.open("admin") as session:
+            return catalog.read_fingerprints(session, tables, publication)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
         """Which cluster the server is."""
