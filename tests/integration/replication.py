@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
@@ -213,9 +214,12 @@ class Replication:
         return sorted(rows, key=repr)
 
     def assert_equal(self, name: str, columns: Sequence[str]) -> None:
-        truth, lake = self.truth(name, *columns), self.lake(name, *columns)
-        missing = [row for row in truth if row not in lake]
-        extra = [row for row in lake if row not in truth]
+        truth = Counter(_hashable(row) for row in self.truth(name, *columns))
+        lake = Counter(_hashable(row) for row in self.lake(name, *columns))
+        missing, extra = list((truth - lake).items()), list((lake - truth).items())
         assert not missing, f"missing in the lake: {missing[:5]}"
         assert not extra, f"only in the lake: {extra[:5]}"
-        assert len(lake) == len(truth)
+
+
+def _hashable(row: tuple[Any, ...]) -> tuple[Any, ...]:
+    return tuple(tuple(value) if isinstance(value, list) else value for value in row)

@@ -112,7 +112,7 @@ class Stream:
                     ingested_at=datetime.now(timezone.utc),
                 )
                 problems = [row[0] for row in frame.select(PROBLEM).collect() if row[0]]
-                assert problems == []
+                assert problems == [], problems[:10]
                 return frame.where("_cdc_op = 'c'").selectExpr(
                     *(f"`{column.name}`" for column in schema.columns)
                 )
