@@ -8,20 +8,18 @@ from typing import Any
 
 import httpx
 
-_AHEAD = 30
-"""Ids that others may take meanwhile: connectors register the schemas of their own tables."""
-
 
 class LostSchema:
     """An id that the registry will give out before long.
 
     Args:
         url: The registry's Confluent-compatible API.
+        ahead: Ids that others may take meanwhile; connectors take one every few seconds.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, *, ahead: int = 30) -> None:
         self._url = url
-        self.id = self._register({"type": "record", "name": "Last", "fields": []}) + _AHEAD
+        self.id = self._register({"type": "record", "name": "Last", "fields": []}) + ahead
 
     def write(self, value: bytes) -> bytes:
         """A message as if it had been written with the lost schema."""
@@ -32,7 +30,7 @@ class LostSchema:
         document = json.loads(schema)
         while (made := self._register(document)) < self.id:
             pass
-        assert made == self.id
+        assert made == self.id, "someone else took the id"
 
     def _register(self, schema: dict[str, Any]) -> int:
         body = {"schema": json.dumps({**schema, "doc": str(uuid.uuid4())})}

@@ -39,14 +39,16 @@ def events(orders: Orders) -> list[tuple[bytes | None, bytes]]:
     return [(record.key, record.value) for record in found if record.value is not None]
 
 
-def produce(orders: Orders, value: bytes, key: bytes | None = b"k") -> int:
-    """Write a message behind everything that was captured so far; its offset."""
+def produce(orders: Orders, *values: bytes, key: bytes | None = b"k") -> list[int]:
+    """Write messages behind everything that was captured so far; their offsets."""
     replication, topic = orders.replication, topic_of(orders)
     replication.settle()
     producer = Producer(replication.config.kafka.librdkafka_config())
-    producer.produce(topic, value=value, key=key, partition=0)
+    for value in values:
+        producer.produce(topic, value=value, key=key, partition=0)
     assert producer.flush(30) == 0
-    return replication.kafka.stable_offsets(topic)[0] - 1
+    end = replication.kafka.stable_offsets(topic)[0]
+    return list(range(end - len(values), end))
 
 
 def kept(orders: Orders) -> list[Quarantined]:
@@ -107,7 +109,7 @@ def test_every_kind_is_left_out_by_name_and_later_rows_arrive(
         key: "is no change event",
         foreign: "the schema of another topic's change events",
     }
-    offsets = {produce(orders, value, key): reason for value, reason in bad.items()}
+    offsets = dict(zip(produce(orders, *bad, key=key), bad.values(), strict=True))
     orders.execute("INSERT INTO T VALUES (2, 'later', 'b', 2)")
     result = orders.run()
     assert (result.error, result.state, result.commits) == (None, State.INCREMENTAL, 1)
@@ -137,10 +139,9 @@ def test_every_kind_is_left_out_by_name_and_later_rows_arrive(
 @settings(on_bad_message="quarantine", max_quarantined=2)
 def test_more_than_the_limit_stops_the_table(orders: Orders, shared: Replication) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
-    first = produce(orders, b"\x07")
+    (first,) = produce(orders, b"\x07")
     assert orders.run().error is None
-    for _ in range(2):
-        produce(orders, b"\x07")
+    produce(orders, b"\x07", b"\x07")
     result = orders.run()
     assert result.state is State.FAILED
     assert result.error is not None
@@ -154,7 +155,7 @@ def test_a_record_that_is_too_large_to_be_kept_stops_the_table(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("cdc.run.left_out.MAX_BYTES", 10)
-    offset = produce(orders, b"\x07" * 10)
+    (offset,) = produce(orders, b"\x07" * 10)
     result = orders.run()
     assert result.error is not None
     assert "11 bytes are too many to be quarantined" in result.error["message"]
@@ -175,7 +176,7 @@ def test_a_replay_lets_the_last_change_of_each_key_win(orders: Orders, shared: R
     lost = lose(orders)
     # Of each key something is lost: a change that nothing follows, one before an update, and one
     # before a delete, of which the lake keeps no trace.
-    places = [produce(orders, lost.write(value)) for value in (three, one, two)]
+    places = produce(orders, *(lost.write(value) for value in (three, one, two)))
     orders.execute(
         "UPDATE T SET note = 'newest' WHERE id = 1",
         "DELETE FROM T WHERE id = 2",
@@ -216,8 +217,7 @@ def test_a_replay_is_refused_when_the_topic_lost_what_came_after(
     orders.execute("INSERT INTO T VALUES (1, 'one', 'b', 1)")
     assert orders.run().error is None
     lost = lose(orders)
-    first = produce(orders, lost.write(events(orders)[0][1]))
-    produce(orders, b"\x07")
+    first, _ = produce(orders, lost.write(events(orders)[0][1]), b"\x07")
     orders.execute("DELETE FROM T WHERE id = 1")
     assert orders.run().error is None
     restore(lost, orders)
@@ -235,8 +235,7 @@ def test_a_replay_leaves_out_again_what_still_cannot_be_read(orders: Orders) -> 
     lost = lose(orders)
     whole = events(orders)[0][1]
     orders.execute("DELETE FROM T WHERE id = 1")
-    damaged = produce(orders, whole[:-1])
-    produce(orders, lost.write(whole))
+    damaged, _ = produce(orders, whole[:-1], lost.write(whole))
     assert orders.run().error is None
     before = orders.newest.watermark
     restore(lost, orders)
@@ -258,16 +257,14 @@ def test_an_unchanged_value_is_not_taken_from_what_lacks_its_change(orders: Orde
     inserted, updated = (value for _, value in events(orders))
     lost = lose(orders)
     # The row as before its update, whose event is the one that is lost.
-    produce(orders, inserted)
-    produce(orders, lost.write(updated))
+    produce(orders, inserted, lost.write(updated))
     assert orders.run().counts == {"c": 1, "quarantined": 1}
     assert orders.lake("body") != orders.replication.truth(orders.name, "body")
     orders.execute("UPDATE T SET note = 'two'")
     assert orders.run().error is None
     orders.assert_equal()
     # All of it in one batch.
-    produce(orders, inserted)
-    produce(orders, lost.write(updated))
+    produce(orders, inserted, lost.write(updated))
     orders.execute("UPDATE T SET note = 'three'")
     assert orders.run().counts == {"c": 1, "u": 1, "quarantined": 1}
     orders.assert_equal()
@@ -293,7 +290,7 @@ def test_known_schemas_are_enough_while_the_registry_is_down(
             assert orders.run(registry=fresh()).error is None
             orders.assert_equal()
             # An outage is no reason to leave a record out, whatever the policy.
-            offset = produce(orders, b"\x00" + unknown.to_bytes(4, "big") + b"body")
+            (offset,) = produce(orders, b"\x00" + unknown.to_bytes(4, "big") + b"body")
             result = orders.run(registry=fresh())
     finally:
         registry.start()
