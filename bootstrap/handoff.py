@@ -27,6 +27,7 @@ from cdc.lake.publish import delete_path, write_pointer
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.position import Lsn
+from cdc.quarantine import Quarantine
 from cdc.run import run_table
 from cdc.sources.base import Fingerprint
 from cdc.state import RESUMABLE, Attempt, State, TableRecord, transition, with_attempt
@@ -204,11 +205,7 @@ class _Bootstrap:
     def _new_attempt(self) -> Attempt:
         self._attempts += 1
         identity = uuid.uuid4()
-        return Attempt(
-            id=identity,
-            started_at=_now(),
-            path=f"{self._record.base_path}/attempt={identity}",
-        )
+        return Attempt(identity, _now(), f"{self._record.base_path}/attempt={identity}")
 
     def _resume(self) -> None:
         """Go on where a failed table was."""
@@ -338,6 +335,7 @@ class _Bootstrap:
             generation=self._record.generation,
             attempt=str(attempt.id),
         )
+        Quarantine(self._context.store).forget(self._table, but=str(attempt.id))
         crash("bootstrap.after_publish")
         self._store(transition(self._record, State.INCREMENTAL, at=_now()))
 

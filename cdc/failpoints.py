@@ -37,6 +37,8 @@ FAILPOINTS: tuple[str, ...] = (
     "run.in_commit",
     "run.after_commit",
     "run.before_state",
+    "quarantine.after_keep",
+    "quarantine.after_replay",
 )
 
 

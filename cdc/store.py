@@ -1,4 +1,4 @@
-"""The state store: records, run history and leases in any database that SQLAlchemy reaches."""
+"""The state store: records, history, leases and schemas in any database SQLAlchemy reaches."""
 
 from __future__ import annotations
 
@@ -40,6 +40,10 @@ def _document() -> TypeEngine[str]:
     return sa.Text().with_variant(mysql.LONGTEXT(), *_MYSQL)
 
 
+def _bytes() -> TypeEngine[bytes]:
+    return sa.LargeBinary().with_variant(mysql.LONGBLOB(), *_MYSQL)
+
+
 _metadata = sa.MetaData()
 
 _format = sa.Table(
@@ -71,6 +75,37 @@ _runs = sa.Table(
     sa.Column("entry", _document(), nullable=False),
     sa.Index("tributary_run_table", "source", "schema_name", "table_name", "id"),
 )
+
+_schemas = sa.Table(
+    "tributary_schema",
+    _metadata,
+    sa.Column("registry", _name(512), primary_key=True),
+    sa.Column("schema_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("document", _document(), nullable=False),
+)
+
+quarantine = sa.Table(
+    "tributary_quarantine",
+    _metadata,
+    sa.Column("attempt", sa.String(36), primary_key=True),
+    sa.Column("partition_no", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("record_offset", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("source", _name(), nullable=False),
+    sa.Column("schema_name", _name(), nullable=False),
+    sa.Column("table_name", _name(), nullable=False),
+    sa.Column("topic", _name(255), nullable=False),
+    sa.Column("topic_id", sa.String(64), nullable=True),
+    sa.Column("schema_id", sa.BigInteger, nullable=True),
+    sa.Column("reason", _document(), nullable=False),
+    sa.Column("record_millis", sa.BigInteger, nullable=True),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("run_id", sa.String(64), nullable=False),
+    sa.Column("quarantined_millis", sa.BigInteger, nullable=False),
+    sa.Column("key_bytes", _bytes(), nullable=True),
+    sa.Column("value_bytes", _bytes(), nullable=True),
+    sa.Index("tributary_quarantine_table", "source", "schema_name", "table_name"),
+)
+"""One row per record that a lake table lacks."""
 
 leases = sa.Table(
     "tributary_lease",
@@ -195,6 +230,21 @@ class Store:
         )
         with self.transaction() as connection:
             return [RunEntry.from_json(json.loads(row.entry)) for row in connection.execute(query)]
+
+    def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
+        """Keep a registry's schema for the time when the registry is away; the first one stays."""
+        row = {"registry": registry, "schema_id": schema_id, "document": document}
+        try:
+            with self.transaction() as connection:
+                connection.execute(sa.insert(_schemas).values(**row))
+        except IntegrityError:
+            return
+
+    def kept_schema(self, registry: str, schema_id: int) -> str | None:
+        """A schema that was kept."""
+        where = (_schemas.c.registry == registry) & (_schemas.c.schema_id == schema_id)
+        with self.transaction() as connection:
+            return connection.execute(sa.select(_schemas.c.document).where(where)).scalar()
 
     @property
     def clock(self) -> sa.ColumnElement[float]:

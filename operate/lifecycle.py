@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import StateError
+from cdc.quarantine import Quarantine
 from cdc.state import State, TableRecord, transition
 from operate import capture
 from operate.outcome import Outcome
@@ -116,6 +117,7 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
                 done += [f"dropped {what}" for what in capture.dismantle(services, names)]
         if delete_data:
             _delete_data(services, record)
+            Quarantine(services.store).forget(table)
             done.append(f"deleted {record.base_path} and topic {record.topic}")
             services.store.put(replace(record, last_commit=None, updated_at=_now()))
     return Outcome(table, "offboarded: " + ("; ".join(done) or "nothing was left"), State.RETIRED)

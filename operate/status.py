@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium import latest_heartbeat
+from cdc.quarantine import Quarantine
 from cdc.sources.values import SlotHealth
 from cdc.state import State, TableRecord
 from schemas.errors import TributaryError
@@ -75,6 +76,7 @@ class TableStatus:
             the events; None when there is no commit or Kafka could not be asked.
         freshness_s: Seconds since the watermark; None without one.
         target_s: How old it may be.
+        quarantined: Records that were left out; the watermark stays before the first.
         notes: What the reader should know.
     """
 
@@ -82,6 +84,7 @@ class TableStatus:
     events_behind: int | None
     freshness_s: float | None
     target_s: int
+    quarantined: int = 0
     notes: tuple[str, ...] = ()
 
     @property
@@ -110,6 +113,7 @@ class TableStatus:
             "freshness_target_s": self.target_s,
             "late": self.late,
             "events_behind": self.events_behind,
+            "quarantined": self.quarantined,
             "reason": record.reason,
             "error": record.error,
             "remedy": record.remedy,
@@ -166,9 +170,10 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
         if (record.table in wanted if wanted else record.state is not State.RETIRED)
     ]
     ends, trouble = _ends(services, records)
+    lacking = Quarantine(services.store).counts()
     now = datetime.now(timezone.utc)
     return Status(
-        tuple(_table(services, record, ends, now, trouble) for record in records),
+        tuple(_table(services, record, ends, lacking, now, trouble) for record in records),
         tuple(_slots(services, records)),
     )
 
@@ -189,6 +194,7 @@ def _table(
     services: Services,
     record: TableRecord,
     ends: dict[str, dict[int, int]],
+    lacking: dict[str, int],
     now: datetime,
     trouble: str | None,
 ) -> TableStatus:
@@ -208,7 +214,8 @@ def _table(
     freshness = None
     if commit is not None and commit.watermark is not None:
         freshness = max(0.0, (now - commit.watermark).total_seconds())
-    return TableStatus(record, behind, freshness, target, tuple(notes))
+    quarantined = 0 if record.attempt is None else lacking.get(str(record.attempt.id), 0)
+    return TableStatus(record, behind, freshness, target, quarantined, tuple(notes))
 
 
 def _slots(services: Services, records: Sequence[TableRecord]) -> list[SlotStatus]:
@@ -242,7 +249,7 @@ def _slot(services: Services, record: TableRecord) -> SlotStatus:
     if health is not None and (lost := health.problem(stored)) is not None:
         problems.insert(0, f"slot {capture.slot} {lost}")
     with _noted(problems):
-        beat = latest_heartbeat(services.kafka, services.registry, capture)
+        beat = latest_heartbeat(services.kafka, services.schemas, capture)
         if beat is not None:
             silent = max(0.0, (datetime.now(timezone.utc) - beat.beat_at).total_seconds())
         interval = services.config.source(capture.source).heartbeat_interval_ms / 1000

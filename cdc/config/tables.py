@@ -49,6 +49,11 @@ class TableSettings(Section):
     """hard: deleted rows go; soft: they stay, marked in _cdc_deleted."""
     on_truncate: Literal["apply", "ignore", "pause"] = "apply"
     """What a TRUNCATE on the source does."""
+    on_bad_message: Literal["stop", "quarantine"] = "stop"
+    """What a message does that cannot be applied. stop: the table waits for a person. quarantine:
+    it is left out and kept; its raw bytes hold all columns, excluded ones too."""
+    max_quarantined: Annotated[int, Field(ge=1, le=1_000)] = 100
+    """Messages that a lake table may lack; one more stops the table."""
     chunk_rows: Positive = 500_000
     """Rows of one snapshot chunk, at most (estimate)."""
     chunk_bytes: Annotated[

@@ -27,10 +27,11 @@ from cdc.lake.timeline import Committed, Timeline
 from cdc.position_check import TopicFacts
 from cdc.run.batch import Applied, BatchWriter
 from cdc.run.checks import CaptureChecks
+from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.context import RunResult
 from cdc.run.shape import LakeShape, lake_shape
 from cdc.sources.values import Fingerprint
-from cdc.state import CommitSummary, State, TableRecord, transition, with_commit
+from cdc.state import State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -198,7 +199,8 @@ class _TableRun:
         try:
             while at != end:
                 piece = next(plan.ranges(at, end, self._settings.max_events_per_run))
-                applied = writer.apply(piece, previous, self._guard(at))
+                guard = commit_guard(self._table, self._lease, at)
+                applied = writer.apply(piece, previous, guard)
                 crash("run.after_commit")
                 previous = applied.record
                 task.advance(sum(previous.offsets[p] - offset for p, offset in at.items()))
@@ -211,23 +213,6 @@ class _TableRun:
                 self._lease.check()
         finally:
             task.done()
-
-    def _guard(self, start: Mapping[int, int]) -> Callable[[Timeline], None]:
-        """Refuses the commit unless the table is still ours and where it was when we read."""
-
-        def guard(timeline: Timeline) -> None:
-            latest = timeline.latest_offsets()
-            found = dict(latest.record.offsets) if latest is not None else None
-            if found != start:
-                raise FencedError(
-                    f"table {self._table} was at offsets {dict(start)} when this run began and is"
-                    f" at {found} now: another run has committed",
-                    remedy="Nothing was committed. Run again; it starts from the newest commit.",
-                    table=self._table,
-                )
-            self._lease.check()
-
-        return guard
 
     def _shape(self, path: str, handoff: Mapping[str, Any]) -> LakeShape:
         """Check source, capture and catalog; the columns that the lake carries from now on."""
@@ -270,6 +255,12 @@ class _TableRun:
 
     def _count(self, applied: Applied) -> None:
         self._counts.update(applied.record.counts)
+        if left_out := applied.record.counts.get("quarantined"):
+            warning = (
+                f"{left_out:,} records up to offset {max(applied.record.offsets.values())} cannot"
+                f" be applied and were left out: see `tributary quarantine list {self._table}`"
+            )
+            self.result = replace(self.result, warnings=(*self.result.warnings, warning))
         self.result = replace(
             self.result,
             commits=self.result.commits + 1,
@@ -289,13 +280,7 @@ class _TableRun:
             and not self._record.failures
         ):
             return
-        summary = CommitSummary(
-            offsets=dict(record.offsets),
-            position=record.position,
-            watermark=record.watermark,
-            instant=committed.instant,
-            committed_at=_instant_time(committed.instant),
-        )
+        summary = commit_summary(committed.instant, record)
 
         def remembered(record: TableRecord) -> TableRecord:
             if record.state is State.FAILED and record.resume_to in _RUN_STATES:
@@ -382,11 +367,6 @@ def _entry(context: RunContext, record: TableRecord, result: RunResult) -> RunEn
         watermark=result.watermark,
         error=result.error,
     )
-
-
-def _instant_time(instant: str) -> datetime:
-    """The time in a Hudi instant, ``yyyyMMddHHmmssSSS`` in UTC."""
-    return datetime.strptime(f"{instant[:17]}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)
 
 
 def _now() -> datetime:

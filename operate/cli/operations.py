@@ -106,6 +106,13 @@ def _show_status(renderer: Renderer, found: Any) -> None:
                 f"{record.table}: older than its target of {seconds(table.target_s)}",
                 style="yellow",
             )
+        if table.quarantined:
+            renderer.line(
+                f"{record.table}: {table.quarantined:,} records were left out, and the watermark"
+                " stands before the first",
+                style="yellow",
+            )
+            renderer.line(f"  What to do: see `tributary quarantine list {record.table}`")
         for note in table.notes:
             renderer.line(f"{record.table}: {note}")
     for slot in found.slots:

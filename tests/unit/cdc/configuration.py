@@ -50,6 +50,8 @@ _TABLE = {
     "allowed_lateness_s": 5,
     "delete_mode": "soft",
     "on_truncate": "pause",
+    "on_bad_message": "quarantine",
+    "max_quarantined": 7,
     "chunk_rows": 100,
     "chunk_bytes": "64MiB",
     "parallel_chunks": 2,
