@@ -92,6 +92,7 @@ def decode(
     *,
     placeholder: str,
     ingested_at: datetime,
+    absent: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Bring records into normal form, each by the schema it was written with.
 
@@ -104,6 +105,7 @@ def decode(
         table: The lake's columns and key. Fields that are not columns of it are ignored.
         placeholder: What the connector sends for an unchanged value it does not have.
         ingested_at: Time of the run, for ``_cdc_ingested_at``.
+        absent: By column, Spark SQL of what a row has there whose event lacks it; else NULL.
 
     Raises:
         SchemaChangeError: A writer's type cannot become the lake's type of that column.
@@ -144,7 +146,7 @@ def decode(
         ),
     )
     plans = {
-        schema_id: _plan(events, schema_id, schema, table, placeholder)
+        schema_id: _plan(events, schema_id, schema, table, placeholder, absent or {})
         for schema_id, schema in schemas.items()
     }
     return _normal(events, plans, table, ingested_at)
@@ -168,6 +170,7 @@ def _plan(
     schema: DebeziumSchema,
     table: TableSchema,
     placeholder: str,
+    absent: Mapping[str, str],
 ) -> _Plan:
     event = _event(schema_id)
     envelope = events.schema[event].dataType
@@ -182,9 +185,9 @@ def _plan(
     flags: list[tuple[str, str]] = []
     given: dict[str, str] = {}
     for column in table.columns:
-        field = schema.field(column.name)
+        field = schema.field(column.name) if column.live else None
         if field is None:
-            values[column.name] = "NULL"
+            values[column.name] = absent.get(column.name, "NULL")
             continue
         raw = f"{event}.after.{quoted(field.name)}"
         if column.name in table.key:

@@ -49,6 +49,8 @@ class TableSettings(Section):
     """hard: deleted rows go; soft: they stay, marked in _cdc_deleted."""
     on_truncate: Literal["apply", "ignore", "pause"] = "apply"
     """What a TRUNCATE on the source does."""
+    on_schema_change: Literal["evolve", "freeze", "pause"] = "evolve"
+    """evolve: the lake follows; freeze: it takes no new columns; pause: the table waits."""
     chunk_rows: Positive = 500_000
     """Rows of one snapshot chunk, at most (estimate)."""
     chunk_bytes: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from cdc.errors import DecodeError, PausedByPolicyError
 from cdc.failpoints import crash
 from cdc.lake.commit import CommitRecord
 from cdc.position import Lsn
-from cdc.run.shape import with_columns
+from cdc.run.shape import absent_values, require_columns, settled
 from cdc.semantic_types import quoted
 from schemas.avro import DebeziumSchema
 from schemas.errors import AvroSchemaError, RegistryError
@@ -62,7 +62,6 @@ class BatchWriter:
         source_table: The table as the source's catalog has it.
         source_schema: Its lake schema by that catalog.
         lake: The lake table, with the columns that it keeps.
-        lake_columns: Source columns that the lake table has already.
         settings: The table's settings.
         topic: The topic.
     """
@@ -74,7 +73,6 @@ class BatchWriter:
         source_table: SourceTable,
         source_schema: TableSchema,
         lake: LakeTable,
-        lake_columns: Collection[str],
         settings: TableSettings,
         topic: str,
     ) -> None:
@@ -82,12 +80,12 @@ class BatchWriter:
         self._source_table = source_table
         self._source_schema = source_schema
         self._lake = lake
-        self._lake_columns = lake_columns
         self._schema = lake.layout.schema
         self._settings = settings
         self._topic = topic
         self._java = context.config.kafka.java_config()
         self._schemas: dict[int, DebeziumSchema] = {}
+        self._absent: dict[str, str] = {}
         self._held: list[DataFrame] = []
 
     @property
@@ -109,6 +107,7 @@ class BatchWriter:
             FencedError: Another writer has moved the table on.
         """
         self._expect(previous.schema_ids)
+        self._absent = absent_values(previous.handoff or {"columns": ()})
         try:
             changes, summary = self._read(piece)
             if summary.first_truncate is not None and self._settings.on_truncate == "pause":
@@ -140,6 +139,7 @@ class BatchWriter:
                 self._schema,
                 placeholder=PLACEHOLDER,
                 ingested_at=datetime.now(timezone.utc),
+                absent=self._absent,
             )
             changes = self._hold(decoded)
             if tasks == 1:
@@ -152,6 +152,7 @@ class BatchWriter:
                     problem.partition, problem.offset, problem.schema_id, problem.reason
                 )
             if not summary.unknown_schemas:
+                require_columns(self._schema, self._written(summary), self._absent)
                 return changes, summary
             for schema_id in summary.unknown_schemas:
                 self._learn_from(changes, schema_id)
@@ -175,6 +176,10 @@ class BatchWriter:
                     schema_id=schema_id,
                 )
             self._schemas[schema_id] = schema
+
+    def _written(self, summary: Summary) -> dict[int, DebeziumSchema]:
+        """The schemas that a batch was written with."""
+        return {n: self._schemas[n] for n in summary.schema_ids if n in self._schemas}
 
     def _learn_from(self, changes: DataFrame, schema_id: int) -> None:
         """Fetch a schema; if there is none, name the first record that asks for it."""
@@ -259,7 +264,7 @@ class BatchWriter:
             ),
             counts=summary.counts,
             schema_ids=summary.schema_ids or previous.schema_ids,
-            handoff=with_columns(previous.handoff or {}, self._schema),
+            handoff=settled(previous.handoff or {"columns": ()}, self._written(summary)),
             run_id=self._context.run_id,
         )
 
@@ -290,18 +295,15 @@ class BatchWriter:
         return tuple(sorted(set(found[0]))) if found is not None else ()
 
     def _from_lake(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
-        columns = [name for name in missing if name in self._lake_columns]
-        if not columns:
-            return rows
         key = [quoted(name) for name in self._schema.key]
         wanted = rows.filter(F.col(MISSING).isNotNull()).select(*key)
         # The lake may be large and the keys are few: its rows are dropped where they are read.
         known = (
             self._lake.read()
-            .select(*key, *(quoted(name) for name in columns))
+            .select(*key, *(quoted(name) for name in missing))
             .join(F.broadcast(wanted), list(self._schema.key), "leftsemi")
         )
-        return fill(rows, known, self._schema, columns, moved=False, absent_is_deleted=False)
+        return fill(rows, known, self._schema, missing, moved=False, absent_is_deleted=False)
 
     def _from_source(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
         """Ask the primary for the rows by key.

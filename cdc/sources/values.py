@@ -52,8 +52,9 @@ class SourceColumn:
         nullable: Whether the table allows NULL.
         generated: Whether it is a stored generated column: in the table, not in the log.
         default_sql: The default as the catalog prints it.
-        fills_old_rows: Whether rows older than the column show a stored default, which they keep
-            when the default itself is dropped.
+        old_values: What rows older than the column show, as the catalog stores it when a column is
+            added with a default, and keeps when the default is dropped: arrays of one element, one
+            for all partitions that agree, None for those without one.
     """
 
     name: str
@@ -62,7 +63,7 @@ class SourceColumn:
     nullable: bool
     generated: bool
     default_sql: str | None
-    fills_old_rows: bool = False
+    old_values: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True)

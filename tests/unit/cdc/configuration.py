@@ -50,6 +50,7 @@ _TABLE = {
     "allowed_lateness_s": 5,
     "delete_mode": "soft",
     "on_truncate": "pause",
+    "on_schema_change": "freeze",
     "chunk_rows": 100,
     "chunk_bytes": "64MiB",
     "parallel_chunks": 2,
