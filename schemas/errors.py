@@ -67,3 +67,7 @@ class AvroSchemaError(SchemaError):
 
 class RegistryError(TributaryError):
     """The schema registry is unreachable or does not know an id."""
+
+
+class DdlError(SchemaError):
+    """A planned statement that is not understood."""

@@ -14,6 +14,7 @@ from cdc.sources.values import (
     Fingerprint,
     KeyRange,
     Marker,
+    Planned,
     ReplicaIdentity,
     ReplicaPosition,
     ServerIdentity,
@@ -40,6 +41,7 @@ __all__ = [
     "KeyRange",
     "Lsn",
     "Marker",
+    "Planned",
     "ReplicaIdentity",
     "ReplicaPosition",
     "ServerIdentity",
@@ -92,6 +94,13 @@ class Source(Protocol):
         Raises:
             UnsupportedTypeError: A column that is kept has a type without a rule.
             SchemaError: A column name that the lake cannot carry, or that the table lacks.
+        """
+
+    def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
+        """The table as statements would leave it. Nothing is run or locked.
+
+        Raises:
+            DdlError: A statement is not understood, or does not fit the table.
         """
 
     def stored_value(self, table: SourceTable, name: str, stored: str) -> tuple[str, TypeRule]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from cdc.position import Lsn
+from schemas.changes import Change
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType
 
@@ -127,6 +128,21 @@ class Fingerprint:
     def diff(self, other: Fingerprint) -> list[str]:
         """What differs, one line each, from this one to ``other``; empty when nothing does."""
         return _differences("", json.loads(self.to_json()), json.loads(other.to_json()))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What statements would make of a table.
+
+    Args:
+        table: The table.
+        fingerprint: Its catalog facts.
+        told: Changes that the catalog could not show, but the statements do.
+    """
+
+    table: SourceTable
+    fingerprint: Fingerprint
+    told: tuple[Change, ...]
 
 
 def _differences(path: str, old: Any, new: Any) -> list[str]:

@@ -251,6 +251,13 @@ def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
     )
 
 
+def read_type(session: Session, oid: int, modifier: int) -> PostgresType:
+    """One type, taken apart."""
+    with session.transaction():
+        _qualify_names(session)
+        return _Types(session, {oid}).describe(oid, modifier)
+
+
 class _Types:
     """The types that are needed, with those they are made of."""
 

@@ -16,6 +16,7 @@ from cdc.sources.postgres import (
     checks,
     grants,
     lookup,
+    planned,
     primary,
     reader,
     replica,
@@ -29,6 +30,7 @@ from cdc.sources.values import (
     Fingerprint,
     KeyRange,
     Marker,
+    Planned,
     ReplicaPosition,
     ServerIdentity,
     SlotHealth,
@@ -38,6 +40,7 @@ from cdc.sources.values import (
     TableStats,
     View,
 )
+from schemas.ddl_postgres import read_ddl
 from schemas.table import Column, TableId, TableSchema
 from schemas.types_postgres import TypeRule
 
@@ -87,6 +90,12 @@ class PostgresSource:
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
         """The columns that reach the lake, whether or not there is a usable key."""
         return selection.lake_columns(table, settings)
+
+    def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
+        """The table as statements would leave it; none of them is run."""
+        actions = read_ddl(ddl, table.table)
+        with self._connections.open("admin") as session:
+            return planned.plan(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, name: str, stored: str) -> tuple[str, TypeRule]:
         """What rows older than a column show, as text of what its rule reads, and the rule."""
