@@ -128,6 +128,35 @@ def history(
     )
 
 
+@schema_app.command("types")
+def types(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the page docs/types.md.")
+    ] = False,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Print what each type of PostgreSQL becomes in the lake, or why it is refused."""
+    from schemas.type_map import OVERRIDE, as_markdown, type_map
+
+    renderer = Renderer(output)
+    entries = type_map()
+    renderer.document({"types": entries, "override": OVERRIDE})
+    if renderer.json:
+        return
+    if markdown:
+        typer.echo(as_markdown(), nl=False)
+        return
+    renderer.table(
+        ("PostgreSQL", "topic", "lake", "notes"),
+        [
+            (one.postgres, one.debezium, one.lake or f"refused; see {OVERRIDE}", one.notes or None)
+            for one in entries
+        ],
+    )
+
+
 def _finish(renderer: Renderer, changes: Sequence[Change], verdict: Verdict) -> None:
     for change in changes:
         style = _STYLES.get(change.verdict)
