@@ -7,7 +7,6 @@ the statements before they are run must be what the run says afterwards.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 import psycopg
@@ -15,7 +14,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.progress import NullProgress
-from cdc.run import RunResult, run_tables
+from cdc.run import RunResult
 from cdc.state import State
 from operate.context import Services
 from operate.schema import check, difference
@@ -207,10 +206,9 @@ class Changed:
 
 
 @pytest.fixture(scope="module")
-def changed(shared: Replication, spark: SparkSession) -> Iterator[Changed]:
+def changed(shared: Replication, spark: SparkSession) -> Changed:
     database = shared.database
-    owner = shared.config.source(database.name).credentials.admin.user
-    role = (shared.config.source(database.name).credentials.capture or owner).user
+    role = shared.config.source(database.name).credentials.capture.user
     database.execute(
         "CREATE SCHEMA elsewhere",
         "CREATE TABLE known (q int PRIMARY KEY)",
@@ -240,7 +238,7 @@ def changed(shared: Replication, spark: SparkSession) -> Iterator[Changed]:
     assert (by_name["x"].source, by_name["x"].lake) == ("integer", None)
     assert (by_name["n"].registry, by_name["n"].lake) == ("int", "int")
     results = {result.table.name.removeprefix("k_"): result for result in shared.run()}
-    yield Changed(shared, answers, results)
+    return Changed(shared, answers, results)
 
 
 @pytest.mark.parametrize("one", KINDS, ids=lambda one: one.name)
