@@ -159,9 +159,7 @@ class _TableRun:
             raise _no_offsets(self._record, "the newest commit carries no handoff")
         self._keep_history(handoff)
         compared = self._compared(handoff, latest.record.schema_ids)
-        shape, followed = follow(
-            self._context, attempt.path, latest, compared, self._guard(dict(at))
-        )
+        shape, followed = follow(self._context, attempt.path, latest, compared, self._guard(latest))
         if followed is not latest:
             self.result = replace(self.result, commits=self.result.commits + 1)
             self._keep_history(followed.record.handoff or {})
@@ -180,36 +178,39 @@ class _TableRun:
             settings=self._settings,
             topic=self._record.topic,
         )
-        previous, at = latest.record, dict(latest.record.offsets)
+        newest, at = latest, dict(latest.record.offsets)
         end = {partition: max(offset, end.get(partition, 0)) for partition, offset in at.items()}
         total = sum(end[partition] - offset for partition, offset in at.items())
         task = self._context.progress.start(f"run {self._table}", total, "offsets")
         try:
             while at != end:
                 piece = next(plan.ranges(at, end, self._settings.max_events_per_run))
-                applied = writer.apply(piece, previous, self._guard(at))
+                applied = writer.apply(piece, newest.record, self._guard(newest))
                 crash("run.after_commit")
-                previous = applied.record
-                task.advance(sum(previous.offsets[p] - offset for p, offset in at.items()))
-                at = dict(previous.offsets)
+                newest = Committed(applied.instant, "commit", applied.record)
+                task.advance(sum(applied.record.offsets[p] - was for p, was in at.items()))
+                at = dict(applied.record.offsets)
                 self._count(applied)
                 crash("run.before_state")
-                self._remember(Committed(applied.instant, "commit", previous))
+                self._remember(newest)
                 if self._state not in _RUN_STATES:
                     return  # someone paused or retired the table: what is committed is recorded
                 self._lease.check()
         finally:
             task.done()
 
-    def _guard(self, start: Mapping[int, int]) -> Callable[[Timeline], None]:
-        """Refuses the commit unless the table is still ours and where it was when we read."""
+    def _guard(self, newest: Committed) -> Callable[[Timeline], None]:
+        """Refuses the commit unless the table is still ours, and as it was when we read.
+
+        Offsets alone would not tell that another run has followed a change of the schema.
+        """
 
         def guard(timeline: Timeline) -> None:
             latest = timeline.latest_offsets()
-            found = dict(latest.record.offsets) if latest is not None else None
-            if found != start:
+            if latest is None or latest.instant != newest.instant:
+                found = "no commit" if latest is None else f"commit {latest.instant}"
                 raise FencedError(
-                    f"table {self._table} was at offsets {dict(start)} when this run began and is"
+                    f"table {self._table} was at commit {newest.instant} when this run began and is"
                     f" at {found} now: another run has committed",
                     remedy="Nothing was committed. Run again; it starts from the newest commit.",
                     table=self._table,

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from cdc.progress import NullProgress
 from cdc.state import State, transition
+from operate.context import Services
+from operate.status import status
 from schemas.changes import Verdict
 from tests.integration.running import COLUMNS, Orders, settings
 from tests.integration.running import orders as orders
@@ -155,6 +158,10 @@ def test_a_frozen_table_leaves_new_columns_out_and_says_so(orders: Orders) -> No
         assert "leaves out: n, p" in result.warnings[-1]
         orders.assert_equal(COLUMNS)
         orders.execute("UPDATE T SET note = 'c', n = 8 WHERE id = 2")
+    services = Services(orders.replication.config, NullProgress(), spark=orders.replication.spark)
+    (shown,) = status(services, [orders.replication.table(orders.name)]).tables
+    services.close()
+    assert shown.notes == ("it is frozen, and the lake leaves out: n, p",)
     orders.replication.configure(**{f"public__{orders.name}": {}})
     orders.execute("ALTER TABLE T DROP COLUMN p")
     assert orders.run().state is State.NEEDS_BOOTSTRAP, "nobody knows the values of until now"
