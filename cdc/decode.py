@@ -95,6 +95,7 @@ def decode(
     *,
     placeholder: str,
     ingested_at: datetime,
+    absent: Mapping[str, str] | None = None,
 ) -> DataFrame:
     """Bring records into normal form, each by the schema it was written with.
 
@@ -109,6 +110,7 @@ def decode(
         table: The lake's columns and key. Fields that are not columns of it are ignored.
         placeholder: What the connector sends for an unchanged value it does not have.
         ingested_at: Time of the run, for ``_cdc_ingested_at``.
+        absent: By column, Spark SQL of what a row has there whose event lacks it; else NULL.
 
     Raises:
         SchemaChangeError: A writer's type cannot become the lake's type of that column.
@@ -148,7 +150,7 @@ def decode(
         ),
     )
     plans = {
-        schema_id: _plan(events, schema_id, schema, table, placeholder)
+        schema_id: _plan(events, schema_id, schema, table, placeholder, absent or {})
         for schema_id, schema in schemas.items()
     }
     return _normal(events, plans, table, ingested_at)
@@ -175,6 +177,7 @@ def _plan(
     schema: DebeziumSchema,
     table: TableSchema,
     placeholder: str,
+    absent: Mapping[str, str],
 ) -> _Plan:
     record = _event(schema_id)
     event = f"{record}.event"
@@ -191,9 +194,9 @@ def _plan(
     garbled: list[tuple[str, str]] = []
     given: dict[str, str] = {}
     for column in table.columns:
-        field = schema.field(column.name)
+        field = schema.field(column.name) if column.live else None
         if field is None:
-            values[column.name] = "NULL"
+            values[column.name] = absent.get(column.name, "NULL")
             continue
         raw = f"{event}.after.{quoted(field.name)}"
         if column.name in table.key:

@@ -32,6 +32,8 @@ FAILPOINTS: tuple[str, ...] = (
     "bootstrap.after_catching_up",
     "bootstrap.before_publish",
     "bootstrap.after_publish",
+    "run.before_follow",
+    "run.after_follow",
     "run.after_plan",
     "run.before_commit",
     "run.in_commit",

@@ -1,4 +1,4 @@
-"""The state store: records, history, leases and schemas in any database SQLAlchemy reaches."""
+"""The state store: records, histories, leases and schemas in any database of SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
 from sqlalchemy.types import TypeEngine
 
 from cdc.errors import StateError
-from cdc.history import RunEntry
+from cdc.history import RunEntry, SchemaEntry
 from cdc.secrets import keep_out_of_logs
 from cdc.state import TableRecord
 from schemas.table import TableId
@@ -107,6 +107,18 @@ quarantine = sa.Table(
 )
 """One row per record that a lake table lacks."""
 
+_schema_changes = sa.Table(
+    "tributary_schema_change",
+    _metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
+    sa.Column("entry_key", _name(), nullable=False, unique=True),
+    sa.Column("source", _name(), nullable=False),
+    sa.Column("schema_name", _name(), nullable=False),
+    sa.Column("table_name", _name(), nullable=False),
+    sa.Column("entry", _document(), nullable=False),
+    sa.Index("tributary_schema_change_table", "source", "schema_name", "table_name", "id"),
+)
+
 leases = sa.Table(
     "tributary_lease",
     _metadata,
@@ -153,13 +165,20 @@ class Store:
             row = connection.execute(sa.select(_tables).where(_key(table, shard))).first()
         return None if row is None else _record(row.record, row.version)
 
-    def put(self, record: TableRecord, expected_version: int | None = None) -> TableRecord:
+    def put(
+        self,
+        record: TableRecord,
+        expected_version: int | None = None,
+        *,
+        schema: SchemaEntry | None = None,
+    ) -> TableRecord:
         """Store a record, if nobody has changed it since it was read.
 
         Args:
             record: What to store.
             expected_version: Version that the store must hold now, 0 for none; by default that
                 of the record.
+            schema: Goes into the schema history in the same transaction, if it is not there yet.
 
         Returns:
             The record with its new version.
@@ -189,6 +208,8 @@ class Store:
                     where = _key(record.table, record.shard) & (_tables.c.version == expected)
                     update = sa.update(_tables).where(where).values(**values)
                     changed = connection.execute(update).rowcount
+                if schema is not None and changed == 1:
+                    _add_schema(connection, schema)
         except IntegrityError:
             changed = 0
         if changed != 1:
@@ -205,6 +226,24 @@ class Store:
         with self.transaction() as connection:
             connection.execute(sa.delete(_tables).where(_key(table, shard)))
 
+    def record_schema(self, entry: SchemaEntry) -> None:
+        """Add to the schema history what is not in it yet."""
+        with self.transaction() as connection:
+            _add_schema(connection, entry)
+
+    def schema_history(self, table: TableId) -> list[SchemaEntry]:
+        """How the table's schema changed, oldest first."""
+        query = (
+            sa.select(_schema_changes.c.entry, _schema_changes.c.entry_key)
+            .where(_of(_schema_changes, table))
+            .order_by(_schema_changes.c.id)
+        )
+        with self.transaction() as connection:
+            return [
+                SchemaEntry.from_json(json.loads(row.entry), key=row.entry_key)
+                for row in connection.execute(query)
+            ]
+
     def record_run(self, entry: RunEntry) -> None:
         """Add to the run history."""
         row = {
@@ -220,11 +259,7 @@ class Store:
         """The newest entries of a table's history, newest first."""
         query = (
             sa.select(_runs.c.entry)
-            .where(
-                (_runs.c.source == table.source)
-                & (_runs.c.schema_name == table.schema)
-                & (_runs.c.table_name == table.name)
-            )
+            .where(_of(_runs, table))
             .order_by(_runs.c.id.desc())
             .limit(count)
         )
@@ -369,13 +404,32 @@ def _sqlite(url: URL) -> Engine:
     return engine
 
 
-def _key(table: TableId, shard: str | None) -> sa.ColumnElement[bool]:
-    return (
-        (_tables.c.source == table.source)
-        & (_tables.c.schema_name == table.schema)
-        & (_tables.c.table_name == table.name)
-        & (_tables.c.shard == (shard or ""))
+def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
+    """Add an entry, once: who writes it holds the table's lease."""
+    if connection.execute(
+        sa.select(_schema_changes.c.id).where(_schema_changes.c.entry_key == entry.key)
+    ).first():
+        return
+    row = {
+        "entry_key": entry.key,
+        "source": entry.table.source,
+        "schema_name": entry.table.schema,
+        "table_name": entry.table.name,
+        "entry": json.dumps(entry.to_json()),
+    }
+    connection.execute(sa.insert(_schema_changes).values(**row))
+
+
+def _of(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        rows.c.source == table.source,
+        rows.c.schema_name == table.schema,
+        rows.c.table_name == table.name,
     )
+
+
+def _key(table: TableId, shard: str | None) -> sa.ColumnElement[bool]:
+    return _of(_tables, table) & (_tables.c.shard == (shard or ""))
 
 
 def _record(text: str, version: int) -> TableRecord:

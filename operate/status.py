@@ -202,7 +202,10 @@ def _table(
     notes = [f"events behind is not known: {trouble}"] if trouble else []
     target = 0
     if record.table.source in services.config.sources:
-        target = services.config.table_settings(record.table).freshness_target_s
+        settings = services.config.table_settings(record.table)
+        target = settings.freshness_target_s
+        if settings.on_schema_change == "freeze":
+            notes += _left_out(services, record)
     else:
         notes.append("its source is no longer in the configuration")
     behind = None
@@ -216,6 +219,20 @@ def _table(
         freshness = max(0.0, (now - commit.watermark).total_seconds())
     quarantined = 0 if record.attempt is None else lacking.get(str(record.attempt.id), 0)
     return TableStatus(record, behind, freshness, target, quarantined, tuple(notes))
+
+
+def _left_out(services: Services, record: TableRecord) -> list[str]:
+    """The columns that came after a frozen table was copied."""
+    names: dict[str, None] = {}
+    for entry in services.store.schema_history(record.table):
+        if entry.generation != record.generation or entry.outcome != "followed":
+            continue
+        for change in entry.changes:
+            if change["change"] == "AddColumn" and change["frozen"]:
+                names[change["name"]] = None
+            elif change["change"] == "DropColumn":
+                names.pop(change["name"], None)
+    return [f"it is frozen, and the lake leaves out: {', '.join(names)}"] if names else []
 
 
 def _slots(services: Services, records: Sequence[TableRecord]) -> list[SlotStatus]:

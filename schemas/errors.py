@@ -71,3 +71,7 @@ class RegistryError(TributaryError):
 
 class UnknownSchemaError(RegistryError):
     """An id for which a registry that works has no Avro schema: the message is to blame."""
+
+
+class DdlError(SchemaError):
+    """A planned statement that is not understood."""

@@ -6,6 +6,7 @@ import ssl
 import threading
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import httpx
 import stamina
@@ -47,6 +48,21 @@ class RegistryEndpoint:
     password: str | None = field(default=None, repr=False)
     ca_file: str | None = None
     timeout_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """One version of a subject.
+
+    Args:
+        id: What messages carry.
+        version: Counts the subject's schemas.
+        text: The Avro schema.
+    """
+
+    id: int
+    version: int
+    text: str = field(repr=False)
 
 
 class ConfluentRegistry:
@@ -92,6 +108,23 @@ class ConfluentRegistry:
         with self._lock:
             self._cache[schema_id] = found
         return found
+
+    def newest(self, subject: str) -> RegisteredSchema | None:
+        """The newest schema of a subject, or None when it has none.
+
+        Raises:
+            RegistryError: The registry is unreachable, refuses, or answers something else.
+        """
+        answer = self._get(f"subjects/{quote(subject, safe='')}/versions/latest")
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        if answer.status_code != httpx.codes.OK:
+            raise self._refused(answer, f"read subject {subject}")
+        try:
+            found = answer.json()
+            return RegisteredSchema(int(found["id"]), int(found["version"]), str(found["schema"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._refused(answer, f"read subject {subject}") from error
 
     def ping(self) -> None:
         """Ask the registry for its subjects.

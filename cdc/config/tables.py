@@ -54,6 +54,8 @@ class TableSettings(Section):
     it is left out and kept; its raw bytes hold all columns, excluded ones too."""
     max_quarantined: Annotated[int, Field(ge=1, le=1_000)] = 100
     """Messages that a lake table may lack; one more stops the table."""
+    on_schema_change: Literal["evolve", "freeze", "pause"] = "evolve"
+    """evolve: the lake follows; freeze: it takes no new columns; pause: the table waits."""
     chunk_rows: Positive = 500_000
     """Rows of one snapshot chunk, at most (estimate)."""
     chunk_bytes: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -19,7 +19,7 @@ from cdc.lake.commit import CommitRecord
 from cdc.position import Lsn
 from cdc.run.left_out import LeftOut
 from cdc.run.reading import Batch, BatchReader
-from cdc.run.shape import with_columns
+from cdc.run.shape import absent_values, settled
 from cdc.semantic_types import quoted
 
 if TYPE_CHECKING:
@@ -75,7 +75,6 @@ class BatchWriter:
         source_table: The table as the source's catalog has it.
         source_schema: Its lake schema by that catalog.
         lake: The lake table, with the columns that it keeps.
-        lake_columns: Source columns that the lake table has already.
         settings: The table's settings.
         topic: The topic.
     """
@@ -87,7 +86,6 @@ class BatchWriter:
         source_table: SourceTable,
         source_schema: TableSchema,
         lake: LakeTable,
-        lake_columns: Collection[str],
         settings: TableSettings,
         topic: str,
     ) -> None:
@@ -95,7 +93,6 @@ class BatchWriter:
         self._source_table = source_table
         self._source_schema = source_schema
         self._lake = lake
-        self._lake_columns = lake_columns
         self._schema = lake.layout.schema
         self._settings = settings
         self._topic = topic
@@ -128,7 +125,7 @@ class BatchWriter:
             PausedByPolicyError: A TRUNCATE is next, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
-        self._reader.expect(previous.schema_ids)
+        self._reader.expect(previous.schema_ids, absent_values(_handoff(previous)))
         left_out = LeftOut(self._context, previous, self._settings)
         tolerated = left_out.tolerated(piece)
         try:
@@ -162,7 +159,7 @@ class BatchWriter:
             PausedByPolicyError: There is a TRUNCATE among the changes, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
-        self._reader.expect(previous.schema_ids)
+        self._reader.expect(previous.schema_ids, absent_values(_handoff(previous)))
         left_out = LeftOut(self._context, previous, self._settings)
         within = left_out.within(piece)
         try:
@@ -256,7 +253,7 @@ class BatchWriter:
             watermark=previous.watermark if gaps else reached,
             counts=counts,
             schema_ids=summary.schema_ids or previous.schema_ids,
-            handoff=with_columns(previous.handoff or {}, self._schema),
+            handoff=settled(_handoff(previous), self._reader.written(summary)),
             run_id=self._context.run_id,
         )
 
@@ -292,18 +289,15 @@ class BatchWriter:
         return tuple(sorted(set(found[0]))) if found is not None else ()
 
     def _from_lake(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
-        columns = [name for name in missing if name in self._lake_columns]
-        if not columns:
-            return rows
         key = [quoted(name) for name in self._schema.key]
         wanted = rows.filter(F.col(MISSING).isNotNull()).select(*key)
         # The lake may be large and the keys are few: its rows are dropped where they are read.
         known = (
             self._lake.read()
-            .select(*key, *(quoted(name) for name in columns))
+            .select(*key, *(quoted(name) for name in missing))
             .join(F.broadcast(wanted), list(self._schema.key), "leftsemi")
         )
-        return fill(rows, known, self._schema, columns, moved=False, absent_is_deleted=False)
+        return fill(rows, known, self._schema, missing, moved=False, absent_is_deleted=False)
 
     def _from_source(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
         """Ask the primary for the rows by key.
@@ -358,6 +352,10 @@ class BatchWriter:
 
     def _drop(self) -> None:
         self._held.pop().unpersist()
+
+
+def _handoff(record: CommitRecord) -> Mapping[str, Any]:
+    return record.handoff or {"columns": ()}
 
 
 def _position(previous: str | None, last: str | None) -> str | None:

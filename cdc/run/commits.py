@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -11,22 +11,23 @@ from cdc.state import CommitSummary
 
 if TYPE_CHECKING:
     from cdc.lake.commit import CommitRecord
-    from cdc.lake.timeline import Timeline
+    from cdc.lake.timeline import Committed, Timeline
     from cdc.lease import Lease
     from schemas.table import TableId
 
 
-def commit_guard(
-    table: TableId, lease: Lease, start: Mapping[int, int]
-) -> Callable[[Timeline], None]:
-    """Refuses a commit unless the table is still ours and where it was when we read."""
+def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
+    """Refuses a commit unless the table is still ours, and as it was when we read.
+
+    Offsets alone would not tell that another run has followed a change of the schema.
+    """
 
     def guard(timeline: Timeline) -> None:
         latest = timeline.latest_offsets()
-        found = dict(latest.record.offsets) if latest is not None else None
-        if found != dict(start):
+        if latest is None or latest.instant != newest.instant:
+            found = "no commit" if latest is None else f"commit {latest.instant}"
             raise FencedError(
-                f"table {table} was at offsets {dict(start)} when this run began and is at"
+                f"table {table} was at commit {newest.instant} when this run began and is at"
                 f" {found} now: another run has committed",
                 remedy="Nothing was committed. Run again; it starts from the newest commit.",
                 table=table,

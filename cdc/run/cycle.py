@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING
 
 from cdc import plan, position_check
 from cdc.errors import LostHistoryError, SourceError
-from cdc.run.checks import CaptureChecks
+from cdc.run.checks import CaptureChecks, topic_facts
 from cdc.run.context import RunResult
-from cdc.run.table import run_table, topic_facts
+from cdc.run.table import run_table
 from cdc.state import TableRecord
 from schemas.errors import TributaryError
 

@@ -14,6 +14,7 @@ from cdc.changes import Problem, Summary, problems, summarize
 from cdc.debezium import PLACEHOLDER
 from cdc.decode import SCHEMA_ID, UNKNOWN_SCHEMA, decode, read_changes
 from cdc.errors import DecodeError, copy_again
+from cdc.run.shape import require_columns
 from cdc.run.writer_schemas import WriterSchemas
 from schemas.errors import RegistryError
 
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 
     from cdc.plan import Range
     from cdc.run.context import RunContext
+    from schemas.avro import DebeziumSchema
     from schemas.table import TableSchema
 
 
@@ -82,10 +84,22 @@ class BatchReader:
         self._drop = drop
         self._java = context.config.kafka.java_config()
         self._writers = WriterSchemas(context.registry, topic)
+        self._absent: Mapping[str, str] = {}
 
-    def expect(self, schema_ids: Iterable[int]) -> None:
-        """Have schemas ready that the next batch will most likely need."""
+    def expect(self, schema_ids: Iterable[int], absent: Mapping[str, str]) -> None:
+        """Prepare for the next batch.
+
+        Args:
+            schema_ids: Schemas that it will most likely need.
+            absent: By column that its events may lack, Spark SQL of the value there.
+        """
         self._writers.expect(schema_ids)
+        self._absent = absent
+
+    def written(self, summary: Summary) -> dict[int, DebeziumSchema]:
+        """The schemas that a batch was written with, as far as they are known."""
+        known = self._writers.known
+        return {n: known[n] for n in summary.schema_ids if n in known}
 
     def read(self, piece: Range, *, tolerated: int = 0) -> Batch:
         """The batch in normal form, kept in memory, and what it contains: one pass over Kafka.
@@ -100,6 +114,7 @@ class BatchReader:
         Raises:
             DecodeError: More records than that cannot be applied; names the first.
             RegistryError: The registry cannot be asked for a schema that a record names.
+            SchemaChangeError: Events lack a column that they must have.
         """
         spark = self._context.spark
         tasks = max(
@@ -109,7 +124,7 @@ class BatchReader:
         if not self._writers.known:
             # Nothing is known of the topic yet: the first record's schema is most often the only.
             first = records.filter("length(value) >= 5").selectExpr(SCHEMA_ID).first()
-            self.expect(found for found in first or () if found is not None)
+            self._writers.expect(found for found in first or () if found is not None)
         while True:
             decoded = decode(
                 records,
@@ -117,6 +132,7 @@ class BatchReader:
                 self._schema,
                 placeholder=PLACEHOLDER,
                 ingested_at=datetime.now(timezone.utc),
+                absent=self._absent,
             )
             changes = self._hold(decoded)
             if tasks == 1:
@@ -129,6 +145,7 @@ class BatchReader:
         if summary.problems > tolerated:
             (first_problem,) = self._problems(changes, 1)
             raise self.unreadable(first_problem, summary.problems, tolerated)
+        require_columns(self._schema, self.written(summary), self._absent)
         left_out = self._problems(changes, tolerated) if summary.problems else []
         return Batch(piece, changes, summary, tuple(left_out))
 

@@ -20,16 +20,18 @@ from cdc.lake.timeline import Timeline
 from cdc.plan import Range
 from cdc.quarantine import Quarantine
 from cdc.run.batch import BatchWriter, Replayed
+from cdc.run.checks import topic_facts
 from cdc.run.commits import commit_guard, commit_summary
-from cdc.run.shape import lake_shape
-from cdc.run.table import topic_facts
+from cdc.run.follow import follow
+from cdc.run.shape import compare
 from cdc.state import State, TableRecord, with_commit
 
 if TYPE_CHECKING:
+    from cdc.lake.guard import Guard
     from cdc.lake.timeline import Committed
     from cdc.lease import Lease
     from cdc.run.context import RunContext
-    from cdc.run.shape import LakeShape
+    from cdc.run.follow import LakeShape
     from cdc.state import Attempt
 
 _log = logging.getLogger(__name__)
@@ -74,17 +76,16 @@ class _Replay:
         start = self._start(attempt, latest, first)
         piece = Range(start, dict(latest.record.offsets))
         self._require_history(attempt, latest, start)
-        shape = self._shape(attempt, latest)
+        guard = commit_guard(self._table, self._lease, latest)
+        shape = self._shape(attempt, latest, guard)
         writer = BatchWriter(
             self._context,
             source_table=shape.source_table,
             source_schema=shape.source_schema,
             lake=shape.lake,
-            lake_columns=shape.lake_columns,
             settings=self._settings,
             topic=self._record.topic,
         )
-        guard = commit_guard(self._table, self._lease, piece.end)
         replayed = writer.replay(piece, latest.record, guard)
         applied = replayed.applied
         summary = commit_summary(applied.instant, applied.record)
@@ -141,25 +142,21 @@ class _Replay:
                 **error.context,
             ) from error
 
-    def _shape(self, attempt: Attempt, latest: Committed) -> LakeShape:
-        """The lake table as the last run left it; to follow new columns is a run's part."""
+    def _shape(self, attempt: Attempt, latest: Committed, guard: Guard) -> LakeShape:
+        """The lake table as the last run left it; to follow the source's schema is a run's part."""
         source = self._context.sources[self._table.source]
-        now = source.fingerprint(self._table, self._record.publication, on_replica=False)
-        if attempt.fingerprint_digest not in (None, now.digest):
+        source_table, fingerprint = source.described(self._table, self._record.publication)
+        handoff = latest.record.handoff or {}
+        compared = compare(source, source_table, fingerprint, self._settings, handoff)
+        if compared.changes:
             raise SchemaChangeError(
-                f"the columns of table {self._table} have changed since its last run",
-                remedy=f"Let a run look at them first: `tributary run {self._table}`.",
+                f"table {self._table} has changed since its last run:"
+                f" {'; '.join(str(change) for change in compared.changes)}",
+                remedy=f"Let a run look at it first: `tributary run {self._table}`.",
                 table=self._table,
             )
-        source_table = source.table(self._table)
-        return lake_shape(
-            self._context.spark,
-            source_table,
-            source.schema(source_table, self._settings),
-            self._settings,
-            path=attempt.path,
-            handoff=latest.record.handoff or {},
-        )
+        shape, _ = follow(self._context, attempt.path, latest, compared, guard)
+        return shape
 
     def _refused(self, reason: str) -> StateError:
         return StateError(

@@ -35,6 +35,7 @@ ONE_OF_EACH_KIND = frozenset(
         "bootstrap.after_chunk_commit",
         "bootstrap.before_handoff_commit",
         "bootstrap.after_publish",
+        "run.after_follow",
         "run.in_commit",
         "run.after_commit",
     }
@@ -153,12 +154,23 @@ def test_run_killed_at_each_point_and_repeated(
     point: str, project: Project, running: str, spark: SparkSession
 ) -> None:
     table = TableId(project.source, "public", running)
+    columns = list(COLUMNS)
+    if point.endswith("_follow"):
+        columns.append(point.replace(".", "_"))
+        project.execute(f"alter table public.{running} add column {columns[-1]} int default 5")
     change(project, running)
     with opened(project, spark) as services:
         wait_until_captured(project, services, table)
         killed_at(project, point, "run", f"public.{running}")
         run(services, table)
-    project.assert_equal(spark, f"public.{running}", COLUMNS)
+        if point.endswith("_follow"):
+            kept = [
+                str(change["name"])
+                for one in services.store.schema_history(table)
+                for change in one.changes
+            ]
+            assert kept.count(columns[-1]) == 1
+    project.assert_equal(spark, f"public.{running}", columns)
     project.execute(f"delete from public.{running} where id >= 10001")  # so the next can insert
 
 

@@ -52,6 +52,7 @@ _TABLE = {
     "on_truncate": "pause",
     "on_bad_message": "quarantine",
     "max_quarantined": 7,
+    "on_schema_change": "freeze",
     "chunk_rows": 100,
     "chunk_bytes": "64MiB",
     "parallel_chunks": 2,

@@ -16,10 +16,11 @@ from sqlalchemy.schema import CreateTable
 
 from cdc import store as module
 from cdc.errors import StateError
-from cdc.history import RunEntry
+from cdc.history import RunEntry, SchemaEntry
 from cdc.secrets import redact
 from cdc.state import Attempt, CommitSummary, State, TableRecord
 from cdc.store import FORMAT, Store
+from schemas.changes import DropColumn, Verdict
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
@@ -266,3 +267,48 @@ def test_names_keep_their_case_and_documents_their_length_on_mysql() -> None:
     assert ddl.count("COLLATE utf8mb4_bin") == 4
     assert "record LONGTEXT" in ddl
     assert "record TEXT" in str(created.compile(dialect=make_url("postgresql://").get_dialect()()))
+
+
+HANDOFF = {
+    "schema": {
+        "version": 2,
+        "at": NOW.isoformat(),
+        "schema_ids": [7],
+        "changes": [{"change": "DropColumn", "what": "w", "why": "y", "verdict": "evolve"}],
+    }
+}
+
+
+def test_the_schema_history_keeps_each_followed_change_once(store: Store) -> None:
+    followed = SchemaEntry.followed(record(), HANDOFF)
+    assert followed is not None
+    for _ in range(2):
+        store.record_schema(followed)
+    (kept,) = store.schema_history(TABLE)
+    assert kept == followed
+    assert (kept.version, kept.verdict, kept.outcome) == (2, Verdict.EVOLVE, "followed")
+    assert store.schema_history(TableId("shop", "public", "other")) == []
+
+
+def test_a_lake_that_followed_nothing_has_no_history() -> None:
+    assert SchemaEntry.followed(record(), {}) is None
+
+
+def stop(outcome: State, catalog: str = "d") -> SchemaEntry:
+    change = DropColumn(verdict=Verdict.BOOTSTRAP, why="y", name="a")
+    return SchemaEntry.stopped(
+        record(), HANDOFF, [change], outcome, catalog=catalog, schema_ids=[7], at=NOW
+    )
+
+
+def test_a_stop_is_kept_with_the_state_that_it_leads_to(store: Store) -> None:
+    stored = store.put(record())
+    with pytest.raises(StateError):
+        store.put(record(), 5, schema=stop(State.NEEDS_BOOTSTRAP))
+    assert store.schema_history(TABLE) == [], "the state did not move"
+    stored = store.put(stored, schema=stop(State.PAUSED))
+    stored = store.put(stored, schema=stop(State.PAUSED))
+    store.put(stored, schema=stop(State.PAUSED, catalog="e"))
+    first, second = store.schema_history(TABLE)
+    assert (first.version, first.outcome, first.verdict) == (3, "paused", Verdict.BOOTSTRAP)
+    assert first.key != second.key
