@@ -55,6 +55,7 @@ _tables = sa.Table(
     sa.Column("schema_name", _name(), primary_key=True),
     sa.Column("table_name", _name(), primary_key=True),
     sa.Column("shard", _name(), primary_key=True),
+    sa.Column("beside", sa.Boolean, primary_key=True),
     sa.Column("state", sa.String(32), nullable=False),
     sa.Column("generation", sa.Integer, nullable=False),
     sa.Column("version", sa.BigInteger, nullable=False),
@@ -106,17 +107,30 @@ class Store:
         self._engine.dispose()
 
     def tables(self) -> list[TableRecord]:
-        """All records, by source, schema, table and shard."""
-        columns = (_tables.c.source, _tables.c.schema_name, _tables.c.table_name, _tables.c.shard)
-        with self.transaction() as connection:
-            rows = connection.execute(sa.select(_tables).order_by(*columns)).all()
-        return [_record(row.record, row.version) for row in rows]
+        """The records of all tables, by source, schema, table and shard."""
+        return self._records(beside=False)
 
-    def get(self, table: TableId, *, shard: str | None = None) -> TableRecord | None:
-        """The record of a table, if there is one."""
+    def builds(self) -> list[TableRecord]:
+        """The records of generations that are being built beside a table's own."""
+        return self._records(beside=True)
+
+    def get(
+        self, table: TableId, *, shard: str | None = None, beside: bool = False
+    ) -> TableRecord | None:
+        """The record of a table, if there is one.
+
+        Args:
+            table: The table.
+            shard: Which part of a sharded table.
+            beside: Whether to look for the generation that is built beside the table's own.
+        """
         with self.transaction() as connection:
-            row = connection.execute(sa.select(_tables).where(_key(table, shard))).first()
+            row = connection.execute(sa.select(_tables).where(_key(table, shard, beside))).first()
         return None if row is None else _record(row.record, row.version)
+
+    def newest(self, record: TableRecord) -> TableRecord:
+        """The record as it is now; the one that is given when the store has none any more."""
+        return self.get(record.table, shard=record.shard, beside=record.beside) or record
 
     def put(self, record: TableRecord, expected_version: int | None = None) -> TableRecord:
         """Store a record, if nobody has changed it since it was read.
@@ -133,17 +147,13 @@ class Store:
             StateError: The store holds another version.
         """
         expected = record.version if expected_version is None else expected_version
-        values = {
-            "state": record.state.value,
-            "generation": record.generation,
-            "version": expected + 1,
-            "record": json.dumps(record.to_json()),
-        }
+        values = _values(record, expected + 1)
         key = {
             "source": record.table.source,
             "schema_name": record.table.schema,
             "table_name": record.table.name,
             "shard": record.shard or "",
+            "beside": record.beside,
         }
         try:
             with self.transaction() as connection:
@@ -151,24 +161,43 @@ class Store:
                     connection.execute(sa.insert(_tables).values(**key, **values))
                     changed = 1
                 else:
-                    where = _key(record.table, record.shard) & (_tables.c.version == expected)
-                    update = sa.update(_tables).where(where).values(**values)
+                    update = sa.update(_tables).where(_is(record, expected)).values(**values)
                     changed = connection.execute(update).rowcount
         except IntegrityError:
             changed = 0
         if changed != 1:
-            raise StateError(
-                f"the state of table {record.table} was changed by someone else meanwhile",
-                remedy="Run the command again; it starts from the state that is there now.",
-                table=record.table,
-                expected_version=expected,
-            )
+            raise _changed_meanwhile(record, expected)
         return replace(record, version=expected + 1)
 
-    def delete(self, table: TableId, *, shard: str | None = None) -> None:
-        """Forget a table; its run history stays."""
+    def promote(self, build: TableRecord, former: TableRecord) -> TableRecord:
+        """Let a generation that was built beside a table's own take its place, in one step.
+
+        Args:
+            build: The generation that was built.
+            former: The table's record, which goes.
+
+        Returns:
+            The table's record from now on.
+
+        Raises:
+            StateError: One of the two was changed since it was read.
+        """
+        taken = replace(build, beside=False)
+        leave = sa.delete(_tables).where(_is(build, build.version))
+        enter = sa.update(_tables).where(_is(former, former.version))
         with self.transaction() as connection:
-            connection.execute(sa.delete(_tables).where(_key(table, shard)))
+            for record, statement in (
+                (build, leave),
+                (former, enter.values(**_values(taken, former.version + 1))),
+            ):
+                if connection.execute(statement).rowcount != 1:
+                    raise _changed_meanwhile(record, record.version)
+        return replace(taken, version=former.version + 1)
+
+    def delete(self, table: TableId, *, shard: str | None = None, beside: bool = False) -> None:
+        """Forget a table, or the generation built beside it; its run history stays."""
+        with self.transaction() as connection:
+            connection.execute(sa.delete(_tables).where(_key(table, shard, beside)))
 
     def record_run(self, entry: RunEntry) -> None:
         """Add to the run history."""
@@ -228,6 +257,12 @@ class Store:
             raise
         except SQLAlchemyError as error:
             raise self._unusable(error) from None
+
+    def _records(self, *, beside: bool) -> list[TableRecord]:
+        columns = (_tables.c.source, _tables.c.schema_name, _tables.c.table_name, _tables.c.shard)
+        query = sa.select(_tables).where(_tables.c.beside == beside).order_by(*columns)
+        with self.transaction() as connection:
+            return [_record(row.record, row.version) for row in connection.execute(query)]
 
     def _create(self) -> None:
         try:
@@ -319,12 +354,36 @@ def _sqlite(url: URL) -> Engine:
     return engine
 
 
-def _key(table: TableId, shard: str | None) -> sa.ColumnElement[bool]:
+def _key(table: TableId, shard: str | None, beside: bool) -> sa.ColumnElement[bool]:
     return (
         (_tables.c.source == table.source)
         & (_tables.c.schema_name == table.schema)
         & (_tables.c.table_name == table.name)
         & (_tables.c.shard == (shard or ""))
+        & (_tables.c.beside == beside)
+    )
+
+
+def _is(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
+    return _key(record.table, record.shard, record.beside) & (_tables.c.version == version)
+
+
+def _values(record: TableRecord, version: int) -> dict[str, Any]:
+    return {
+        "state": record.state.value,
+        "generation": record.generation,
+        "version": version,
+        "record": json.dumps(record.to_json()),
+    }
+
+
+def _changed_meanwhile(record: TableRecord, expected: int) -> StateError:
+    return StateError(
+        f"the state of {record.resource if record.beside else f'table {record.table}'} was changed"
+        " by someone else meanwhile",
+        remedy="Run the command again; it starts from the state that is there now.",
+        table=record.table,
+        expected_version=expected,
     )
 
 

@@ -89,6 +89,23 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
     return Outcome(table, action, record.state)
 
 
+def forget_build(services: Services, table: TableId) -> bool:
+    """Give up the generation that is being built beside a table; what it copied stays a while.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        LeaseHeldError: Another process is building it.
+    """
+    build = services.store.get(table, beside=True)
+    if build is None:
+        return False
+    with services.leases.hold(build.resource):
+        services.store.delete(table, beside=True)
+    return True
+
+
 def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcome:
     """Take the table off the plan: out of the publication, and with it out of the log's keeping.
 
@@ -107,6 +124,8 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
             raise _not_on_plan(table)
         names = services.capture_of(record)
         done = []
+        if forget_build(services, table):
+            done.append("gave its next generation up")
         with capture.changing(services, names):
             if services.source(table.source).remove_from_publication(record.publication, [table]):
                 done.append(f"left publication {record.publication}")

@@ -76,6 +76,7 @@ class TableStatus:
         freshness_s: Seconds since the watermark; None without one.
         target_s: How old it may be.
         notes: What the reader should know.
+        build: The generation that is being built beside it, if there is one.
     """
 
     record: TableRecord
@@ -83,6 +84,7 @@ class TableStatus:
     freshness_s: float | None
     target_s: int
     notes: tuple[str, ...] = ()
+    build: TableRecord | None = None
 
     @property
     def late(self) -> bool:
@@ -123,6 +125,7 @@ class TableStatus:
                 "handoff_offsets": attempt.handoff_offsets,
                 "reads_upto": attempt.reads_upto,
             },
+            "building": None if self.build is None else _building(self.build),
             "notes": list(self.notes),
         }
 
@@ -167,8 +170,12 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
     ]
     ends, trouble = _ends(services, records)
     now = datetime.now(timezone.utc)
+    builds = {build.table: build for build in services.store.builds()}
     return Status(
-        tuple(_table(services, record, ends, now, trouble) for record in records),
+        tuple(
+            _table(services, record, builds.get(record.table), ends, now, trouble)
+            for record in records
+        ),
         tuple(_slots(services, records)),
     )
 
@@ -185,15 +192,44 @@ def _ends(
         return {}, error.message
 
 
+def _building(build: TableRecord) -> dict[str, Any]:
+    return {
+        "generation": build.generation,
+        "state": build.state.value,
+        "path": None if build.attempt is None else build.attempt.path,
+        "updated_at": build.updated_at,
+        "error": build.error,
+        "reason": build.reason,
+    }
+
+
+def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
+    """What readers of the table see while its next generation is not there yet."""
+    if build is not None:
+        why = (build.error or {}).get("message") or build.reason
+        yield (
+            f"generation {build.generation} is being built beside it: {build.state.value} since"
+            f" {build.updated_at:%Y-%m-%d %H:%M:%S} UTC{f' ({why})' if why else ''}; `tributary"
+            f" resync {record.table}` goes on with it"
+        )
+    if record.state is State.NEEDS_BOOTSTRAP and record.last_commit is not None:
+        yield (
+            f"generation {record.generation} stands still; readers keep what was committed until"
+            f" {record.last_commit.committed_at:%Y-%m-%d %H:%M:%S} UTC"
+        )
+
+
 def _table(
     services: Services,
     record: TableRecord,
+    build: TableRecord | None,
     ends: dict[str, dict[int, int]],
     now: datetime,
     trouble: str | None,
 ) -> TableStatus:
     commit = record.last_commit
     notes = [f"events behind is not known: {trouble}"] if trouble else []
+    notes += _generation_notes(record, build)
     target = 0
     if record.table.source in services.config.sources:
         target = services.config.table_settings(record.table).freshness_target_s
@@ -208,7 +244,7 @@ def _table(
     freshness = None
     if commit is not None and commit.watermark is not None:
         freshness = max(0.0, (now - commit.watermark).total_seconds())
-    return TableStatus(record, behind, freshness, target, tuple(notes))
+    return TableStatus(record, behind, freshness, target, tuple(notes), build)
 
 
 def _slots(services: Services, records: Sequence[TableRecord]) -> list[SlotStatus]:

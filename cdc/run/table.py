@@ -65,7 +65,7 @@ def run_table(
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     try:
-        with context.leases.hold(record.table) as lease:
+        with context.leases.hold(record.resource) as lease:
             run = _TableRun(context, record, lease, checks or CaptureChecks(context), topic)
             run.work(until)
             result = run.result
@@ -119,7 +119,7 @@ class _TableRun:
         self._lease = lease
         self._checks = checks
         # The record may be older than the lease.
-        self._record = context.store.get(record.table, shard=record.shard) or record
+        self._record = context.store.newest(record)
         self._settings = context.config.table_settings(record.table)
         self._counts: Counter[str] = Counter()
         self.result = RunResult(record.table, self._record.state)
@@ -333,8 +333,8 @@ class _TableRun:
             try:
                 self._record = self._context.store.put(changed)
             except StateError:
-                newer = self._context.store.get(self._table, shard=self._record.shard)
-                if newer is None or newer.version == self._record.version:
+                newer = self._context.store.newest(self._record)
+                if newer.version == self._record.version:
                     raise
                 if tried == _STORE_TRIES - 1:
                     raise

@@ -18,6 +18,7 @@ from cdc.progress import NullProgress
 from cdc.run import run_tables
 from operate.context import Services
 from operate.onboard import onboard
+from operate.resync import resync
 from schemas.table import TableId
 from stack.local import LocalStack
 from tests.integration.conftest import own_database
@@ -31,6 +32,7 @@ ONE_OF_EACH_KIND = frozenset(
         "bootstrap.after_chunk_commit",
         "bootstrap.before_handoff_commit",
         "bootstrap.after_publish",
+        "resync.after_swap",
         "run.in_commit",
         "run.after_commit",
     }
@@ -46,6 +48,7 @@ def each(points: list[str]) -> list[Any]:
 
 ONBOARD_POINTS = [name for name in FAILPOINTS if name.startswith("onboard.")]
 BOOTSTRAP_POINTS = [name for name in FAILPOINTS if name.startswith("bootstrap.")]
+RESYNC_POINTS = [name for name in FAILPOINTS if name.startswith("resync.")]
 RUN_POINTS = [name for name in FAILPOINTS if name.startswith("run.")]
 
 
@@ -155,6 +158,29 @@ def test_run_killed_at_each_point_and_repeated(
         run(services, table)
     project.assert_equal(spark, f"public.{running}", COLUMNS)
     project.execute(f"delete from public.{running} where id >= 10001")  # so the next can insert
+
+
+@pytest.mark.parametrize("point", each(RESYNC_POINTS))
+def test_resync_killed_at_each_point_and_repeated(
+    point: str, project: Project, running: str, spark: SparkSession
+) -> None:
+    table = TableId(project.source, "public", running)
+    with opened(project, spark) as services:
+        before = services.store.get(table)
+        assert before is not None
+        run(services, table)
+        seen = project.lake_rows(spark, f"public.{running}", COLUMNS)
+        killed_at(project, point, "resync", f"public.{running}")
+        assert project.lake_rows(spark, f"public.{running}", COLUMNS) == seen
+        change(project, running)
+        (outcome,) = resync(services, [table])
+        assert outcome.error is None, outcome.error
+        assert outcome.details["generation"] == before.generation + 1
+        wait_until_captured(project, services, table)
+        run(services, table)
+        assert services.store.builds() == []
+    project.assert_equal(spark, f"public.{running}", COLUMNS)
+    project.execute(f"delete from public.{running} where id >= 10001")
 
 
 def wait_until_captured(project: Project, services: Services, table: TableId) -> None:

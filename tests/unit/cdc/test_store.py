@@ -266,3 +266,34 @@ def test_names_keep_their_case_and_documents_their_length_on_mysql() -> None:
     assert ddl.count("COLLATE utf8mb4_bin") == 4
     assert "record LONGTEXT" in ddl
     assert "record TEXT" in str(created.compile(dialect=make_url("postgresql://").get_dialect()()))
+
+
+def test_a_generation_that_is_built_beside_takes_the_place_of_the_former(store: Store) -> None:
+    former = store.put(replace(record(), last_commit=None))
+    build = store.put(replace(record(), generation=2, beside=True))
+    assert store.tables() == [former]
+    assert store.builds() == [build]
+    assert store.get(TABLE, beside=True) == build
+
+    taken = store.promote(build, former)
+
+    assert (taken.generation, taken.beside, taken.version) == (2, False, former.version + 1)
+    assert store.tables() == [taken]
+    assert store.newest(former).generation == 2
+    assert store.builds() == []
+
+
+@pytest.mark.parametrize("changed", ["build", "former"])
+def test_no_generation_takes_the_place_of_one_that_was_changed_meanwhile(
+    store: Store, changed: str
+) -> None:
+    known = {
+        "former": store.put(record()),
+        "build": store.put(replace(record(), generation=2, beside=True)),
+    }
+    store.put(known[changed])
+
+    with pytest.raises(StateError, match="changed by someone else"):
+        store.promote(**known)
+
+    assert [found.generation for found in (*store.tables(), *store.builds())] == [1, 2]

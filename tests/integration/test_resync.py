@@ -1,0 +1,199 @@
+"""Next generations on the real stack: built beside what serves, swapped in one step."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import pytest
+from pyspark.sql import SparkSession
+
+from bootstrap.errors import BootstrapError
+from bootstrap.handoff import BootstrapResult
+from bootstrap.resync import resync_table
+from cdc.progress import NullProgress
+from cdc.run import run_tables
+from cdc.state import State, transition
+from operate.context import Services
+from operate.lifecycle import offboard, resume
+from operate.resync import resync
+from operate.status import status
+from stack.local import LocalStack
+from tests.integration.bootstrapping import LIMITS, Bootstrapping, Watch, fill, writers
+from tests.integration.conftest import own_database
+from tests.integration.running import spark as spark
+
+COLUMNS = ("id", "v", "t")
+ROWS = 2000
+_NUMBERS = itertools.count(1)
+
+
+@pytest.fixture(scope="module")
+def shop(
+    stack: LocalStack, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Bootstrapping]:
+    with own_database(stack) as database:
+        opened = Bootstrapping(database, spark, tmp_path_factory.mktemp("resync"))
+        yield opened
+        opened.connect.close()
+        opened.registry.close()
+        opened.store.close()
+
+
+@dataclass
+class Table:
+    """A table of one test: copied, published and followed."""
+
+    shop: Bootstrapping
+    name: str
+
+    def execute(self, statement: str) -> None:
+        self.shop.database.execute(statement.replace("T ", f"{self.name} "))
+
+    def resync(self, watch: Watch | None = None) -> BootstrapResult:
+        context = self.shop.context(progress=watch or Watch())
+        return resync_table(context, self.shop.connect, self.shop.record(self.name), limits=LIMITS)
+
+    def follow(self) -> None:
+        """A run of the serving generation, as another process does it."""
+        self.shop.settle()
+        record = self.shop.record(self.name)
+        assert [result.error for result in run_tables(self.shop.context(), [record])] == [None]
+
+    def published(self, where: str = "true") -> int:
+        """How many rows readers see."""
+        path = self.shop.published(self.name)
+        assert path is not None
+        return self.shop.spark.read.format("hudi").load(path).where(where).count()
+
+    @property
+    def services(self) -> Services:
+        return Services(self.shop.config, NullProgress(), spark=self.shop.spark)
+
+
+@pytest.fixture
+def table(shop: Bootstrapping) -> Table:
+    name = f"t{next(_NUMBERS)}"
+    fill(shop.database, name, ROWS)
+    shop.add(name)
+    shop.bootstrap(name)
+    return Table(shop, name)
+
+
+def test_the_serving_generation_is_followed_until_the_next_one_takes_its_place(
+    table: Table,
+) -> None:
+    shop, former = table.shop, table.shop.published(table.name)
+    seen: list[tuple[State, bool, int]] = []
+
+    def while_it_is_built() -> None:
+        table.execute("UPDATE T SET v = v + 1 WHERE id <= 10")
+        table.follow()
+        record = shop.record(table.name)
+        unmoved = shop.published(table.name) == former
+        seen.append((record.state, unmoved, table.published("v > 0")))
+
+    with writers(shop.database, table.name, ROWS, count=1) as done:
+        result = table.resync(Watch(on_start={"copy": while_it_is_built}))
+    assert sum(done) > 10
+    assert [(state, unmoved) for state, unmoved, _ in seen] == [(State.INCREMENTAL, True)]
+    assert seen[0][2] >= 10, "the serving generation was not followed"
+    assert (result.record.generation, result.record.state) == (2, State.INCREMENTAL)
+    assert shop.published(table.name) == result.record.attempt.path != former  # type: ignore[union-attr]
+    assert shop.store.builds() == []
+    assert former is not None
+    assert shop.spark.read.format("hudi").load(former).count() > 0, "who has it open reads on"
+    shop.catch_up_and_compare(table.name, *COLUMNS)
+
+
+def test_readers_never_see_an_older_state_after_the_swap(table: Table) -> None:
+    def overtake() -> None:
+        # H is on record: the next generation need not go further by itself.
+        table.execute("UPDATE T SET v = 77 WHERE id = 1")
+        table.follow()
+        assert table.published("v = 77") == 1
+
+    table.resync(Watch(on_start={"readable": overtake}))
+    assert table.published("v = 77") == 1
+
+
+def test_after_an_incompatible_change_the_former_generation_stands_still(table: Table) -> None:
+    shop = table.shop
+    table.execute("ALTER TABLE T ALTER v TYPE text")
+    table.execute("UPDATE T SET v = 'seven' WHERE id = 1")
+    shop.settle()
+    (stopped,) = run_tables(shop.context(), [shop.record(table.name)])
+    assert stopped.state is State.NEEDS_BOOTSTRAP
+    (told,) = status(table.services, [shop.table(table.name)]).tables
+    assert any("generation 1 stands still" in note for note in told.notes), told.notes
+    former, seen = shop.published(table.name), []
+
+    def look() -> None:
+        seen.append((shop.published(table.name), table.published()))
+
+    result = table.resync(Watch(on_start={"copy": look}))
+    assert seen == [(former, ROWS)]
+    assert (result.record.generation, result.attempts) == (2, 1)
+    assert table.published("v = 'seven'") == 1
+
+
+def test_a_change_that_breaks_both_generations_begins_the_next_one_again(table: Table) -> None:
+    shop = table.shop
+
+    def alter() -> None:
+        table.execute("ALTER TABLE T ALTER v TYPE text")
+        shop.settle()
+        (stopped,) = run_tables(shop.context(), [shop.record(table.name)])
+        assert stopped.state is State.NEEDS_BOOTSTRAP
+
+    result = table.resync(Watch(on_start={"has captured": alter}))
+    assert (result.record.state, result.record.generation) == (State.INCREMENTAL, 2)
+    assert table.published("v = '0'") == ROWS
+
+
+def test_a_table_that_is_paused_meanwhile_keeps_its_generation(table: Table) -> None:
+    shop, former = table.shop, table.shop.published(table.name)
+
+    def pause() -> None:
+        record = shop.record(table.name)
+        moved = transition(record, State.PAUSED, at=record.updated_at, reason="by a person")
+        shop.store.put(moved)
+
+    with pytest.raises(BootstrapError, match="PAUSED"):
+        table.resync(Watch(on_start={"copy": pause}))
+    assert shop.published(table.name) == former
+    (told,) = status(table.services, [shop.table(table.name)]).tables
+    assert told.build is not None
+    assert any("generation 2 is being built beside it" in note for note in told.notes)
+
+    resume(table.services, shop.table(table.name))
+    result = table.resync()
+    assert (result.rows, result.attempts, result.record.generation) == (0, 0, 2)
+    assert shop.published(table.name) != former
+    shop.catch_up_and_compare(table.name, *COLUMNS)
+
+
+def test_the_command_tells_tables_apart(table: Table) -> None:
+    shop, never = table.shop, f"{table.name}_never"
+    fill(shop.database, never, 1)
+    shop.add(never)
+    services = table.services
+    done, refused = resync(services, [shop.table(table.name), shop.table(never)])
+    assert (done.error, done.details["rows"], done.details["generation"]) == (None, ROWS, 2)
+    assert refused.error is not None
+    assert "tributary bootstrap" in refused.error.remedy
+
+
+def test_offboarding_gives_the_next_generation_up(table: Table) -> None:
+    shop = table.shop
+    known = shop.table(table.name)
+
+    def leave() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        table.resync(Watch(on_start={"copy": leave}))
+    assert [build.table for build in shop.store.builds()] == [known]
+    offboard(table.services, known, delete_data=False)
+    assert shop.store.builds() == []
