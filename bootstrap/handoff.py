@@ -24,7 +24,7 @@ from bootstrap.steps import LakeFacts, Step, next_step
 from cdc.debezium import names
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.failpoints import crash
-from cdc.lake.publish import delete_path, write_pointer
+from cdc.lake.publish import attempt_path, delete_path, write_pointer
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.position import Lsn
@@ -208,7 +208,7 @@ class _Bootstrap:
         return Attempt(
             id=identity,
             started_at=_now(),
-            path=f"{self._record.base_path}/attempt={identity}",
+            path=attempt_path(self._record.base_path, identity),
         )
 
     def _resume(self) -> None:

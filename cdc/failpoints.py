@@ -36,6 +36,8 @@ FAILPOINTS: tuple[str, ...] = (
     "resync.after_build",
     "resync.before_swap",
     "resync.after_swap",
+    "generations.before_delete",
+    "generations.after_delete",
     "run.after_plan",
     "run.before_commit",
     "run.in_commit",

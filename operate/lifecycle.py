@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 LEASE_WAIT_S = 120.0
 """How long to wait for a run that holds the table, in seconds."""
 
+_DEFAULT = frozenset({"fs.defaultFS", "fs.default.name"})
+"""Hadoop settings that say what a path without a scheme means."""
+
 
 def require(services: Services, table: TableId) -> TableRecord:
     """The table's record.
@@ -175,12 +178,14 @@ def published_path(services: Services, table: TableId) -> str:
     Raises:
         StateError: The table was never published.
     """
+    from cdc.lake.pointer import local_folder
     from cdc.lake.publish import current_path
 
     record = services.store.get(table)
     if record is None:
         raise _not_on_plan(table)
-    path = current_path(services.spark, record.base_path)
+    local = local_folder(record.base_path) and not _DEFAULT & set(services.config.lake.hadoop)
+    path = current_path(record.base_path, None if local else services.spark)
     if path is None:
         raise StateError(
             f"table {table} is {record.state.value} and not published yet",

@@ -12,6 +12,7 @@ from cdc.errors import ConfigError, StateError
 from cdc.failpoints import crash
 from cdc.state import State, TableRecord, transition
 from operate import capture
+from operate.generations import clean
 from operate.lifecycle import forget_build, require
 from operate.outcome import Outcome, for_each
 from operate.render import seconds
@@ -252,6 +253,7 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
         if before.state is State.INCREMENTAL:
             return Outcome(table, "is kept up to date already", before.state)
         done = bootstrap_table(context, services.connect, before)
+        clean(services, table)
         return copied(done, "handed over to the stream")
 
     parallel = min(services.config.spark.parallel_tables, len(tables))

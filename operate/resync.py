@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc.errors import StateError
 from cdc.state import State
+from operate.generations import clean
 from operate.lifecycle import require
 from operate.onboard import copied, recaptured
 from operate.outcome import Outcome, for_each
@@ -38,6 +39,7 @@ def _resync(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
                 state=record.state.value,
             )
         done = resync_table(context, services.connect, record)
+        clean(services, table)
         return copied(done, f"published them as generation {done.record.generation}")
 
     parallel = min(services.config.spark.parallel_tables, len(tables))

@@ -63,6 +63,8 @@ class TableSettings(Section):
     """Hudi's index; auto chooses by the table."""
     buckets: Positive | None = None
     """Buckets of the bucket index; none chooses by the size at bootstrap."""
+    retain_generations: Annotated[int, Field(ge=0)] = 1
+    """Former generations that stay for readers who have them open, when a new one is published."""
     hudi: Options = Field(default_factory=dict)
     """Raw overrides of Hudi settings."""
 

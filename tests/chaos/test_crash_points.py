@@ -13,10 +13,12 @@ from pyspark.sql import SparkSession
 
 from cdc.config import load
 from cdc.failpoints import FAILPOINTS
+from cdc.lake.generations import Kind
 from cdc.position import Lsn
 from cdc.progress import NullProgress
 from cdc.run import run_tables
 from operate.context import Services
+from operate.generations import look, remove
 from operate.onboard import onboard
 from operate.resync import resync
 from schemas.table import TableId
@@ -49,6 +51,7 @@ def each(points: list[str]) -> list[Any]:
 ONBOARD_POINTS = [name for name in FAILPOINTS if name.startswith("onboard.")]
 BOOTSTRAP_POINTS = [name for name in FAILPOINTS if name.startswith("bootstrap.")]
 RESYNC_POINTS = [name for name in FAILPOINTS if name.startswith("resync.")]
+REMOVAL_POINTS = [name for name in FAILPOINTS if name.startswith("generations.")]
 RUN_POINTS = [name for name in FAILPOINTS if name.startswith("run.")]
 
 
@@ -181,6 +184,23 @@ def test_resync_killed_at_each_point_and_repeated(
         assert services.store.builds() == []
     project.assert_equal(spark, f"public.{running}", COLUMNS)
     project.execute(f"delete from public.{running} where id >= 10001")
+
+
+@pytest.mark.parametrize("point", each(REMOVAL_POINTS))
+def test_a_removal_killed_at_each_point_and_repeated(
+    point: str, project: Project, running: str, spark: SparkSession
+) -> None:
+    table = TableId(project.source, "public", running)
+    with opened(project, spark) as services:
+        (outcome,) = resync(services, [table])
+        assert outcome.error is None, outcome.error
+        former = next(one for one in look(services, table) if one.kind is Kind.FORMER)
+        killed_at(project, point, "generations", "remove", f"public.{running}", former.attempt)
+        left = {one.attempt for one in look(services, table)}
+        if former.attempt in left:
+            remove(services, table, [former.attempt])
+        assert [one.kind for one in look(services, table)] == [Kind.SERVING]
+    assert project.lake_rows(spark, f"public.{running}", COLUMNS)
 
 
 def wait_until_captured(project: Project, services: Services, table: TableId) -> None:

@@ -12,13 +12,18 @@ from pyspark.sql import SparkSession
 from bootstrap.errors import BootstrapError
 from bootstrap.handoff import BootstrapResult
 from bootstrap.resync import resync_table
+from cdc.errors import StateError
+from cdc.lake.generations import Kind
+from cdc.lake.pointer import local_folder
 from cdc.progress import NullProgress
 from cdc.run import run_tables
 from cdc.state import State, transition
 from operate.context import Services
+from operate.generations import look, remove
 from operate.lifecycle import offboard, resume
 from operate.resync import resync
 from operate.status import status
+from schemas.table import TableId
 from stack.local import LocalStack
 from tests.integration.bootstrapping import LIMITS, Bootstrapping, Watch, fill, writers
 from tests.integration.conftest import own_database
@@ -197,3 +202,47 @@ def test_offboarding_gives_the_next_generation_up(table: Table) -> None:
     assert [build.table for build in shop.store.builds()] == [known]
     offboard(table.services, known, delete_data=False)
     assert shop.store.builds() == []
+
+
+def test_former_generations_stay_as_many_as_asked_for(table: Table) -> None:
+    shop, known = table.shop, table.shop.table(table.name)
+    services = table.services
+    leftover = f"{shop.record(table.name).base_path}/attempt=00000000-0000-0000-0000-00000000dead"
+    (folder := local_folder(leftover)).mkdir()  # type: ignore[union-attr]
+    first = shop.published(table.name)
+    assert [one.error for one in resync(services, [known])] == [None]
+    assert not folder.exists(), "what an attempt left behind goes"  # type: ignore[union-attr]
+    assert kinds(services, known) == [(2, Kind.SERVING), (1, Kind.FORMER)]
+    assert [one.error for one in resync(services, [known])] == [None]
+    assert kinds(services, known) == [(3, Kind.SERVING), (2, Kind.FORMER)]
+    assert first is not None
+    assert not local_folder(first).exists()  # type: ignore[union-attr]
+
+    with pytest.raises(StateError, match="serving and stays"):
+        remove(services, known, ["3"])
+    with pytest.raises(StateError, match="no generation 7"):
+        remove(services, known, ["2", "7"])
+    assert kinds(services, known) == [(3, Kind.SERVING), (2, Kind.FORMER)]
+    assert [one.number for one in remove(services, known, ["2"]).removed] == [2]
+    assert kinds(services, known) == [(3, Kind.SERVING)]
+    assert table.published() == ROWS
+
+
+def test_a_generation_that_is_built_can_be_given_up(table: Table) -> None:
+    shop, known = table.shop, table.shop.table(table.name)
+
+    def leave() -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        table.resync(Watch(on_start={"has captured": leave}))
+    services = table.services
+    assert kinds(services, known) == [(1, Kind.SERVING), (2, Kind.BUILDING)]
+    assert remove(services, known).removed == ()
+    remove(services, known, ["2"])
+    assert kinds(services, known) == [(1, Kind.SERVING)]
+    assert shop.store.builds() == []
+
+
+def kinds(services: Services, table: TableId) -> list[tuple[int | None, Kind]]:
+    return [(one.number, one.kind) for one in look(services, table)]

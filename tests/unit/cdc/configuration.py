@@ -44,6 +44,7 @@ _TABLE = {
     "chunk_rows": 100,
     "chunk_bytes": "64MiB",
     "parallel_chunks": 2,
+    "retain_generations": 3,
     "freshness_target_s": 60,
     "index": "bucket",
     "buckets": 4,
