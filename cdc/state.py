@@ -185,7 +185,7 @@ class TableRecord:
         attempt: The current attempt of the generation.
         resume_to: Where a PAUSED or FAILED table was.
         reason: Why it is PAUSED or NEEDS_BOOTSTRAP.
-        error: The error of a FAILED table, as ``TributaryError.to_dict`` gives it.
+        error: The error that stopped the table, as ``TributaryError.to_dict`` gives it.
         remedy: What the reader can do next.
         retry_at: When a FAILED table is tried again by itself, ``None`` when it is not.
         failures: Failures in a row.

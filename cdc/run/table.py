@@ -344,7 +344,7 @@ class _TableRun:
 
 
 def _transition(record: TableRecord, to: State, error: TributaryError) -> TableRecord:
-    return transition(record, to, at=_now(), reason=error.message, remedy=error.remedy)
+    return transition(record, to, at=_now(), reason=error.message, error=error)
 
 
 def _unexpected(record: TableRecord, error: Exception) -> TributaryError:

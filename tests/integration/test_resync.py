@@ -19,7 +19,9 @@ from cdc.progress import NullProgress
 from cdc.run import run_tables
 from cdc.state import State, transition
 from operate.context import Services
+from operate.exit_codes import ExitCode
 from operate.generations import look, remove
+from operate.incremental import Runs
 from operate.lifecycle import offboard, resume
 from operate.resync import resync
 from operate.status import status
@@ -246,3 +248,26 @@ def test_a_generation_that_is_built_can_be_given_up(table: Table) -> None:
 
 def kinds(services: Services, table: TableId) -> list[tuple[int | None, Kind]]:
     return [(one.number, one.kind) for one in look(services, table)]
+
+
+def test_a_run_copies_again_what_cannot_follow_within_its_limits(table: Table) -> None:
+    shop, known = table.shop, table.shop.table(table.name)
+    name = f"public__{table.name}"
+    shop.configure(**{name: {"on_incompatible": "resync", "resync": {"max_rows": 10}}})
+    table.execute("ALTER TABLE T RENAME v TO w")
+    table.execute("UPDATE T SET w = 5 WHERE id = 1")
+    shop.settle()
+
+    runs = Runs(table.services, [known])
+    (stopped,) = runs.once()
+    assert stopped.state is State.NEEDS_BOOTSTRAP
+    assert runs.resync() == []
+    assert "resync.max_rows is 10" in runs.not_resynced[known]
+    assert runs.exit_code() is ExitCode.NEEDS_BOOTSTRAP
+
+    shop.configure(**{name: {"on_incompatible": "resync", "resync": {"max_rows": 100_000}}})
+    runs = Runs(table.services, [known])
+    assert runs.once() == []
+    assert [one.error for one in runs.resync()] == [None]
+    assert (runs.not_resynced, runs.exit_code()) == ({}, ExitCode.OK)
+    assert table.published("w = 5") == 1

@@ -44,6 +44,8 @@ _TABLE = {
     "chunk_rows": 100,
     "chunk_bytes": "64MiB",
     "parallel_chunks": 2,
+    "on_incompatible": "resync",
+    "resync": {"max_rows": 1000, "window": "22:00-05:00"},
     "retain_generations": 3,
     "freshness_target_s": 60,
     "index": "bucket",
