@@ -212,10 +212,11 @@ def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterato
             f" {build.updated_at:%Y-%m-%d %H:%M:%S} UTC{f' ({why})' if why else ''}; `tributary"
             f" resync {record.table}` goes on with it"
         )
-    if record.state is State.NEEDS_BOOTSTRAP and record.last_commit is not None:
+    if record.state is State.NEEDS_BOOTSTRAP:
+        commit = record.last_commit
+        until = f" until {commit.committed_at:%Y-%m-%d %H:%M:%S} UTC" if commit else ""
         yield (
-            f"generation {record.generation} stands still; readers keep what was committed until"
-            f" {record.last_commit.committed_at:%Y-%m-%d %H:%M:%S} UTC"
+            f"generation {record.generation} stands still; readers keep what was committed{until}"
         )
 
 
