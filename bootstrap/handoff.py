@@ -28,6 +28,7 @@ from cdc.lake.publish import attempt_path, delete_path, write_pointer
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.position import Lsn
+from cdc.run import keep_name
 from cdc.sources.base import Fingerprint
 from cdc.state import RESUMABLE, Attempt, State, TableRecord, transition, with_attempt
 from schemas.errors import TributaryError
@@ -314,7 +315,7 @@ class _Bootstrap:
         self._record = catch_up(self._context, self._record, handoff)
 
     def _publish(self) -> None:
-        """Show the table to readers: one pointer moves from the former generation to this one."""
+        """Show the table to readers: pointer and name move from the former generation to this."""
         crash("bootstrap.before_publish")
         attempt = self._attempt
         write_pointer(
@@ -325,6 +326,7 @@ class _Bootstrap:
             attempt=str(attempt.id),
         )
         crash("bootstrap.after_publish")
+        keep_name(self._context, self._record)
         self._store(transition(self._record, State.INCREMENTAL, at=_now()))
 
     def _require_unchanged(self) -> None:

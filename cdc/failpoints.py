@@ -36,6 +36,8 @@ FAILPOINTS: tuple[str, ...] = (
     "resync.after_build",
     "resync.before_swap",
     "resync.after_swap",
+    "catalog.before_move",
+    "catalog.between_renames",
     "generations.before_delete",
     "generations.after_delete",
     "run.after_plan",

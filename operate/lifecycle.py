@@ -117,7 +117,8 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
     Args:
         services: What to work with.
         table: The table.
-        delete_data: Also delete its lake table, with all generations, and its topic.
+        delete_data: Also delete its lake table, with all generations and its name in the catalog,
+            and its topic.
     """
     if services.store.get(table) is None:
         raise _not_on_plan(table)
@@ -155,7 +156,9 @@ def _others(services: Services, record: TableRecord) -> bool:
 
 def _delete_data(services: Services, record: TableRecord) -> None:
     from cdc.lake.publish import delete_path
+    from cdc.run import drop_name
 
+    drop_name(services.spark, services.config, record)
     delete_path(services.spark, record.base_path)
     services.kafka.delete_topic(record.topic)
 

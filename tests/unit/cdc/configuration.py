@@ -118,6 +118,11 @@ def full() -> dict[str, Any]:
             "name": "{source}/{schema}/{table}",
             "hadoop": {"fs.s3a.secret.key": "${S3_SECRET}"},
         },
+        "catalog": {
+            "metastore": "thrift://a:9083,thrift://b:9083",
+            "database": "lake_{source}",
+            "table": "{schema}_{table}",
+        },
         "state": {"url": "postgresql://tributary:${STATE_PW}@db/state"},
         "spark": {
             "master": "yarn",
