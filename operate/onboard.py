@@ -251,7 +251,11 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
     def one(table: TableId) -> Outcome:
         before = require(services, table)
         if before.state is State.INCREMENTAL:
-            return Outcome(table, "is kept up to date already", before.state)
+            return Outcome(
+                table,
+                "is kept up to date already; `tributary resync` would copy it again",
+                before.state,
+            )
         done = bootstrap_table(context, services.connect, before)
         clean(services, table)
         return copied(done, "handed over to the stream")

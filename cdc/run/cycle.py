@@ -12,10 +12,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc import plan, position_check
-from cdc.errors import LakeError, LostHistoryError, MissingTableError, SourceError
+from cdc.errors import LakeError, LostHistoryError, MissingTableError, SourceError, StateError
 from cdc.run.checks import CaptureChecks
 from cdc.run.context import RunResult
-from cdc.run.naming import keep_name
+from cdc.run.naming import follow_name
 from cdc.run.table import run_table, topic_facts
 from cdc.state import TableRecord
 from schemas.errors import TributaryError
@@ -127,8 +127,8 @@ def _run_due(
         return result
     try:
         # Columns and partitions may be new; the metastore is told what the lake has.
-        keep_name(context, context.store.newest(record))
-    except LakeError as error:
+        follow_name(context, record)
+    except (LakeError, StateError) as error:
         _log.warning("%s", error)
         return replace(result, warnings=(*result.warnings, error.message))
     return result

@@ -265,6 +265,8 @@ def _show_verification(renderer: Renderer, result: Any) -> None:
         renderer.line(f"  never seen equal, changing all the time: {_key(key)}")
     if result.unsettled_count > len(result.unsettled[:_SHOWN_KEYS]):
         renderer.line(f"  {result.unsettled_count:,} keys in all could not be settled")
+    if result.difference_count:
+        renderer.line(f"  What to do: run `tributary resync {result.table}`, which copies it again")
 
 
 def _key(key: Mapping[str, object]) -> str:

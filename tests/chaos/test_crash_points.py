@@ -196,7 +196,8 @@ def test_a_removal_killed_at_each_point_and_repeated(
         assert outcome.error is None, outcome.error
         former = next(one for one in look(services, table) if one.kind is Kind.FORMER)
         killed_at(project, point, "generations", "remove", f"public.{running}", former.attempt)
-        left = {one.attempt for one in look(services, table)}
+        listed = project.run("generations", "list", f"public.{running}", "--output", "json")
+        left = {one["attempt"] for one in listed.expect(0).json["generations"]}
         if former.attempt in left:
             remove(services, table, [former.attempt])
         assert [one.kind for one in look(services, table)] == [Kind.SERVING]
