@@ -16,7 +16,7 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from cdc.errors import StateError
-from cdc.store import quarantine
+from cdc.store_tables import quarantine
 from schemas.table import TableId
 
 if TYPE_CHECKING:

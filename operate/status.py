@@ -78,6 +78,7 @@ class TableStatus:
         target_s: How old it may be.
         quarantined: Records that were left out; the watermark stays before the first.
         notes: What the reader should know.
+        build: The generation that is being built beside it, if there is one.
     """
 
     record: TableRecord
@@ -86,6 +87,7 @@ class TableStatus:
     target_s: int
     quarantined: int = 0
     notes: tuple[str, ...] = ()
+    build: TableRecord | None = None
 
     @property
     def late(self) -> bool:
@@ -127,6 +129,7 @@ class TableStatus:
                 "handoff_offsets": attempt.handoff_offsets,
                 "reads_upto": attempt.reads_upto,
             },
+            "building": None if self.build is None else _building(self.build),
             "notes": list(self.notes),
         }
 
@@ -172,8 +175,12 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
     ends, trouble = _ends(services, records)
     lacking = Quarantine(services.store).counts()
     now = datetime.now(timezone.utc)
+    builds = {build.table: build for build in services.store.builds()}
     return Status(
-        tuple(_table(services, record, ends, lacking, now, trouble) for record in records),
+        tuple(
+            _table(services, record, builds.get(record.table), ends, lacking, now, trouble)
+            for record in records
+        ),
         tuple(_slots(services, records)),
     )
 
@@ -190,9 +197,38 @@ def _ends(
         return {}, error.message
 
 
+def _building(build: TableRecord) -> dict[str, Any]:
+    return {
+        "generation": build.generation,
+        "state": build.state.value,
+        "path": None if build.attempt is None else build.attempt.path,
+        "updated_at": build.updated_at,
+        "error": build.error,
+        "reason": build.reason,
+    }
+
+
+def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
+    """What readers of the table see while its next generation is not there yet."""
+    if build is not None:
+        why = (build.error or {}).get("message") or build.reason
+        yield (
+            f"generation {build.generation} is being built beside it: {build.state.value} since"
+            f" {build.updated_at:%Y-%m-%d %H:%M:%S} UTC{f' ({why})' if why else ''}; `tributary"
+            f" resync {record.table}` goes on with it"
+        )
+    if record.state is State.NEEDS_BOOTSTRAP:
+        commit = record.last_commit
+        until = f" until {commit.committed_at:%Y-%m-%d %H:%M:%S} UTC" if commit else ""
+        yield (
+            f"generation {record.generation} stands still; readers keep what was committed{until}"
+        )
+
+
 def _table(
     services: Services,
     record: TableRecord,
+    build: TableRecord | None,
     ends: dict[str, dict[int, int]],
     lacking: dict[str, int],
     now: datetime,
@@ -200,6 +236,7 @@ def _table(
 ) -> TableStatus:
     commit = record.last_commit
     notes = [f"events behind is not known: {trouble}"] if trouble else []
+    notes += _generation_notes(record, build)
     target = 0
     if record.table.source in services.config.sources:
         settings = services.config.table_settings(record.table)
@@ -218,7 +255,7 @@ def _table(
     if commit is not None and commit.watermark is not None:
         freshness = max(0.0, (now - commit.watermark).total_seconds())
     quarantined = 0 if record.attempt is None else lacking.get(str(record.attempt.id), 0)
-    return TableStatus(record, behind, freshness, target, quarantined, tuple(notes))
+    return TableStatus(record, behind, freshness, target, quarantined, tuple(notes), build)
 
 
 def _left_out(services: Services, record: TableRecord) -> list[str]:

@@ -67,7 +67,7 @@ def run_table(
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     try:
-        with context.leases.hold(record.table) as lease:
+        with context.leases.hold(record.resource) as lease:
             run = _TableRun(context, record, lease, checks or CaptureChecks(context), topic)
             run.work(until)
             result = run.result
@@ -101,7 +101,7 @@ class _TableRun:
         self._lease = lease
         self._checks = checks
         # The record may be older than the lease.
-        self._record = context.store.get(record.table, shard=record.shard) or record
+        self._record = context.store.newest(record)
         self._settings = context.config.table_settings(record.table)
         self._counts: Counter[str] = Counter()
         self._stopped: SchemaEntry | None = None
@@ -323,8 +323,8 @@ class _TableRun:
             try:
                 self._record = self._context.store.put(changed, schema=schema)
             except StateError:
-                newer = self._context.store.get(self._table, shard=self._record.shard)
-                if newer is None or newer.version == self._record.version:
+                newer = self._context.store.newest(self._record)
+                if newer.version == self._record.version:
                     raise
                 if tried == _STORE_TRIES - 1:
                     raise
@@ -334,7 +334,7 @@ class _TableRun:
 
 
 def _transition(record: TableRecord, to: State, error: TributaryError) -> TableRecord:
-    return transition(record, to, at=_now(), reason=error.message, remedy=error.remedy)
+    return transition(record, to, at=_now(), reason=error.message, error=error)
 
 
 def _unexpected(record: TableRecord, error: Exception) -> TributaryError:

@@ -15,12 +15,15 @@ from pyspark.sql import SparkSession
 
 from cdc.config import load
 from cdc.failpoints import FAILPOINTS
+from cdc.lake.generations import Kind
 from cdc.position import Lsn
 from cdc.progress import NullProgress
 from cdc.run import run_tables
 from operate.context import Services
+from operate.generations import look, remove
 from operate.onboard import onboard
 from operate.quarantined import kept, replay
+from operate.resync import resync
 from schemas.table import TableId
 from stack.local import LocalStack
 from tests.integration.conftest import own_database
@@ -36,6 +39,7 @@ ONE_OF_EACH_KIND = frozenset(
         "bootstrap.before_handoff_commit",
         "bootstrap.after_publish",
         "run.after_follow",
+        "resync.after_swap",
         "run.in_commit",
         "run.after_commit",
     }
@@ -51,6 +55,8 @@ def each(points: list[str]) -> list[Any]:
 
 ONBOARD_POINTS = [name for name in FAILPOINTS if name.startswith("onboard.")]
 BOOTSTRAP_POINTS = [name for name in FAILPOINTS if name.startswith("bootstrap.")]
+RESYNC_POINTS = [name for name in FAILPOINTS if name.startswith("resync.")]
+REMOVAL_POINTS = [name for name in FAILPOINTS if name.startswith("generations.")]
 RUN_POINTS = [name for name in FAILPOINTS if name.startswith("run.")]
 
 
@@ -172,6 +178,47 @@ def test_run_killed_at_each_point_and_repeated(
             assert kept.count(columns[-1]) == 1
     project.assert_equal(spark, f"public.{running}", columns)
     project.execute(f"delete from public.{running} where id >= 10001")  # so the next can insert
+
+
+@pytest.mark.parametrize("point", each(RESYNC_POINTS))
+def test_resync_killed_at_each_point_and_repeated(
+    point: str, project: Project, running: str, spark: SparkSession
+) -> None:
+    table = TableId(project.source, "public", running)
+    with opened(project, spark) as services:
+        before = services.store.get(table)
+        assert before is not None
+        run(services, table)
+        seen = project.lake_rows(spark, f"public.{running}", COLUMNS)
+        killed_at(project, point, "resync", f"public.{running}")
+        assert project.lake_rows(spark, f"public.{running}", COLUMNS) == seen
+        change(project, running)
+        (outcome,) = resync(services, [table])
+        assert outcome.error is None, outcome.error
+        assert outcome.details["generation"] == before.generation + 1
+        wait_until_captured(project, services, table)
+        run(services, table)
+        assert services.store.builds() == []
+    project.assert_equal(spark, f"public.{running}", COLUMNS)
+    project.execute(f"delete from public.{running} where id >= 10001")
+
+
+@pytest.mark.parametrize("point", each(REMOVAL_POINTS))
+def test_a_removal_killed_at_each_point_and_repeated(
+    point: str, project: Project, running: str, spark: SparkSession
+) -> None:
+    table = TableId(project.source, "public", running)
+    with opened(project, spark) as services:
+        (outcome,) = resync(services, [table])
+        assert outcome.error is None, outcome.error
+        former = next(one for one in look(services, table) if one.kind is Kind.FORMER)
+        killed_at(project, point, "generations", "remove", f"public.{running}", former.attempt)
+        listed = project.run("generations", "list", f"public.{running}", "--output", "json")
+        left = {one["attempt"] for one in listed.expect(0).json["generations"]}
+        if former.attempt in left:
+            remove(services, table, [former.attempt])
+        assert [one.kind for one in look(services, table)] == [Kind.SERVING]
+    assert project.lake_rows(spark, f"public.{running}", COLUMNS)
 
 
 def wait_until_captured(project: Project, services: Services, table: TableId) -> None:

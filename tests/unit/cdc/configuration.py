@@ -56,6 +56,9 @@ _TABLE = {
     "chunk_rows": 100,
     "chunk_bytes": "64MiB",
     "parallel_chunks": 2,
+    "on_incompatible": "resync",
+    "resync": {"max_rows": 1000, "window": "22:00-05:00"},
+    "retain_generations": 3,
     "freshness_target_s": 60,
     "index": "bucket",
     "buckets": 4,
@@ -126,6 +129,11 @@ def full() -> dict[str, Any]:
             "url": "s3a://bucket/lake",
             "name": "{source}/{schema}/{table}",
             "hadoop": {"fs.s3a.secret.key": "${S3_SECRET}"},
+        },
+        "catalog": {
+            "metastore": "thrift://a:9083,thrift://b:9083",
+            "database": "lake_{source}",
+            "table": "{schema}_{table}",
         },
         "state": {"url": "postgresql://tributary:${STATE_PW}@db/state"},
         "spark": {

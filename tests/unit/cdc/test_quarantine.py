@@ -18,7 +18,7 @@ from cdc.plan import Range
 from cdc.quarantine import Quarantine, Quarantined
 from cdc.run.left_out import LeftOut
 from cdc.store import Store
-from cdc.store import quarantine as quarantine_table
+from cdc.store_tables import quarantine as quarantine_table
 from schemas.table import TableId
 
 TABLE = TableId("shop", "public", "orders")

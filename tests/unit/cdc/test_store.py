@@ -19,7 +19,8 @@ from cdc.errors import StateError
 from cdc.history import RunEntry, SchemaEntry
 from cdc.secrets import redact
 from cdc.state import Attempt, CommitSummary, State, TableRecord
-from cdc.store import FORMAT, Store
+from cdc.store import Store
+from cdc.store_tables import FORMAT
 from schemas.changes import DropColumn, Verdict
 from schemas.table import TableId
 
@@ -312,3 +313,34 @@ def test_a_stop_is_kept_with_the_state_that_it_leads_to(store: Store) -> None:
     first, second = store.schema_history(TABLE)
     assert (first.version, first.outcome, first.verdict) == (3, "paused", Verdict.BOOTSTRAP)
     assert first.key != second.key
+
+
+def test_a_generation_that_is_built_beside_takes_the_place_of_the_former(store: Store) -> None:
+    former = store.put(replace(record(), last_commit=None))
+    build = store.put(replace(record(), generation=2, beside=True))
+    assert store.tables() == [former]
+    assert store.builds() == [build]
+    assert store.get(TABLE, beside=True) == build
+
+    taken = store.promote(build, former)
+
+    assert (taken.generation, taken.beside, taken.version) == (2, False, former.version + 1)
+    assert store.tables() == [taken]
+    assert store.newest(former).generation == 2
+    assert store.builds() == []
+
+
+@pytest.mark.parametrize("changed", ["build", "former"])
+def test_no_generation_takes_the_place_of_one_that_was_changed_meanwhile(
+    store: Store, changed: str
+) -> None:
+    known = {
+        "former": store.put(record()),
+        "build": store.put(replace(record(), generation=2, beside=True)),
+    }
+    store.put(known[changed])
+
+    with pytest.raises(StateError, match="changed by someone else"):
+        store.promote(**known)
+
+    assert [found.generation for found in (*store.tables(), *store.builds())] == [1, 2]
