@@ -14,7 +14,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateTable
 
-from cdc import store as module
+from cdc import store_tables
 from cdc.errors import StateError
 from cdc.history import RunEntry, SchemaEntry
 from cdc.secrets import redact
@@ -178,7 +178,7 @@ def test_sqlite_writes_ahead_and_waits_for_others(store: Store, file: Path) -> N
 
 
 def test_transactions_that_read_before_they_write_wait_for_each_other(store: Store) -> None:
-    counter = module.leases
+    counter = store_tables.leases
     with store.transaction() as connection:
         connection.execute(sa.insert(counter).values(resource="x", token=0, expires_at=0))
 
@@ -195,7 +195,7 @@ def test_transactions_that_read_before_they_write_wait_for_each_other(store: Sto
 
 
 def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
-    row = sa.insert(module.leases).values(resource="x", token=1, expires_at=0)
+    row = sa.insert(store_tables.leases).values(resource="x", token=1, expires_at=0)
 
     def fail_half_way() -> None:
         with store.transaction() as connection:
@@ -205,7 +205,7 @@ def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
     with pytest.raises(RuntimeError):
         fail_half_way()
     with store.transaction() as connection:
-        assert connection.execute(sa.select(module.leases)).all() == []
+        assert connection.execute(sa.select(store_tables.leases)).all() == []
 
 
 def test_a_store_of_a_later_version_is_refused(store: Store, file: Path) -> None:
@@ -263,7 +263,7 @@ def test_the_repr_hides_the_password(store: Store, monkeypatch: pytest.MonkeyPat
 
 
 def test_names_keep_their_case_and_documents_their_length_on_mysql() -> None:
-    created = CreateTable(module._tables)
+    created = CreateTable(store_tables.table_rows)
     ddl = str(created.compile(dialect=make_url("mysql://").get_dialect()()))
     assert ddl.count("COLLATE utf8mb4_bin") == 4
     assert "record LONGTEXT" in ddl
