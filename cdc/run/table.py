@@ -299,7 +299,7 @@ class _TableRun:
             position=record.position,
             watermark=record.watermark,
             instant=committed.instant,
-            committed_at=_instant_time(committed.instant),
+            committed_at=committed.at,
         )
 
         def remembered(record: TableRecord) -> TableRecord:
@@ -389,11 +389,6 @@ def _entry(context: RunContext, record: TableRecord, result: RunResult) -> RunEn
         watermark=result.watermark,
         error=result.error,
     )
-
-
-def _instant_time(instant: str) -> datetime:
-    """The time in a Hudi instant, ``yyyyMMddHHmmssSSS`` in UTC."""
-    return datetime.strptime(f"{instant[:17]}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)
 
 
 def _now() -> datetime:
