@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import FencedError
 from cdc.state import CommitSummary
 
 if TYPE_CHECKING:
-    from cdc.lake.commit import CommitRecord
     from cdc.lake.timeline import Committed, Timeline
     from cdc.lease import Lease
     from schemas.table import TableId
@@ -37,17 +35,13 @@ def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[T
     return guard
 
 
-def commit_summary(instant: str, record: CommitRecord) -> CommitSummary:
+def commit_summary(committed: Committed) -> CommitSummary:
     """What the state store remembers of a commit."""
+    record = committed.record
     return CommitSummary(
         offsets=dict(record.offsets),
         position=record.position,
         watermark=record.watermark,
-        instant=instant,
-        committed_at=_instant_time(instant),
+        instant=committed.instant,
+        committed_at=committed.at,
     )
-
-
-def _instant_time(instant: str) -> datetime:
-    """The time in a Hudi instant, ``yyyyMMddHHmmssSSS`` in UTC."""
-    return datetime.strptime(f"{instant[:17]}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)

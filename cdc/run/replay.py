@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cdc import position_check
 from cdc.errors import LostHistoryError, SchemaChangeError, StateError, copy_again
-from cdc.lake.timeline import Timeline
+from cdc.lake.timeline import Committed, Timeline
 from cdc.plan import Range
 from cdc.quarantine import Quarantine
 from cdc.run.batch import BatchWriter, Replayed
@@ -28,7 +28,6 @@ from cdc.state import State, TableRecord, with_commit
 
 if TYPE_CHECKING:
     from cdc.lake.guard import Guard
-    from cdc.lake.timeline import Committed
     from cdc.lease import Lease
     from cdc.run.context import RunContext
     from cdc.run.follow import LakeShape
@@ -88,7 +87,7 @@ class _Replay:
         )
         replayed = writer.replay(piece, latest.record, guard)
         applied = replayed.applied
-        summary = commit_summary(applied.instant, applied.record)
+        summary = commit_summary(Committed(applied.instant, "commit", applied.record))
         self._context.store.put(with_commit(self._record, summary, at=_now()))
         _log.info(
             "table %s: %d records replayed from %s", self._table, replayed.records, dict(start)

@@ -283,7 +283,7 @@ class _TableRun:
             and not self._record.failures
         ):
             return
-        summary = commit_summary(committed.instant, record)
+        summary = commit_summary(committed)
 
         def remembered(record: TableRecord) -> TableRecord:
             if record.state is State.FAILED and record.resume_to in _RUN_STATES:
