@@ -76,4 +76,4 @@ class LeaseHeldError(StateError):
 
 def copy_again(table: object) -> str:
     """How a table is copied anew that is not in a state that asks for it by itself."""
-    return f"copy the table again: `tributary offboard {table}`, then `tributary onboard {table}`"
+    return f"copy the table again: `tributary resync {table}`"
