@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from cdc.decode import META_COLUMNS, PARTITION, PROBLEM, TOMBSTONE, UNAVAILABLE, UNKNOWN_SCHEMA
+from cdc.decode import (
+    META_COLUMNS,
+    PARTITION,
+    PROBLEM,
+    TOMBSTONE,
+    UNAVAILABLE,
+    UNCLEAR,
+    UNKNOWN_SCHEMA,
+)
 from cdc.semantic_types import quoted
 from schemas.table import TableSchema
 
@@ -53,6 +61,7 @@ class Summary:
         unknown_schemas: Ids of schemas that :func:`cdc.decode.decode` was not given.
         problems: Records that cannot be applied, those of unknown schemas among them.
         unavailable: Columns of which some record lacks the value.
+        unclear: Whether some of these may have changed, so that no earlier value stands for them.
         moved: Inserts and snapshot reads that lack a value: rows that were moved to another key.
         source_ts: Latest source time per partition.
         position: Position of the last event in the log.
@@ -65,6 +74,7 @@ class Summary:
     unknown_schemas: tuple[int, ...]
     problems: int
     unavailable: tuple[str, ...]
+    unclear: bool
     moved: int
     source_ts: Mapping[int, datetime]
     position: str | None
@@ -95,6 +105,7 @@ def summarize(changes: DataFrame) -> Summary:
             F.collect_set(F.when(unknown, F.col("_cdc_schema_id"))).alias("unknown"),
             F.count(PROBLEM).alias("problems"),
             F.flatten(F.collect_set(UNAVAILABLE)).alias("unavailable"),
+            F.coalesce(F.max(UNCLEAR), F.lit(False)).alias("unclear"),
             F.count(F.when(lacking & F.col("_cdc_op").isin("c", "r"), 1)).alias("moved"),
             F.max(F.when(fine, F.unix_micros("_cdc_source_ts"))).alias("source_ts"),
             F.max(F.when(fine, F.struct("_cdc_offset", "_cdc_position"))).alias("last"),
@@ -126,6 +137,7 @@ def _summary(rows: Sequence[Any]) -> Summary:
         unknown_schemas=tuple(sorted({n for row in rows for n in row["unknown"]})),
         problems=sum(row["problems"] for row in rows),
         unavailable=tuple(sorted({name for row in rows for name in row["unavailable"]})),
+        unclear=any(row["unclear"] for row in rows),
         moved=sum(row["moved"] for row in rows),
         source_ts={
             partition: datetime.fromtimestamp(micros // 1_000_000, timezone.utc).replace(
@@ -180,8 +192,8 @@ def fold(
         soft_delete: Whether a deleted row keeps its values. A delete event has none, so all its
             columns count as lacking.
         after_offset: Leave out changes up to this offset: those before a TRUNCATE.
-        gaps: Whether events may be missing: then an earlier event no longer tells what a later one
-            lacks, and only a deleted row keeps the values that were known of it.
+        gaps: Whether events may be missing, or values unclear: then an earlier event no longer
+            tells what a later one lacks, and only a deleted row keeps what was known of it.
 
     Returns:
         One row per key in normal form with :data:`MISSING` and :data:`MOVED` in place of the
@@ -197,7 +209,7 @@ def fold(
         # Spark keeps one row per key while it sorts, before it shuffles.
         newest = Window.partitionBy(*keys).orderBy(F.col("_cdc_offset").desc())
         last = rows.withColumn(_RANK, F.row_number().over(newest)).filter(F.col(_RANK) == 1)
-        return last.drop(_RANK, PARTITION, UNAVAILABLE, PROBLEM).withColumns(
+        return last.drop(_RANK, PARTITION, UNAVAILABLE, UNCLEAR, PROBLEM).withColumns(
             {MISSING: F.lit(None).cast("array<string>"), MOVED: F.lit(False)}
         )
     return _fold_lives(rows, table, keys, lacking, soft_delete=soft_delete, gaps=gaps)

@@ -1,9 +1,11 @@
 """From Kafka records to changes in one normal form, decoded in the JVM by the writer's schema id.
 
 Normal form, one row per record: the lake's meta columns and the table's columns in lake types, and
-three columns of our own that never reach the lake: ``_cdc_partition``, ``_cdc_unavailable`` (names
-of the columns whose value the connector did not have, null when it had all) and ``_cdc_problem``
-(why the record cannot be applied, null when it can). A record with a problem has no ``_cdc_op``.
+four columns of our own that never reach the lake: ``_cdc_partition``, ``_cdc_unavailable`` (names
+of the columns whose value the connector did not have, null when it had all), ``_cdc_unclear``
+(whether some of these may have been sent, as a NULL or as the column's default) and
+``_cdc_problem`` (why the record cannot be applied, null when it can). A record with a problem has
+no ``_cdc_op``.
 """
 
 from __future__ import annotations
@@ -19,7 +21,14 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from cdc.errors import DecodeError
-from cdc.semantic_types import garbled_test, lake_value, literal, placeholder_test, quoted
+from cdc.semantic_types import (
+    default_test,
+    garbled_test,
+    lake_value,
+    literal,
+    placeholder_test,
+    quoted,
+)
 from schemas.avro import END_MARK, WIRE_HEADER_BYTES, DebeziumSchema
 from schemas.table import TableSchema
 
@@ -36,6 +45,7 @@ META_COLUMNS = (
     "_cdc_ingested_at",
 )
 PARTITION, UNAVAILABLE, PROBLEM = "_cdc_partition", "_cdc_unavailable", "_cdc_problem"
+UNCLEAR = "_cdc_unclear"
 TOMBSTONE = "tombstone"
 """What ``_cdc_op`` says of a record without a value."""
 
@@ -96,6 +106,7 @@ def decode(
     placeholder: str,
     ingested_at: datetime,
     absent: Mapping[str, str] | None = None,
+    nulls_are_kept: bool = True,
 ) -> DataFrame:
     """Bring records into normal form, each by the schema it was written with.
 
@@ -111,6 +122,8 @@ def decode(
         placeholder: What the connector sends for an unchanged value it does not have.
         ingested_at: Time of the run, for ``_cdc_ingested_at``.
         absent: By column, Spark SQL of what a row has there whose event lacks it; else NULL.
+        nulls_are_kept: Whether the converter sends a NULL as NULL. Else a value that equals its
+            column's default may be one: it is taken as unavailable, and ``_cdc_unclear`` is set.
 
     Raises:
         SchemaChangeError: A writer's type cannot become the lake's type of that column.
@@ -150,7 +163,9 @@ def decode(
         ),
     )
     plans = {
-        schema_id: _plan(events, schema_id, schema, table, placeholder, absent or {})
+        schema_id: _plan(
+            events, schema_id, schema, table, placeholder, absent or {}, nulls_are_kept
+        )
         for schema_id, schema in schemas.items()
     }
     return _normal(events, plans, table, ingested_at)
@@ -168,6 +183,7 @@ class _Plan:
     values: Mapping[str, str]
     given: Mapping[str, str]
     unavailable: str
+    unclear: str
     garbled: str
 
 
@@ -178,6 +194,7 @@ def _plan(
     table: TableSchema,
     placeholder: str,
     absent: Mapping[str, str],
+    nulls_are_kept: bool,
 ) -> _Plan:
     record = _event(schema_id)
     event = f"{record}.event"
@@ -191,6 +208,7 @@ def _plan(
         )
     values: dict[str, str] = {}
     flags: list[tuple[str, str]] = []
+    unclear: list[str] = []
     garbled: list[tuple[str, str]] = []
     given: dict[str, str] = {}
     for column in table.columns:
@@ -212,6 +230,10 @@ def _plan(
         real = f"{raw} IS NOT NULL"
         expression = value.sql
         shown = placeholder_test(raw, field, placeholder)
+        maybe_null = None if nulls_are_kept else default_test(raw, field)
+        if maybe_null is not None:
+            unclear.append(maybe_null)
+            shown = maybe_null if shown is None else f"({shown} OR {maybe_null})"
         if shown is not None and column.name not in table.key:
             flags.append((column.name, shown))
             expression = f"CASE WHEN {shown} THEN NULL ELSE {expression} END"
@@ -232,6 +254,7 @@ def _plan(
         values=values,
         given=given,
         unavailable=_names_where(flags),
+        unclear=f"coalesce({' OR '.join(unclear)}, FALSE)" if unclear else "FALSE",
         garbled=_names_where(garbled),
     )
 
@@ -278,6 +301,7 @@ def _normal(
         f"{of('source_ts', 'TIMESTAMP')} AS _cdc_source_ts",
         f"{of('sequence', 'STRING')} AS _sequence",
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
+        f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
         f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
         *(
             pick({n: plan.given.get(name, "FALSE") for n, plan in plans.items()}, "BOOLEAN")
@@ -326,6 +350,7 @@ def _normal(
         *(F.col(quoted(column.name)) for column in table.columns),
         PARTITION,
         UNAVAILABLE,
+        UNCLEAR,
         PROBLEM,
     )
 

@@ -116,6 +116,26 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
     return None
 
 
+def default_test(raw: str, field: DebeziumField) -> str | None:
+    """Spark SQL that is true where a converter may have put the column's default for a NULL.
+
+    Source: https://github.com/confluentinc/schema-registry/issues/2314
+
+    Returns:
+        The expression, or None where a NULL stays one: it is not allowed, or there is no default.
+    """
+    default = field.default
+    if not field.nullable or default is None:
+        return None
+    if field.avro_type == "string":
+        return f"{raw} = {literal(str(default))}"
+    if field.avro_type == "bytes":
+        return f"{raw} = X'{str(default).encode('latin-1').hex()}'"
+    if field.avro_type in ("boolean", "int", "long"):
+        return f"{raw} = {json.dumps(default)}"
+    return f"{raw} IS NOT NULL"
+
+
 def garbled_test(raw: str, field: DebeziumField) -> str | None:
     """Spark SQL that is true for text that is not UTF-8, which readers of the lake stumble over.
 

@@ -189,5 +189,6 @@ def _null_defaults(table: SourceTable) -> tuple[str, ...]:
         return ()
     return (
         f"{', '.join(names)}: a NULL in a column with a default arrives as that default when"
-        " connect.converter is apicurio; SET NOT NULL or DROP DEFAULT avoids it",
+        " connect.converter is apicurio, so runs ask the primary for rows with that value; SET NOT"
+        " NULL or DROP DEFAULT avoids it",
     )

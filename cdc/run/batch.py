@@ -207,6 +207,7 @@ class BatchWriter:
 
     def _commit(self, batch: Batch, commit: CommitRecord, guard: Guard, *, gaps: bool) -> Applied:
         summary = batch.summary
+        gaps = gaps or summary.unclear
         truncated = summary.last_truncate if self._settings.on_truncate == "apply" else None
         rows_changed = any(summary.counts.get(op) for op in ("c", "r", "u", "d"))
         crash("run.before_commit")
@@ -263,7 +264,8 @@ class BatchWriter:
         In the order of trust: the batch itself (the fold did that), the lake's row under the same
         key, the source's row of now. The source's row may be newer than the batch; then the
         change that made it newer is still in the log, and applying it gives the same value. A
-        lake with gaps may lack the change that set the value: it is asked for deleted rows only.
+        lake with gaps may lack the change that set the value, and an unclear value may be the
+        newest: then the lake is asked for deleted rows only.
         """
         rows = self._hold(rows)
         missing = self._missing(rows)

@@ -3,12 +3,13 @@ from __future__ import annotations
 import io
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from typing import Any
 
 import fastavro
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from cdc.decode import PROBLEM, UNAVAILABLE, UNKNOWN_SCHEMA, decode
+from cdc.decode import PROBLEM, UNAVAILABLE, UNCLEAR, UNKNOWN_SCHEMA, decode
 from cdc.errors import DecodeError, SchemaChangeError
 from schemas.avro import END_MARK
 from schemas.table import Column, TableId, TableSchema
@@ -35,9 +36,14 @@ def table(*key: str, **columns: str) -> TableSchema:
     )
 
 
-def rows(spark: SparkSession, topic: Topic, schema: TableSchema) -> list[Row]:
+def rows(spark: SparkSession, topic: Topic, schema: TableSchema, **options: Any) -> list[Row]:
     frame = decode(
-        topic.frame(spark), topic.parsed(), schema, placeholder=PLACEHOLDER, ingested_at=NOW
+        topic.frame(spark),
+        topic.parsed(),
+        schema,
+        placeholder=PLACEHOLDER,
+        ingested_at=NOW,
+        **options,
     )
     return frame.orderBy("_cdc_offset").collect()
 
@@ -326,6 +332,24 @@ def test_placeholders_are_named_and_never_a_value(spark: SparkSession) -> None:
     assert second[UNAVAILABLE] is third[UNAVAILABLE] is None
     assert (second["tags"], bytes(second["data"])) == ([], b"")
     assert third["note"] == PLACEHOLDER + "x"
+
+
+def test_a_default_that_may_stand_for_a_null_is_never_a_value(spark: SparkSession) -> None:
+    given = {"n": 7, "t": "it's", "b": True, "y": "\u00ff", "f": 0.5}
+    topic = Topic()
+    kinds = {"id": "int", "n": "int", "t": STRING, "b": "boolean", "y": "bytes", "f": "double"}
+    topic.register(1, kinds, defaults=given)
+    topic.update(id=1, n=7, t="it's", b=True, y=b"\xff", f=0.5)
+    topic.update(id=2, n=8, t=None, b=False, y=b"", f=None)
+    schema = table(id="int", n="int", t="string", b="boolean", y="binary", f="double")
+    first, second = rows(spark, topic, schema, nulls_are_kept=False)
+    assert first[UNAVAILABLE] == ["n", "t", "b", "y", "f"]
+    assert (first[UNCLEAR], second[UNCLEAR]) == (True, False)
+    assert first["n"] is first["t"] is first["b"] is first["y"] is first["f"] is None
+    assert (second["n"], second["b"], bytes(second["y"])) == (8, False, b"")
+    assert second[UNAVAILABLE] is None
+    kept = rows(spark, topic, schema, nulls_are_kept=True)[0]
+    assert (kept["n"], kept["t"], kept[UNAVAILABLE], kept[UNCLEAR]) == (7, "it's", None, False)
 
 
 def test_stand_ins_for_hstore_and_uuid_arrays(spark: SparkSession) -> None:
