@@ -224,7 +224,7 @@ def test_a_replay_is_refused_when_the_topic_lost_what_came_after(
     delete_records(shared, topic_of(orders), first + 1)
     with pytest.raises(LostHistoryError, match=f"offsets {first} to {first}") as caught:
         replay(orders)
-    assert "onboard" in caught.value.remedy
+    assert "resync" in caught.value.remedy
     assert (orders.state, orders.lake("id"), len(kept(orders))) == (State.INCREMENTAL, [], 2)
 
 
