@@ -224,4 +224,5 @@ class Replication:
 
 
 def _hashable(row: tuple[Any, ...]) -> tuple[Any, ...]:
-    return tuple(tuple(value) if isinstance(value, list) else value for value in row)
+    plain = (bytes(value) if isinstance(value, bytearray) else value for value in row)
+    return tuple(tuple(value) if isinstance(value, list) else value for value in plain)
