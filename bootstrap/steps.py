@@ -100,10 +100,7 @@ def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
             " or offboard the table and onboard it again.",
             table=record.table,
         )
-    if not reaches(lake.position, handoff):
-        return Step.CATCH_UP
-    # A generation that is built beside the serving one is published once it has its place.
-    return Step.DONE if record.beside else Step.PUBLISH
+    return Step.PUBLISH if reaches(lake.position, handoff) else Step.CATCH_UP
 
 
 def reaches(position: Mapping[int, int], target: Mapping[int, int]) -> bool:

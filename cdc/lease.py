@@ -19,8 +19,7 @@ from sqlalchemy.exc import IntegrityError
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.owner import Owner
 from cdc.progress import NullProgress, Progress
-from cdc.store import Store
-from cdc.store_tables import leases
+from cdc.store import Store, leases
 from schemas.table import TableId
 
 DEFAULT_TTL_S = 60.0

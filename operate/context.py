@@ -14,7 +14,6 @@ from cdc.config import Config, load
 from cdc.connect import ConnectClient
 from cdc.debezium import CaptureNames, names
 from cdc.kafka import KafkaAdmin
-from cdc.kept_schemas import KeptSchemas
 from cdc.lease import Leases
 from cdc.sources import open_source
 from cdc.sources.base import Source
@@ -88,7 +87,7 @@ class Services:
 
     @cached_property
     def registry(self) -> ConfluentRegistry:
-        """The registry itself."""
+        """The writers' schemas."""
         config = self.config.kafka.registry
         client = ConfluentRegistry(
             RegistryEndpoint(
@@ -100,11 +99,6 @@ class Services:
         )
         self._exit.callback(client.close)
         return client
-
-    @cached_property
-    def schemas(self) -> KeptSchemas:
-        """The writers' schemas, also while the registry is away."""
-        return KeptSchemas(self.registry, self.config.kafka.registry.url, self.store)
 
     def capture(self, table: TableId) -> CaptureNames:
         """Names of publication, slot, connector and topics that the table's settings ask for."""
@@ -137,7 +131,7 @@ class Services:
             spark=self.spark,
             store=self.store,
             kafka=self.kafka,
-            registry=self.schemas,
+            registry=self.registry,
             sources={name: self.source(name) for name in self.config.sources},
             leases=self.leases,
             progress=self.progress,

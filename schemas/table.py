@@ -105,10 +105,6 @@ def _quoted(text: str, position: int) -> tuple[str, int]:
     return "", position
 
 
-DROPPED = "dropped"
-"""What stands for the source type of a column that only the lake still has."""
-
-
 @dataclass(frozen=True)
 class Column:
     """One column as source and lake see it.
@@ -124,11 +120,6 @@ class Column:
     source_type: str
     lake_type: str
     nullable: bool = True
-
-    @property
-    def live(self) -> bool:
-        """Whether the source still has it, as far as it is replicated."""
-        return self.source_type != DROPPED
 
 
 @dataclass(frozen=True)

@@ -43,9 +43,6 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def up(
     folder: FolderOption = _FOLDER,
-    metastore: Annotated[
-        bool, typer.Option("--metastore", help="With a Hive Metastore, from then on.")
-    ] = False,
     config: StackConfigOption = _CONFIG,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -53,7 +50,7 @@ def up(
     """Start what does not run, wait until all is ready, and write a ready configuration."""
     renderer = Renderer(output)
     stack = _stack(folder)
-    servers = stack.up(renderer.note, metastore=metastore)
+    servers = stack.up(renderer.note)
     if stack.write_config(config):
         renderer.note(f"wrote {config}")
     elif config.read_text("utf-8") != stack.config_text():

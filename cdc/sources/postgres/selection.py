@@ -15,23 +15,12 @@ RESERVED = ("_cdc_", "_hoodie_")
 def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
     """The lake schema of a table.
 
-    Raises:
-        UnsupportedTypeError: A column that is kept has a type without a rule.
-        SchemaError: A rule names a column that is not there, a name cannot be a lake column, or
-            there is no usable key.
-    """
-    columns = lake_columns(table, settings)
-    return TableSchema(table.table, columns, record_key(table, settings))
-
-
-def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-    """The columns that reach the lake, whether or not there is a usable key.
-
     Generated columns are left out: the log does not carry them.
 
     Raises:
         UnsupportedTypeError: A column that is kept has a type without a rule.
-        SchemaError: A rule names a column that is not there, or a name cannot be a lake column.
+        SchemaError: A rule names a column that is not there, a name cannot be a lake column, or
+            there is no usable key.
     """
     names = {column.name for column in table.columns}
     wanted = set(settings.columns.include) or names
@@ -48,7 +37,7 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
         if column.name in wanted - set(settings.columns.exclude) and not column.generated
     ]
     _check_names(table, [column.name for column in kept])
-    return tuple(
+    columns = tuple(
         Column(
             name=column.name,
             source_type=str(column.type),
@@ -57,6 +46,7 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
         )
         for column in kept
     )
+    return TableSchema(table.table, columns, record_key(table, settings))
 
 
 def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
