@@ -15,19 +15,21 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from bootstrap.capture import Capture, show_offsets
+from bootstrap.capture import Capture
+from bootstrap.catchup import catch_up
 from bootstrap.commit import handoff_commit, require_planned
 from bootstrap.copying import Copying, require_same_server
 from bootstrap.errors import AttemptSpoiledError, BootstrapError
-from bootstrap.steps import LakeFacts, Step, next_step, reaches
+from bootstrap.steps import LakeFacts, Step, next_step
 from cdc.debezium import names
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.failpoints import crash
-from cdc.lake.publish import delete_path, write_pointer
+from cdc.lake.publish import attempt_path, delete_path, write_pointer
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.position import Lsn
-from cdc.run import run_table
+from cdc.quarantine import Quarantine
+from cdc.run import keep_name
 from cdc.sources.base import Fingerprint
 from cdc.state import RESUMABLE, Attempt, State, TableRecord, transition, with_attempt
 from schemas.errors import TributaryError
@@ -97,7 +99,7 @@ def bootstrap_table(
         limits: Bounds of waits and retries.
 
     Returns:
-        What was done; the table is INCREMENTAL.
+        What was done; the table is INCREMENTAL, or a generation beside it is complete.
 
     Raises:
         TributaryError: It cannot go on; the table is FAILED with that error, and the same
@@ -151,10 +153,11 @@ class _Bootstrap:
         return BootstrapResult(self._record, self._rows, self._attempts, took)
 
     def _advance(self) -> Step:
-        """Take steps under the table's lease until it is published or a run has to catch up."""
-        with self._context.leases.hold(self._table, wait_s=self._limits.lease_s) as lease:
+        """Take steps under the lease until it is published or a run has to catch up."""
+        wait_s = self._limits.lease_s
+        with self._context.leases.hold(self._record.resource, wait_s=wait_s) as lease:
             self._held = lease
-            self._record = self._context.store.get(self._table) or self._record
+            self._record = self._context.store.newest(self._record)
             try:
                 while (step := self._next()) not in (Step.CATCH_UP, Step.DONE):
                     _log.info("%s: %s", self._table, step.value)
@@ -207,7 +210,7 @@ class _Bootstrap:
         return Attempt(
             id=identity,
             started_at=_now(),
-            path=f"{self._record.base_path}/attempt={identity}",
+            path=attempt_path(self._record.base_path, identity),
         )
 
     def _resume(self) -> None:
@@ -310,25 +313,10 @@ class _Bootstrap:
         except TributaryError as error:
             self._fail(error)
             raise
-        result = run_table(self._context, self._record, until=handoff)
-        self._record = self._context.store.get(self._table) or self._record
-        if result.error is not None:
-            raise BootstrapError(
-                f"table {self._table} could not catch up: {result.error['message']}",
-                remedy=str(result.error["remedy"]),
-                table=self._table,
-            )
-        if not reaches(result.offsets, handoff):
-            raise BootstrapError(
-                f"the run of table {self._table} ended at offsets"
-                f" {show_offsets(result.offsets)}, before the handoff at {show_offsets(handoff)}."
-                f" {' '.join(result.warnings)}",
-                remedy="Run the command again; it goes on from there.",
-                table=self._table,
-            )
+        self._record = catch_up(self._context, self._record, handoff)
 
     def _publish(self) -> None:
-        """Show the table to readers: one pointer moves from the former generation to this one."""
+        """Show the table to readers: pointer and name move from the former generation to this."""
         crash("bootstrap.before_publish")
         attempt = self._attempt
         write_pointer(
@@ -338,7 +326,9 @@ class _Bootstrap:
             generation=self._record.generation,
             attempt=str(attempt.id),
         )
+        Quarantine(self._context.store).forget(self._table, but=str(attempt.id))
         crash("bootstrap.after_publish")
+        keep_name(self._context, self._record)
         self._store(transition(self._record, State.INCREMENTAL, at=_now()))
 
     def _require_unchanged(self) -> None:
@@ -389,8 +379,8 @@ class _Bootstrap:
 
     def _fail(self, error: TributaryError) -> None:
         """Record the error where the state allows it; it is raised in any case."""
-        current = self._context.store.get(self._table)
-        if current is not None and current.state in (State.BOOTSTRAPPING, State.CATCHING_UP):
+        current = self._context.store.newest(self._record)
+        if current.state in (State.BOOTSTRAPPING, State.CATCHING_UP):
             self._store(transition(current, State.FAILED, at=_now(), error=error))
 
 

@@ -100,7 +100,10 @@ def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
             " or offboard the table and onboard it again.",
             table=record.table,
         )
-    return Step.PUBLISH if reaches(lake.position, handoff) else Step.CATCH_UP
+    if not reaches(lake.position, handoff):
+        return Step.CATCH_UP
+    # A generation that is built beside the serving one is published once it has its place.
+    return Step.DONE if record.beside else Step.PUBLISH
 
 
 def reaches(position: Mapping[int, int], target: Mapping[int, int]) -> bool:

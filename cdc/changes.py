@@ -14,7 +14,15 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from cdc.decode import META_COLUMNS, PARTITION, PROBLEM, TOMBSTONE, UNAVAILABLE, UNKNOWN_SCHEMA
+from cdc.decode import (
+    META_COLUMNS,
+    PARTITION,
+    PROBLEM,
+    TOMBSTONE,
+    UNAVAILABLE,
+    UNCLEAR,
+    UNKNOWN_SCHEMA,
+)
 from cdc.semantic_types import quoted
 from schemas.table import TableSchema
 
@@ -34,7 +42,7 @@ _LIFE, _RANK, _FOUND = "_cdc_life", "_cdc_rank", "_cdc_found"
 
 @dataclass(frozen=True)
 class Problem:
-    """The first record of a batch that cannot be applied."""
+    """A record that cannot be applied, and why."""
 
     partition: int
     offset: int
@@ -47,11 +55,13 @@ class Summary:
     """What a batch contains.
 
     Args:
-        counts: Records by operation; tombstones under ``tombstone``.
-        schema_ids: Ids of the writers' schemas, those without a known schema too.
-        unknown_schemas: Those of them that :func:`cdc.decode.decode` was not given.
-        problem: The first record that cannot be applied, unknown schemas aside.
+        counts: Records by operation; tombstones under ``tombstone``. Records that cannot be
+            applied are in none.
+        schema_ids: Ids of the schemas of the others.
+        unknown_schemas: Ids of schemas that :func:`cdc.decode.decode` was not given.
+        problems: Records that cannot be applied, those of unknown schemas among them.
         unavailable: Columns of which some record lacks the value.
+        unclear: Whether some of these may have changed, so that no earlier value stands for them.
         moved: Inserts and snapshot reads that lack a value: rows that were moved to another key.
         source_ts: Latest source time per partition.
         position: Position of the last event in the log.
@@ -62,8 +72,9 @@ class Summary:
     counts: Mapping[str, int]
     schema_ids: tuple[int, ...]
     unknown_schemas: tuple[int, ...]
-    problem: Problem | None
+    problems: int
     unavailable: tuple[str, ...]
+    unclear: bool
     moved: int
     source_ts: Mapping[int, datetime]
     position: str | None
@@ -83,21 +94,21 @@ def summarize(changes: DataFrame) -> Summary:
         changes: The batch in normal form, persisted by the caller if it is to be read again.
     """
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
-    bad = F.col(PROBLEM).isNotNull() & ~unknown
+    fine = F.col(PROBLEM).isNull()
     truncate = F.when(F.col("_cdc_op") == "t", F.col("_cdc_offset"))
     lacking = F.col(UNAVAILABLE).isNotNull()
-    where = F.struct("_cdc_offset", PARTITION, "_cdc_schema_id", PROBLEM)
     rows = (
         changes.groupBy("_cdc_op", PARTITION)
         .agg(
             F.count(F.lit(1)).alias("events"),
-            F.collect_set("_cdc_schema_id").alias("schema_ids"),
+            F.collect_set(F.when(fine, F.col("_cdc_schema_id"))).alias("schema_ids"),
             F.collect_set(F.when(unknown, F.col("_cdc_schema_id"))).alias("unknown"),
-            F.min(F.when(bad, where)).alias("problem"),
+            F.count(PROBLEM).alias("problems"),
             F.flatten(F.collect_set(UNAVAILABLE)).alias("unavailable"),
+            F.coalesce(F.max(UNCLEAR), F.lit(False)).alias("unclear"),
             F.count(F.when(lacking & F.col("_cdc_op").isin("c", "r"), 1)).alias("moved"),
-            F.max(F.unix_micros("_cdc_source_ts")).alias("source_ts"),
-            F.max(F.struct("_cdc_offset", "_cdc_position")).alias("last"),
+            F.max(F.when(fine, F.unix_micros("_cdc_source_ts"))).alias("source_ts"),
+            F.max(F.when(fine, F.struct("_cdc_offset", "_cdc_position"))).alias("last"),
             F.min(truncate).alias("first_truncate"),
             F.max(truncate).alias("last_truncate"),
         )
@@ -115,9 +126,8 @@ def _summary(rows: Sequence[Any]) -> Summary:
         if row["source_ts"] is not None:
             partition = row[PARTITION]
             times[partition] = max(times.get(partition, row["source_ts"]), row["source_ts"])
-    problems = sorted(row["problem"] for row in rows if row["problem"] is not None)
     last = max(
-        (row["last"] for row in rows if row["last"]["_cdc_position"] is not None),
+        (place for row in rows if (place := row["last"]) and place["_cdc_position"] is not None),
         key=lambda place: place["_cdc_offset"],
         default=None,
     )
@@ -125,8 +135,9 @@ def _summary(rows: Sequence[Any]) -> Summary:
         counts=dict(sorted(counts.items())),
         schema_ids=tuple(sorted({n for row in rows for n in row["schema_ids"]})),
         unknown_schemas=tuple(sorted({n for row in rows for n in row["unknown"]})),
-        problem=_problem(problems[0]) if problems else None,
+        problems=sum(row["problems"] for row in rows),
         unavailable=tuple(sorted({name for row in rows for name in row["unavailable"]})),
+        unclear=any(row["unclear"] for row in rows),
         moved=sum(row["moved"] for row in rows),
         source_ts={
             partition: datetime.fromtimestamp(micros // 1_000_000, timezone.utc).replace(
@@ -144,8 +155,20 @@ def _known(values: Iterable[int | None]) -> list[int]:
     return [value for value in values if value is not None]
 
 
-def _problem(row: Any) -> Problem:
-    return Problem(row[PARTITION], row["_cdc_offset"], row["_cdc_schema_id"], row[PROBLEM])
+def problems(changes: DataFrame, limit: int, *, schema_id: int | None = None) -> list[Problem]:
+    """The first records of a batch that cannot be applied, by partition and offset.
+
+    Args:
+        changes: The batch in normal form.
+        limit: How many at most.
+        schema_id: Only those that name this schema.
+    """
+    found = changes.filter(F.col(PROBLEM).isNotNull())
+    if schema_id is not None:
+        found = found.filter(F.col("_cdc_schema_id") == schema_id)
+    place = [PARTITION, "_cdc_offset"]
+    rows = found.select(*place, "_cdc_schema_id", PROBLEM).orderBy(*place).limit(limit).collect()
+    return [Problem(*row) for row in rows]
 
 
 def fold(
@@ -155,6 +178,7 @@ def fold(
     unavailable: Sequence[str] = (),
     soft_delete: bool = False,
     after_offset: int | None = None,
+    gaps: bool = False,
 ) -> DataFrame:
     """The last image of each key, values that its event lacks taken from earlier ones of its life.
 
@@ -162,12 +186,14 @@ def fold(
     one life to the next: another row may have had the key before.
 
     Args:
-        changes: The batch in normal form, without problems.
+        changes: The batch in normal form; records with a problem are left out.
         table: The table.
         unavailable: Columns of which some record lacks the value; see :class:`Summary`.
         soft_delete: Whether a deleted row keeps its values. A delete event has none, so all its
             columns count as lacking.
         after_offset: Leave out changes up to this offset: those before a TRUNCATE.
+        gaps: Whether events may be missing, or values unclear: then an earlier event no longer
+            tells what a later one lacks, and only a deleted row keeps what was known of it.
 
     Returns:
         One row per key in normal form with :data:`MISSING` and :data:`MOVED` in place of the
@@ -183,10 +209,10 @@ def fold(
         # Spark keeps one row per key while it sorts, before it shuffles.
         newest = Window.partitionBy(*keys).orderBy(F.col("_cdc_offset").desc())
         last = rows.withColumn(_RANK, F.row_number().over(newest)).filter(F.col(_RANK) == 1)
-        return last.drop(_RANK, PARTITION, UNAVAILABLE, PROBLEM).withColumns(
+        return last.drop(_RANK, PARTITION, UNAVAILABLE, UNCLEAR, PROBLEM).withColumns(
             {MISSING: F.lit(None).cast("array<string>"), MOVED: F.lit(False)}
         )
-    return _fold_lives(rows, table, keys, lacking, soft_delete=soft_delete)
+    return _fold_lives(rows, table, keys, lacking, soft_delete=soft_delete, gaps=gaps)
 
 
 def _fold_lives(
@@ -196,6 +222,7 @@ def _fold_lives(
     lacking: Sequence[str],
     *,
     soft_delete: bool,
+    gaps: bool,
 ) -> DataFrame:
     order = Window.partitionBy(*keys).orderBy("_cdc_offset")
     until_here = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -225,7 +252,8 @@ def _fold_lives(
     ).filter(_RANK)
 
     def same_life(name: str) -> SparkColumn:
-        return F.coalesce(F.col(f"{found[name]}.{_LIFE}") == F.col(_LIFE), F.lit(False))
+        same = F.coalesce(F.col(f"{found[name]}.{_LIFE}") == F.col(_LIFE), F.lit(False))
+        return same & ends if gaps else same
 
     missing = F.array_compact(
         F.array(*(F.when(lacks(name) & ~same_life(name), F.lit(name)) for name in lacking))

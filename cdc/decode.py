@@ -1,9 +1,11 @@
 """From Kafka records to changes in one normal form, decoded in the JVM by the writer's schema id.
 
 Normal form, one row per record: the lake's meta columns and the table's columns in lake types, and
-three columns of our own that never reach the lake: ``_cdc_partition``, ``_cdc_unavailable`` (names
-of the columns whose value the connector did not have, null when it had all) and ``_cdc_problem``
-(why the record cannot be applied, null when it can).
+four columns of our own that never reach the lake: ``_cdc_partition``, ``_cdc_unavailable`` (names
+of the columns whose value the connector did not have, null when it had all), ``_cdc_unclear``
+(whether some of these may have been sent, as a NULL or as the column's default) and
+``_cdc_problem`` (why the record cannot be applied, null when it can). A record with a problem has
+no ``_cdc_op``.
 """
 
 from __future__ import annotations
@@ -19,8 +21,15 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from cdc.errors import DecodeError
-from cdc.semantic_types import lake_value, literal, placeholder_test, quoted
-from schemas.avro import WIRE_HEADER_BYTES, DebeziumSchema
+from cdc.semantic_types import (
+    default_test,
+    garbled_test,
+    lake_value,
+    literal,
+    placeholder_test,
+    quoted,
+)
+from schemas.avro import END_MARK, WIRE_HEADER_BYTES, DebeziumSchema
 from schemas.table import TableSchema
 
 if TYPE_CHECKING:
@@ -36,6 +45,7 @@ META_COLUMNS = (
     "_cdc_ingested_at",
 )
 PARTITION, UNAVAILABLE, PROBLEM = "_cdc_partition", "_cdc_unavailable", "_cdc_problem"
+UNCLEAR = "_cdc_unclear"
 TOMBSTONE = "tombstone"
 """What ``_cdc_op`` says of a record without a value."""
 
@@ -45,7 +55,10 @@ UNKNOWN_SCHEMA = "unknown schema id"
 SCHEMA_ID = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
 """Spark SQL of the schema id in a record's ``value``."""
 
-_CHANGE_OPS = ("c", "r", "u", "d", "t")
+_ROW_OPS, _ROWLESS_OPS = ("c", "r", "u"), ("d", "t")
+_MARK = f"X'{END_MARK.hex()}'"
+_LAST_MICROS = 253_402_300_799_999_999
+"""The end of the year 9999, after which Python and most readers know no time."""
 
 
 def read_changes(
@@ -92,11 +105,15 @@ def decode(
     *,
     placeholder: str,
     ingested_at: datetime,
+    absent: Mapping[str, str] | None = None,
+    nulls_are_kept: bool = True,
 ) -> DataFrame:
     """Bring records into normal form, each by the schema it was written with.
 
     Nothing is dropped and nothing raises here: a record that cannot be read has ``_cdc_problem``
-    set, and a record of a schema that is not in ``schemas`` says :data:`UNKNOWN_SCHEMA`.
+    set, and a record of a schema that is not in ``schemas`` says :data:`UNKNOWN_SCHEMA`. Avro's own
+    decoders do not mind bytes behind the body; here they are a problem, since they are what a
+    record looks like whose id has come to mean another schema.
 
     Args:
         records: Rows with Kafka's ``value``, ``partition`` and ``offset``.
@@ -104,6 +121,9 @@ def decode(
         table: The lake's columns and key. Fields that are not columns of it are ignored.
         placeholder: What the connector sends for an unchanged value it does not have.
         ingested_at: Time of the run, for ``_cdc_ingested_at``.
+        absent: By column, Spark SQL of what a row has there whose event lacks it; else NULL.
+        nulls_are_kept: Whether the converter sends a NULL as NULL. Else a value that equals its
+            column's default may be one: it is taken as unavailable, and ``_cdc_unclear`` is set.
 
     Raises:
         SchemaChangeError: A writer's type cannot become the lake's type of that column.
@@ -113,14 +133,12 @@ def decode(
         F.col("partition").alias(PARTITION),
         F.col("offset").alias("_cdc_offset"),
         value,
-        F.expr("TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)").alias(
-            "_cdc_schema_id"
-        ),
+        F.expr(SCHEMA_ID).alias("_cdc_schema_id"),
     )
     readable = F.expr(
         f"length(value) >= {WIRE_HEADER_BYTES} AND hex(substring(value, 1, 1)) = '00'"
     )
-    body = F.expr(f"substring(value, {WIRE_HEADER_BYTES + 1})")
+    body = F.expr(f"concat(substring(value, {WIRE_HEADER_BYTES + 1}), {_MARK})")
     # One wide row per record: Spark evaluates only the branch of the record's own schema, and
     # does not merge this projection with the next, which would decode once per column.
     events = headed.select(
@@ -130,21 +148,24 @@ def decode(
         F.when(value.isNull(), TOMBSTONE)
         .when(F.length(value) < WIRE_HEADER_BYTES, f"shorter than {WIRE_HEADER_BYTES} bytes")
         .when(~readable, "does not start with a zero byte")
+        .when(F.col("_cdc_schema_id").isNull(), "its schema id is larger than any registry's")
         .alias("_frame"),
         *(
             F.when(
                 readable & (F.col("_cdc_schema_id") == schema_id),
                 from_avro(
                     body,
-                    schema.avro_json,
-                    {"mode": "PERMISSIVE", "avroSchema": schema.reader_json},
+                    schema.marked_writer_json,
+                    {"mode": "PERMISSIVE", "avroSchema": schema.marked_reader_json},
                 ),
             ).alias(_event(schema_id))
             for schema_id, schema in schemas.items()
         ),
     )
     plans = {
-        schema_id: _plan(events, schema_id, schema, table, placeholder)
+        schema_id: _plan(
+            events, schema_id, schema, table, placeholder, absent or {}, nulls_are_kept
+        )
         for schema_id, schema in schemas.items()
     }
     return _normal(events, plans, table, ingested_at)
@@ -155,11 +176,15 @@ class _Plan:
     """Spark SQL expressions over the decoded events of one schema."""
 
     operation: str
+    whole: str
+    has_row: str
     source_ts: str
     sequence: str
     values: Mapping[str, str]
     given: Mapping[str, str]
     unavailable: str
+    unclear: str
+    garbled: str
 
 
 def _plan(
@@ -168,10 +193,13 @@ def _plan(
     schema: DebeziumSchema,
     table: TableSchema,
     placeholder: str,
+    absent: Mapping[str, str],
+    nulls_are_kept: bool,
 ) -> _Plan:
-    event = _event(schema_id)
-    envelope = events.schema[event].dataType
-    if not (isinstance(envelope, StructType) and schema.is_envelope):
+    record = _event(schema_id)
+    event = f"{record}.event"
+    marked = events.schema[record].dataType
+    if not (isinstance(marked, StructType) and schema.is_envelope):
         raise DecodeError(
             f"schema id {schema_id} of table {table.table} is not a change event",
             remedy="Check that only the Debezium connector writes to the topic.",
@@ -180,11 +208,13 @@ def _plan(
         )
     values: dict[str, str] = {}
     flags: list[tuple[str, str]] = []
+    unclear: list[str] = []
+    garbled: list[tuple[str, str]] = []
     given: dict[str, str] = {}
     for column in table.columns:
-        field = schema.field(column.name)
+        field = schema.field(column.name) if column.live else None
         if field is None:
-            values[column.name] = "NULL"
+            values[column.name] = absent.get(column.name, "NULL")
             continue
         raw = f"{event}.after.{quoted(field.name)}"
         if column.name in table.key:
@@ -195,9 +225,15 @@ def _plan(
                 after = f"CASE WHEN {shown} THEN NULL ELSE {raw} END"
             raw = f"coalesce({after}, {event}.before.{quoted(field.name)})"
         value = lake_value(raw, field, column, table.table)
+        if (test := garbled_test(raw, field)) is not None:
+            garbled.append((column.name, test))
         real = f"{raw} IS NOT NULL"
         expression = value.sql
         shown = placeholder_test(raw, field, placeholder)
+        maybe_null = None if nulls_are_kept else default_test(raw, field)
+        if maybe_null is not None:
+            unclear.append(maybe_null)
+            shown = maybe_null if shown is None else f"({shown} OR {maybe_null})"
         if shown is not None and column.name not in table.key:
             flags.append((column.name, shown))
             expression = f"CASE WHEN {shown} THEN NULL ELSE {expression} END"
@@ -205,16 +241,21 @@ def _plan(
         if not value.total:
             given[column.name] = real
         values[column.name] = expression
-    source = envelope["source"].dataType
-    micros = isinstance(source, StructType) and "ts_us" in source.names
-    clock = f"{event}.source.ts_us" if micros else f"{event}.source.ts_ms * 1000"
+    micros = f"try_multiply({event}.source.ts_ms, 1000L)"
+    if any(inner.name == "ts_us" for inner in schema.source):
+        micros = f"coalesce({event}.source.ts_us, {micros})"
     return _Plan(
         operation=f"{event}.op",
-        source_ts=f"timestamp_micros({clock})",
+        whole=f"{record}.mark = {_MARK}",
+        has_row=f"{event}.after IS NOT NULL",
+        source_ts=f"CASE WHEN {micros} BETWEEN 0 AND {_LAST_MICROS}"
+        f" THEN timestamp_micros({micros}) END",
         sequence=f"{event}.source.sequence",
         values=values,
         given=given,
         unavailable=_names_where(flags),
+        unclear=f"coalesce({' OR '.join(unclear)}, FALSE)" if unclear else "FALSE",
+        garbled=_names_where(garbled),
     )
 
 
@@ -255,9 +296,13 @@ def _normal(
         "_cdc_schema_id",
         "_frame",
         f"{of('operation', 'STRING')} AS _op",
+        f"{of('whole', 'BOOLEAN')} AS _whole",
+        f"{of('has_row', 'BOOLEAN')} AS _has_row",
         f"{of('source_ts', 'TIMESTAMP')} AS _cdc_source_ts",
         f"{of('sequence', 'STRING')} AS _sequence",
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
+        f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
+        f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
         *(
             pick({n: plan.given.get(name, "FALSE") for n, plan in plans.items()}, "BOOLEAN")
             + f" AS {alias}"
@@ -271,7 +316,7 @@ def _normal(
     )
     known = ", ".join(str(schema_id) for schema_id in plans) or "NULL"
     without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
-    changes = ", ".join(f"'{op}'" for op in _CHANGE_OPS)
+    rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))
     lost = "".join(
         f"WHEN {alias} AND {quoted(name)} IS NULL"
         f" THEN concat('no exact value for column ', {literal(name)}) "
@@ -282,20 +327,31 @@ def _normal(
         WHEN _frame IS NOT NULL THEN _frame
         WHEN NOT coalesce(_cdc_schema_id IN ({known}), FALSE) THEN '{UNKNOWN_SCHEMA}'
         WHEN _op IS NULL THEN 'the body does not match its schema'
-        WHEN _op NOT IN ({changes}) THEN concat('unknown operation ', _op)
+        WHEN NOT _whole THEN 'the body is longer than its schema says'
+        WHEN _op NOT IN ({rows}, {rowless}) THEN concat('unknown operation ', left(_op, 20))
+        WHEN _cdc_source_ts IS NULL THEN 'its source block has no time'
+        WHEN _cdc_position IS NULL THEN 'its source block has no position'
+        WHEN _op IN ({rows}) AND NOT _has_row THEN 'the row after the change is missing'
+        WHEN _op IN ({rowless}) AND _has_row THEN 'there is a row after a delete or TRUNCATE'
+        WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])
+        {lost}
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
-        {lost} END"""
-    return flat.select(
-        F.expr(f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame ELSE _op END").alias("_cdc_op"),
+        END"""
+    placed = flat.select("*", F.expr(_POSITION).alias("_cdc_position"))
+    judged = placed.select("*", F.expr(problem).alias(PROBLEM))
+    operation = f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame WHEN {PROBLEM} IS NULL THEN _op END"
+    return judged.select(
+        F.expr(operation).alias("_cdc_op"),
         "_cdc_source_ts",
-        F.expr(_POSITION).alias("_cdc_position"),
+        "_cdc_position",
         "_cdc_offset",
         "_cdc_schema_id",
         _constant(ingested_at).alias("_cdc_ingested_at"),
         *(F.col(quoted(column.name)) for column in table.columns),
         PARTITION,
         UNAVAILABLE,
-        F.expr(problem).alias(PROBLEM),
+        UNCLEAR,
+        PROBLEM,
     )
 
 

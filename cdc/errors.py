@@ -72,3 +72,8 @@ class StateError(TributaryError):
 
 class LeaseHeldError(StateError):
     """Another run holds the table; carries its owner and expiry."""
+
+
+def copy_again(table: object) -> str:
+    """How a table is copied anew that is not in a state that asks for it by itself."""
+    return f"copy the table again: `tributary resync {table}`"

@@ -32,11 +32,23 @@ FAILPOINTS: tuple[str, ...] = (
     "bootstrap.after_catching_up",
     "bootstrap.before_publish",
     "bootstrap.after_publish",
+    "run.before_follow",
+    "run.after_follow",
+    "resync.after_begin",
+    "resync.after_build",
+    "resync.before_swap",
+    "resync.after_swap",
+    "catalog.before_move",
+    "catalog.between_renames",
+    "generations.before_delete",
+    "generations.after_delete",
     "run.after_plan",
     "run.before_commit",
     "run.in_commit",
     "run.after_commit",
     "run.before_state",
+    "quarantine.after_keep",
+    "quarantine.after_replay",
 )
 
 

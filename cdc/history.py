@@ -1,13 +1,14 @@
-"""What each run did to each table, kept for people to look back at."""
+"""What each run did to each table, and how tables changed, kept for people to look back at."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-from cdc.state import State
+from cdc.state import State, TableRecord
+from schemas.changes import Change, Verdict
 from schemas.table import TableId
 
 
@@ -79,4 +80,122 @@ class RunEntry:
             offsets={int(partition): offset for partition, offset in value["offsets"].items()},
             watermark=None if watermark is None else datetime.fromisoformat(watermark),
             error=value["error"],
+        )
+
+
+@dataclass(frozen=True)
+class SchemaEntry:
+    """One change of a table's schema, for the history.
+
+    Args:
+        table: Which table.
+        generation: The table's generation.
+        version: Version of the schema in that generation: the one that the lake has reached, or
+            that it would have. The columns as copied are version 1.
+        at: When the lake followed, or the table stopped.
+        schema_ids: Registry ids of the schemas of the events before the change.
+        changes: The difference to the version before, as ``Change.to_json`` gives it.
+        outcome: ``followed``, or what the table became instead: ``needs_bootstrap``, ``paused``.
+        key: Identifies the entry, so that writing it again writes nothing.
+    """
+
+    table: TableId
+    generation: int
+    version: int
+    at: datetime
+    schema_ids: tuple[int, ...]
+    changes: tuple[Mapping[str, Any], ...]
+    outcome: str
+    key: str
+
+    @property
+    def verdict(self) -> Verdict:
+        """The gravest verdict among the changes."""
+        return Verdict.gravest(Verdict(change["verdict"]) for change in self.changes)
+
+    @classmethod
+    def followed(cls, record: TableRecord, handoff: Mapping[str, Any]) -> SchemaEntry | None:
+        """The newest change that a lake table has followed, as its commit says; None without one.
+
+        Args:
+            record: The table.
+            handoff: What the commit carries of the handoff.
+        """
+        written = handoff.get("schema")
+        if written is None or record.attempt is None:
+            return None
+        return cls(
+            table=record.table,
+            generation=record.generation,
+            version=written["version"],
+            at=datetime.fromisoformat(written["at"]),
+            schema_ids=tuple(written["schema_ids"]),
+            changes=tuple(written["changes"]),
+            outcome="followed",
+            key=f"{record.attempt.id}/{written['version']}",
+        )
+
+    @classmethod
+    def stopped(
+        cls,
+        record: TableRecord,
+        handoff: Mapping[str, Any],
+        changes: Sequence[Change],
+        outcome: State,
+        *,
+        catalog: str,
+        schema_ids: Sequence[int],
+        at: datetime,
+    ) -> SchemaEntry:
+        """A change at which a table stopped.
+
+        Args:
+            record: The table.
+            handoff: What the lake's newest commit carries of the handoff.
+            changes: The difference to the version that the lake has.
+            outcome: What the table became.
+            catalog: Digest of the catalog at which it stopped; the same one is one entry.
+            schema_ids: Registry ids of the schemas that were read last.
+            at: Now.
+        """
+        version = int((handoff.get("schema") or {}).get("version", 1)) + 1
+        attempt = record.attempt.id if record.attempt is not None else None
+        return cls(
+            table=record.table,
+            generation=record.generation,
+            version=version,
+            at=at,
+            schema_ids=tuple(schema_ids),
+            changes=tuple(change.to_json() for change in changes),
+            outcome=outcome.value,
+            key=f"{attempt}/{version}/{outcome.value}/{catalog[:32]}",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as plain values."""
+        return {
+            "source": self.table.source,
+            "schema": self.table.schema,
+            "table": self.table.name,
+            "generation": self.generation,
+            "version": self.version,
+            "at": self.at.isoformat(),
+            "schema_ids": list(self.schema_ids),
+            "verdict": self.verdict.value,
+            "outcome": self.outcome,
+            "changes": [dict(change) for change in self.changes],
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any], *, key: str) -> SchemaEntry:
+        """Read what ``to_json`` wrote."""
+        return cls(
+            table=TableId(value["source"], value["schema"], value["table"]),
+            generation=value["generation"],
+            version=value["version"],
+            at=datetime.fromisoformat(value["at"]),
+            schema_ids=tuple(value["schema_ids"]),
+            changes=tuple(value["changes"]),
+            outcome=value["outcome"],
+            key=key,
         )

@@ -262,7 +262,7 @@ def _retrieve(
         command: list[str | Path] = [
             java.executable,
             *java.options,
-            *("-cp", f"{_pyspark_jars()}/*", "org.apache.ivy.Main"),
+            *("-cp", f"{pyspark_jars()}/*", "org.apache.ivy.Main"),
             *("-settings", os.environ.get(SETTINGS_VARIABLE) or settings),
             *("-cache", ivy_cache),
             *("-ivy", module),
@@ -324,7 +324,7 @@ def _locked(path: Path, report: Report) -> Iterator[None]:
         lock.release()
 
 
-def _pyspark_jars() -> Path:
+def pyspark_jars() -> Path:
     """The folder of pyspark's jars, found without importing pyspark."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:

@@ -19,7 +19,8 @@ from sqlalchemy.exc import IntegrityError
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.owner import Owner
 from cdc.progress import NullProgress, Progress
-from cdc.store import Store, leases
+from cdc.store import Store
+from cdc.store_tables import leases
 from schemas.table import TableId
 
 DEFAULT_TTL_S = 60.0

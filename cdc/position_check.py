@@ -6,17 +6,15 @@ each doubt stops the table with the gap named.
 
 from __future__ import annotations
 
-import json
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdc.errors import LostHistoryError, SchemaChangeError
+from cdc.errors import LostHistoryError, PausedByPolicyError, SchemaChangeError
 from cdc.position import Lsn
-from cdc.sources.values import Fingerprint, ServerIdentity, SlotHealth, SourceTable
+from cdc.sources.values import ServerIdentity, SlotHealth
+from schemas.changes import Change, LoseEvents, NewFile, Verdict
 from schemas.table import TableId
-
-_REWRITTEN = "relfilenode"
 
 
 @dataclass(frozen=True)
@@ -146,126 +144,49 @@ def check_capture(table: TableId, problems: Sequence[str]) -> None:
         )
 
 
-def check_catalog(
-    table: SourceTable,
-    *,
-    known: Fingerprint | None,
-    now: Fingerprint,
-    lake_columns: Collection[str],
-    widened: Collection[str] = (),
+def check_changes(
+    table: TableId, changes: Sequence[Change], on_schema_change: str
 ) -> tuple[str, ...]:
-    """Check that the source's table is the one that was copied, changed at most in ways we follow.
-
-    Followed: nullable columns added without a value for old rows, columns dropped, wider types. A
-    new file alone (VACUUM FULL, CLUSTER, TRUNCATE) is let through with a warning; together with a
-    column that was altered it is a rewrite of that column, and its rows may have any values now.
+    """Check that the lake can follow what changed on its source, and may.
 
     Args:
-        table: The table as the catalog describes it.
-        known: The fingerprint that was last accepted; None accepts any.
-        now: The fingerprint now.
-        lake_columns: The lake's source columns.
-        widened: Columns whose lake type becomes wider by this change.
+        table: The table.
+        changes: What `schemas.evolution.diff` found.
+        on_schema_change: The table's policy.
 
     Returns:
-        Warnings, one sentence each.
+        What a person should look at, one sentence each.
 
     Raises:
+        LostHistoryError: Rows may have changed without any event.
         SchemaChangeError: A change that cannot be applied in place.
-        LostHistoryError: The rows may have changed without any event.
+        PausedByPolicyError: The lake could follow, and the policy leaves it to a person.
     """
-    if known is None:
-        return ()
-    # Facts that went through a state store are plain JSON; compare like with like.
-    old, new = json.loads(known.to_json()), json.loads(now.to_json())
-    if old == new:
-        return ()
-    old_columns, new_columns = old.pop("columns", {}), new.pop("columns", {})
-    _check_columns(table, old_columns, new_columns, lake_columns)
-    old_keys, new_keys = old.pop("keys", {}), new.pop("keys", {})
-    if old_keys != new_keys:
-        raise _changed(table, f"its key changed from {_shown(old_keys)} to {_shown(new_keys)}")
-    rewritten = _without_files(old) != old and _files(old) != _files(new)
-    old, new = _without_files(old), _without_files(new)
-    if old != new:
-        differences = "; ".join(Fingerprint(old).diff(Fingerprint(new)))
-        raise _lost(
-            table.table,
-            f"table {table.table} was changed on the source in a way that sends no events:"
-            f" {differences}",
+    grave = [change for change in changes if change.verdict is Verdict.BOOTSTRAP]
+    lost = [change for change in grave if isinstance(change, LoseEvents)]
+    if lost:
+        raise _lost(table, f"it changed on the source: {_listed(lost)}")
+    if grave:
+        raise SchemaChangeError(
+            f"table {table} changed on the source: {_listed(grave)}",
+            remedy=f"Copy the table again: `tributary bootstrap {table}`. Until then readers keep"
+            " what was committed.",
+            table=table,
         )
-    if not rewritten:
-        return ()
-    for name in _altered(old_columns, new_columns):
-        if name not in widened:
-            raise _changed(
-                table,
-                f"column {name!r} was altered and the table rewritten (ALTER ... TYPE, perhaps"
-                " with USING), so its rows may have changed without an event",
-            )
-    return (
-        f"table {table.table} was rewritten on the source (VACUUM FULL, CLUSTER, TRUNCATE or a"
-        " change of type); if rows were changed by it,"
-        f" `tributary verify {table.table}` shows them",
-    )
+    moving = [change for change in changes if change.moves_lake]
+    if moving and on_schema_change == "pause":
+        raise PausedByPolicyError(
+            f"table {table} changed on the source, and on_schema_change is pause:"
+            f" {_listed(moving)}",
+            remedy="Set on_schema_change to evolve or freeze for this table, then"
+            f" `tributary resume {table}`.",
+            table=table,
+        )
+    return tuple(f"table {table}: {change}" for change in changes if isinstance(change, NewFile))
 
 
-def _check_columns(
-    table: SourceTable,
-    old: Mapping[str, Mapping[str, Any]],
-    new: Mapping[str, Mapping[str, Any]],
-    lake_columns: Collection[str],
-) -> None:
-    by_name = {column.name: column for column in table.columns}
-    for number, facts in new.items():
-        before, name = old.get(number), str(facts["name"])
-        if before is not None:
-            if before["name"] != name:
-                raise _changed(table, f"column {before['name']!r} was renamed to {name!r}")
-            continue
-        if name in lake_columns:
-            # The lake still has the values of the column that was dropped.
-            raise _changed(table, f"column {name!r} was dropped and added again")
-        column = by_name.get(name)
-        if column is None or column.generated:
-            continue
-        if not column.nullable:
-            raise _changed(table, f"column {name!r} was added as NOT NULL")
-        if column.default_sql is not None or column.fills_old_rows:
-            raise _changed(table, f"column {name!r} was added with a default for old rows")
-
-
-def _altered(
-    old: Mapping[str, Mapping[str, Any]], new: Mapping[str, Mapping[str, Any]]
-) -> list[str]:
-    """Columns that are in both and whose definition was written since."""
-    return [str(facts["name"]) for number, facts in new.items() if old.get(number, facts) != facts]
-
-
-def _files(facts: Mapping[str, Any]) -> list[Any]:
-    leaves = facts.get("leaves", {})
-    return [facts.get(_REWRITTEN), *(leaves[name].get(_REWRITTEN) for name in sorted(leaves))]
-
-
-def _without_files(facts: Mapping[str, Any]) -> dict[str, Any]:
-    plain = {key: value for key, value in facts.items() if key != _REWRITTEN}
-    plain["leaves"] = {
-        name: {key: value for key, value in leaf.items() if key != _REWRITTEN}
-        for name, leaf in facts.get("leaves", {}).items()
-    }
-    return plain
-
-
-def _shown(keys: Mapping[str, Any]) -> str:
-    return json.dumps(keys, sort_keys=True)
-
-
-def _changed(table: SourceTable, what: str) -> SchemaChangeError:
-    return SchemaChangeError(
-        f"table {table.table} changed on the source: {what}, which cannot be applied in place",
-        remedy=f"Copy the table again: `tributary bootstrap {table.table}`.",
-        table=table.table,
-    )
+def _listed(changes: Sequence[Change]) -> str:
+    return "; ".join(str(change) for change in changes)
 
 
 def _lost(table: TableId, what: str, **context: Any) -> LostHistoryError:

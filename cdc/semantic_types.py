@@ -116,6 +116,40 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
     return None
 
 
+def default_test(raw: str, field: DebeziumField) -> str | None:
+    """Spark SQL that is true where a converter may have put the column's default for a NULL.
+
+    Source: https://github.com/confluentinc/schema-registry/issues/2314
+
+    Returns:
+        The expression, or None where a NULL stays one: it is not allowed, or there is no default.
+    """
+    default = field.default
+    if not field.nullable or default is None:
+        return None
+    if field.avro_type == "string":
+        return f"{raw} = {literal(str(default))}"
+    if field.avro_type == "bytes":
+        return f"{raw} = X'{str(default).encode('latin-1').hex()}'"
+    if field.avro_type in ("boolean", "int", "long"):
+        return f"{raw} = {json.dumps(default)}"
+    return f"{raw} IS NOT NULL"
+
+
+def garbled_test(raw: str, field: DebeziumField) -> str | None:
+    """Spark SQL that is true for text that is not UTF-8, which readers of the lake stumble over.
+
+    Returns:
+        The expression, or None when the value is no text.
+    """
+    if field.avro_type == "string":
+        return f"CAST({raw} AS BINARY) <> encode({raw}, 'UTF-8')"
+    if field.avro_type == "array" and field.element is not None:
+        element = garbled_test("x", field.element)
+        return None if element is None else f"exists({raw}, x -> x IS NOT NULL AND {element})"
+    return None
+
+
 def _name_uuid(data: bytes) -> uuid.UUID:
     """Java's ``UUID.nameUUIDFromBytes``, Debezium's stand-in in arrays of UUIDs."""
     digest = hashlib.md5(data, usedforsecurity=False).digest()
@@ -169,7 +203,9 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
     # A cast would round silently, so digits past the scale must be refused; NaN and infinity become
     # null, which the caller sees as a value without an exact image.
     digits = f"length({raw}) - instr({raw}, '.')"
-    exact = f"instr({raw}, '.') = 0 OR {digits} <= {scale}"
+    # A cast would also step over control characters at both ends.
+    plain = f"left({raw}, 1) BETWEEN '+' AND '9' AND right({raw}, 1) BETWEEN '0' AND '9'"
+    exact = f"{plain} AND (instr({raw}, '.') = 0 OR {digits} <= {scale})"
     return LakeValue(f"CASE WHEN {exact} THEN TRY_CAST({raw} AS {kind}) END", total=False)
 
 
@@ -179,7 +215,8 @@ def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
         # Always UTC, and four digits are the years 1 to 9999. Without the zone's letter Spark
         # takes the session's, which is UTC too, and looks up no zone for each value.
         plain = (
-            f"right({raw}, 1) = 'Z' AND substring({raw}, 5, 1) = '-' AND left({raw}, 4) <> '0000'"
+            f"right({raw}, 1) = 'Z' AND substring({raw}, -2, 1) BETWEEN '0' AND '9'"
+            f" AND substring({raw}, 5, 1) = '-' AND left({raw}, 4) <> '0000'"
         )
         instant = f"TRY_CAST(substring({raw}, 1, length({raw}) - 1) AS TIMESTAMP)"
         return LakeValue(f"CASE WHEN {plain} THEN {instant} END", total=False)

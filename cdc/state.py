@@ -185,11 +185,13 @@ class TableRecord:
         attempt: The current attempt of the generation.
         resume_to: Where a PAUSED or FAILED table was.
         reason: Why it is PAUSED or NEEDS_BOOTSTRAP.
-        error: The error of a FAILED table, as ``TributaryError.to_dict`` gives it.
+        error: The error that stopped the table, as ``TributaryError.to_dict`` gives it.
         remedy: What the reader can do next.
         retry_at: When a FAILED table is tried again by itself, ``None`` when it is not.
         failures: Failures in a row.
         last_commit: The last commit, as far as the store has heard.
+        beside: Whether this is the next generation, built beside a table's record until it takes
+            that one's place.
         version: Counts the record's changes in the store; 0 is not stored yet.
     """
 
@@ -210,7 +212,13 @@ class TableRecord:
     retry_at: datetime | None = None
     failures: int = 0
     last_commit: CommitSummary | None = None
+    beside: bool = False
     version: int = field(default=0, compare=False)
+
+    @property
+    def resource(self) -> TableId | str:
+        """What a writer of this record, and of its attempt's path, leases."""
+        return f"the next generation of table {self.table}" if self.beside else self.table
 
     def to_json(self) -> dict[str, Any]:
         """The record as plain values, without its version."""
@@ -234,6 +242,7 @@ class TableRecord:
             "retry_at": None if self.retry_at is None else self.retry_at.isoformat(),
             "failures": self.failures,
             "last_commit": None if self.last_commit is None else self.last_commit.to_json(),
+            "beside": self.beside,
         }
 
     @classmethod
@@ -258,6 +267,7 @@ class TableRecord:
             retry_at=_time(value["retry_at"]),
             failures=value["failures"],
             last_commit=None if commit is None else CommitSummary.from_json(commit),
+            beside=value["beside"],
             version=version,
         )
 

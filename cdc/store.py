@@ -1,4 +1,4 @@
-"""The state store: records, run history and leases in any database that SQLAlchemy reaches."""
+"""The state store: records, histories, leases and schemas in any database of SQLAlchemy."""
 
 from __future__ import annotations
 
@@ -6,81 +6,27 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import mysql
-from sqlalchemy.engine import URL, Connection, Engine, make_url
-from sqlalchemy.exc import ArgumentError, IntegrityError, SQLAlchemyError
-from sqlalchemy.types import TypeEngine
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from cdc.errors import StateError
-from cdc.history import RunEntry
-from cdc.secrets import keep_out_of_logs
+from cdc.history import RunEntry, SchemaEntry
 from cdc.state import TableRecord
+from cdc.store_engine import open_engine
+from cdc.store_tables import (
+    FORMAT,
+    MYSQL,
+    format_rows,
+    metadata,
+    run_rows,
+    schema_change_rows,
+    schema_rows,
+    table_rows,
+)
 from schemas.table import TableId
-
-FORMAT = 1
-"""Version of the tables below; a store of a later version is refused."""
-
-BUSY_TIMEOUT_S = 30
-"""How long a statement waits for another writer of the store."""
-
-_MYSQL = ("mysql", "mariadb")
-
-
-def _name(length: int = 128) -> TypeEngine[str]:
-    """A name that compares by its bytes, also where the server's default folds case."""
-    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
-    return sa.String(length).with_variant(exact, *_MYSQL)
-
-
-def _document() -> TypeEngine[str]:
-    return sa.Text().with_variant(mysql.LONGTEXT(), *_MYSQL)
-
-
-_metadata = sa.MetaData()
-
-_format = sa.Table(
-    "tributary_format",
-    _metadata,
-    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
-)
-
-_tables = sa.Table(
-    "tributary_table",
-    _metadata,
-    sa.Column("source", _name(), primary_key=True),
-    sa.Column("schema_name", _name(), primary_key=True),
-    sa.Column("table_name", _name(), primary_key=True),
-    sa.Column("shard", _name(), primary_key=True),
-    sa.Column("state", sa.String(32), nullable=False),
-    sa.Column("generation", sa.Integer, nullable=False),
-    sa.Column("version", sa.BigInteger, nullable=False),
-    sa.Column("record", _document(), nullable=False),
-)
-
-_runs = sa.Table(
-    "tributary_run",
-    _metadata,
-    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
-    sa.Column("source", _name(), nullable=False),
-    sa.Column("schema_name", _name(), nullable=False),
-    sa.Column("table_name", _name(), nullable=False),
-    sa.Column("entry", _document(), nullable=False),
-    sa.Index("tributary_run_table", "source", "schema_name", "table_name", "id"),
-)
-
-leases = sa.Table(
-    "tributary_lease",
-    _metadata,
-    sa.Column("resource", _name(512), primary_key=True),
-    sa.Column("owner", sa.String(256), nullable=True),
-    sa.Column("token", sa.BigInteger, nullable=False),
-    sa.Column("expires_at", sa.Double, nullable=False),
-)
-"""One row per resource that was ever leased; rows stay, so that tokens only rise."""
 
 
 class Store:
@@ -94,7 +40,7 @@ class Store:
     """
 
     def __init__(self, url: str) -> None:
-        self._engine = _engine(url)
+        self._engine = open_engine(url)
         self.shown_url = self._engine.url.render_as_string(hide_password=True)
         self._create()
 
@@ -106,25 +52,47 @@ class Store:
         self._engine.dispose()
 
     def tables(self) -> list[TableRecord]:
-        """All records, by source, schema, table and shard."""
-        columns = (_tables.c.source, _tables.c.schema_name, _tables.c.table_name, _tables.c.shard)
-        with self.transaction() as connection:
-            rows = connection.execute(sa.select(_tables).order_by(*columns)).all()
-        return [_record(row.record, row.version) for row in rows]
+        """The records of all tables, by source, schema, table and shard."""
+        return self._records(beside=False)
 
-    def get(self, table: TableId, *, shard: str | None = None) -> TableRecord | None:
-        """The record of a table, if there is one."""
+    def builds(self) -> list[TableRecord]:
+        """The records of generations that are being built beside a table's own."""
+        return self._records(beside=True)
+
+    def get(
+        self, table: TableId, *, shard: str | None = None, beside: bool = False
+    ) -> TableRecord | None:
+        """The record of a table, if there is one.
+
+        Args:
+            table: The table.
+            shard: Which part of a sharded table.
+            beside: Whether to look for the generation that is built beside the table's own.
+        """
         with self.transaction() as connection:
-            row = connection.execute(sa.select(_tables).where(_key(table, shard))).first()
+            row = connection.execute(
+                sa.select(table_rows).where(_key(table, shard, beside))
+            ).first()
         return None if row is None else _record(row.record, row.version)
 
-    def put(self, record: TableRecord, expected_version: int | None = None) -> TableRecord:
+    def newest(self, record: TableRecord) -> TableRecord:
+        """The record as it is now; the one that is given when the store has none any more."""
+        return self.get(record.table, shard=record.shard, beside=record.beside) or record
+
+    def put(
+        self,
+        record: TableRecord,
+        expected_version: int | None = None,
+        *,
+        schema: SchemaEntry | None = None,
+    ) -> TableRecord:
         """Store a record, if nobody has changed it since it was read.
 
         Args:
             record: What to store.
             expected_version: Version that the store must hold now, 0 for none; by default that
                 of the record.
+            schema: Goes into the schema history in the same transaction, if it is not there yet.
 
         Returns:
             The record with its new version.
@@ -133,42 +101,77 @@ class Store:
             StateError: The store holds another version.
         """
         expected = record.version if expected_version is None else expected_version
-        values = {
-            "state": record.state.value,
-            "generation": record.generation,
-            "version": expected + 1,
-            "record": json.dumps(record.to_json()),
-        }
+        values = _values(record, expected + 1)
         key = {
             "source": record.table.source,
             "schema_name": record.table.schema,
             "table_name": record.table.name,
             "shard": record.shard or "",
+            "beside": record.beside,
         }
         try:
             with self.transaction() as connection:
                 if expected == 0:
-                    connection.execute(sa.insert(_tables).values(**key, **values))
+                    connection.execute(sa.insert(table_rows).values(**key, **values))
                     changed = 1
                 else:
-                    where = _key(record.table, record.shard) & (_tables.c.version == expected)
-                    update = sa.update(_tables).where(where).values(**values)
+                    update = sa.update(table_rows).where(_is(record, expected)).values(**values)
                     changed = connection.execute(update).rowcount
+                if schema is not None and changed == 1:
+                    _add_schema(connection, schema)
         except IntegrityError:
             changed = 0
         if changed != 1:
-            raise StateError(
-                f"the state of table {record.table} was changed by someone else meanwhile",
-                remedy="Run the command again; it starts from the state that is there now.",
-                table=record.table,
-                expected_version=expected,
-            )
+            raise _changed_meanwhile(record, expected)
         return replace(record, version=expected + 1)
 
-    def delete(self, table: TableId, *, shard: str | None = None) -> None:
-        """Forget a table; its run history stays."""
+    def promote(self, build: TableRecord, former: TableRecord) -> TableRecord:
+        """Let a generation that was built beside a table's own take its place, in one step.
+
+        Args:
+            build: The generation that was built.
+            former: The table's record, which goes.
+
+        Returns:
+            The table's record from now on.
+
+        Raises:
+            StateError: One of the two was changed since it was read.
+        """
+        taken = replace(build, beside=False)
+        leave = sa.delete(table_rows).where(_is(build, build.version))
+        enter = sa.update(table_rows).where(_is(former, former.version))
         with self.transaction() as connection:
-            connection.execute(sa.delete(_tables).where(_key(table, shard)))
+            for record, statement in (
+                (build, leave),
+                (former, enter.values(**_values(taken, former.version + 1))),
+            ):
+                if connection.execute(statement).rowcount != 1:
+                    raise _changed_meanwhile(record, record.version)
+        return replace(taken, version=former.version + 1)
+
+    def delete(self, table: TableId, *, shard: str | None = None, beside: bool = False) -> None:
+        """Forget a table, or the generation built beside it; its run history stays."""
+        with self.transaction() as connection:
+            connection.execute(sa.delete(table_rows).where(_key(table, shard, beside)))
+
+    def record_schema(self, entry: SchemaEntry) -> None:
+        """Add to the schema history what is not in it yet."""
+        with self.transaction() as connection:
+            _add_schema(connection, entry)
+
+    def schema_history(self, table: TableId) -> list[SchemaEntry]:
+        """How the table's schema changed, oldest first."""
+        query = (
+            sa.select(schema_change_rows.c.entry, schema_change_rows.c.entry_key)
+            .where(_of(schema_change_rows, table))
+            .order_by(schema_change_rows.c.id)
+        )
+        with self.transaction() as connection:
+            return [
+                SchemaEntry.from_json(json.loads(row.entry), key=row.entry_key)
+                for row in connection.execute(query)
+            ]
 
     def record_run(self, entry: RunEntry) -> None:
         """Add to the run history."""
@@ -179,22 +182,33 @@ class Store:
             "entry": json.dumps(entry.to_json()),
         }
         with self.transaction() as connection:
-            connection.execute(sa.insert(_runs).values(**row))
+            connection.execute(sa.insert(run_rows).values(**row))
 
     def last_runs(self, table: TableId, count: int = 10) -> list[RunEntry]:
         """The newest entries of a table's history, newest first."""
         query = (
-            sa.select(_runs.c.entry)
-            .where(
-                (_runs.c.source == table.source)
-                & (_runs.c.schema_name == table.schema)
-                & (_runs.c.table_name == table.name)
-            )
-            .order_by(_runs.c.id.desc())
+            sa.select(run_rows.c.entry)
+            .where(_of(run_rows, table))
+            .order_by(run_rows.c.id.desc())
             .limit(count)
         )
         with self.transaction() as connection:
             return [RunEntry.from_json(json.loads(row.entry)) for row in connection.execute(query)]
+
+    def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
+        """Keep a registry's schema for the time when the registry is away; the first one stays."""
+        row = {"registry": registry, "schema_id": schema_id, "document": document}
+        try:
+            with self.transaction() as connection:
+                connection.execute(sa.insert(schema_rows).values(**row))
+        except IntegrityError:
+            return
+
+    def kept_schema(self, registry: str, schema_id: int) -> str | None:
+        """A schema that was kept."""
+        where = (schema_rows.c.registry == registry) & (schema_rows.c.schema_id == schema_id)
+        with self.transaction() as connection:
+            return connection.execute(sa.select(schema_rows.c.document).where(where)).scalar()
 
     @property
     def clock(self) -> sa.ColumnElement[float]:
@@ -202,7 +216,7 @@ class Store:
         dialect = self._engine.dialect.name
         if dialect == "sqlite":
             return sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Double)
-        if dialect in _MYSQL:
+        if dialect in MYSQL:
             return sa.literal_column("unix_timestamp(sysdate(6))", sa.Double)
         if dialect == "postgresql":
             return sa.literal_column(
@@ -229,17 +243,28 @@ class Store:
         except SQLAlchemyError as error:
             raise self._unusable(error) from None
 
+    def _records(self, *, beside: bool) -> list[TableRecord]:
+        columns = (
+            table_rows.c.source,
+            table_rows.c.schema_name,
+            table_rows.c.table_name,
+            table_rows.c.shard,
+        )
+        query = sa.select(table_rows).where(table_rows.c.beside == beside).order_by(*columns)
+        with self.transaction() as connection:
+            return [_record(row.record, row.version) for row in connection.execute(query)]
+
     def _create(self) -> None:
         try:
             self._create_tables()
         except SQLAlchemyError as error:
             raise self._unusable(error) from None
         with self.transaction() as connection:
-            found = connection.execute(sa.select(sa.func.max(_format.c.version))).scalar()
+            found = connection.execute(sa.select(sa.func.max(format_rows.c.version))).scalar()
         if found is None:
             try:
                 with self.transaction() as connection:
-                    connection.execute(sa.insert(_format).values(version=FORMAT))
+                    connection.execute(sa.insert(format_rows).values(version=FORMAT))
             except IntegrityError:
                 return
         elif found > FORMAT:
@@ -251,12 +276,12 @@ class Store:
 
     def _create_tables(self) -> None:
         try:
-            _metadata.create_all(self._engine)
+            metadata.create_all(self._engine)
         except SQLAlchemyError as error:
             # Two processes may create the tables at once; the loser looks again.
             if "already exists" not in str(error):
                 raise
-            _metadata.create_all(self._engine)
+            metadata.create_all(self._engine)
 
     def _unusable(self, error: SQLAlchemyError) -> StateError:
         cause = getattr(error, "orig", None) or error
@@ -269,62 +294,58 @@ class Store:
         )
 
 
-def _engine(url: str) -> Engine:
-    try:
-        parsed = make_url(url)
-        if parsed.password is not None:
-            keep_out_of_logs(parsed.password)
-        if parsed.drivername == "postgresql":
-            parsed = parsed.set(drivername="postgresql+psycopg")
-        if parsed.get_backend_name() == "sqlite":
-            return _sqlite(parsed)
-        return sa.create_engine(parsed, pool_pre_ping=True, hide_parameters=True)
-    except (ArgumentError, ImportError, ValueError) as error:
-        # The library's own text may repeat the URL, and with it the password.
-        reason = f"no driver: {error}" if isinstance(error, ImportError) else "it is not a URL"
-        raise StateError(
-            f"state.url cannot be used: {reason}",
-            remedy="Give a SQLAlchemy URL, such as sqlite:///state.db or "
-            "postgresql+psycopg://user:${PASSWORD}@host/database, and install its driver.",
-            field="state.url",
-        ) from None
+def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
+    """Add an entry, once: who writes it holds the table's lease."""
+    if connection.execute(
+        sa.select(schema_change_rows.c.id).where(schema_change_rows.c.entry_key == entry.key)
+    ).first():
+        return
+    row = {
+        "entry_key": entry.key,
+        "source": entry.table.source,
+        "schema_name": entry.table.schema,
+        "table_name": entry.table.name,
+        "entry": json.dumps(entry.to_json()),
+    }
+    connection.execute(sa.insert(schema_change_rows).values(**row))
 
 
-def _sqlite(url: URL) -> Engine:
-    if url.database and url.database != ":memory:" and not url.database.startswith("file:"):
-        try:
-            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise StateError(
-                f"the folder of the state store {url.database} cannot be made: {error.strerror}",
-                remedy="Name a file in a folder that you can write as state.url.",
-                field="state.url",
-            ) from None
-    engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True)
-
-    @sa.event.listens_for(engine, "connect")
-    def configure(connection: Any, _record: object) -> None:
-        # Transactions are begun below; the driver must not begin its own.
-        connection.isolation_level = None
-        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
-            connection.execute(f"PRAGMA {pragma}").close()
-
-    @sa.event.listens_for(engine, "begin")
-    def begin(connection: Connection) -> None:
-        # A transaction that turns from reading to writing fails at once when another one wrote
-        # meanwhile, whatever the busy timeout; one that begins as a writer waits its turn.
-        # Source: https://www.sqlite.org/lang_transaction.html
-        connection.exec_driver_sql("BEGIN IMMEDIATE")
-
-    return engine
+def _of(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
+    return sa.and_(
+        rows.c.source == table.source,
+        rows.c.schema_name == table.schema,
+        rows.c.table_name == table.name,
+    )
 
 
-def _key(table: TableId, shard: str | None) -> sa.ColumnElement[bool]:
+def _key(table: TableId, shard: str | None, beside: bool) -> sa.ColumnElement[bool]:
     return (
-        (_tables.c.source == table.source)
-        & (_tables.c.schema_name == table.schema)
-        & (_tables.c.table_name == table.name)
-        & (_tables.c.shard == (shard or ""))
+        _of(table_rows, table)
+        & (table_rows.c.shard == (shard or ""))
+        & (table_rows.c.beside == beside)
+    )
+
+
+def _is(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
+    return _key(record.table, record.shard, record.beside) & (table_rows.c.version == version)
+
+
+def _values(record: TableRecord, version: int) -> dict[str, Any]:
+    return {
+        "state": record.state.value,
+        "generation": record.generation,
+        "version": version,
+        "record": json.dumps(record.to_json()),
+    }
+
+
+def _changed_meanwhile(record: TableRecord, expected: int) -> StateError:
+    return StateError(
+        f"the state of {record.resource if record.beside else f'table {record.table}'} was changed"
+        " by someone else meanwhile",
+        remedy="Run the command again; it starts from the state that is there now.",
+        table=record.table,
+        expected_version=expected,
     )
 
 

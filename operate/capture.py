@@ -222,6 +222,10 @@ def _heal_slot(services: Services, group: Group, source: Source) -> None:
             " them.",
             slot=capture.slot,
         )
+    for build in services.store.builds():
+        # What these have copied would no longer meet the stream; whoever copies finds out.
+        if (build.table.source, build.tier) == (capture.source, capture.tier):
+            services.store.delete(build.table, beside=True)
     services.connect.delete(capture.connector, progress=services.progress)
     source.drop_slot(capture.slot)
 

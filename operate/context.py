@@ -14,6 +14,7 @@ from cdc.config import Config, load
 from cdc.connect import ConnectClient
 from cdc.debezium import CaptureNames, names
 from cdc.kafka import KafkaAdmin
+from cdc.kept_schemas import KeptSchemas
 from cdc.lease import Leases
 from cdc.sources import open_source
 from cdc.sources.base import Source
@@ -87,7 +88,7 @@ class Services:
 
     @cached_property
     def registry(self) -> ConfluentRegistry:
-        """The writers' schemas."""
+        """The registry itself."""
         config = self.config.kafka.registry
         client = ConfluentRegistry(
             RegistryEndpoint(
@@ -99,6 +100,11 @@ class Services:
         )
         self._exit.callback(client.close)
         return client
+
+    @cached_property
+    def schemas(self) -> KeptSchemas:
+        """The writers' schemas, also while the registry is away."""
+        return KeptSchemas(self.registry, self.config.kafka.registry.url, self.store)
 
     def capture(self, table: TableId) -> CaptureNames:
         """Names of publication, slot, connector and topics that the table's settings ask for."""
@@ -131,7 +137,7 @@ class Services:
             spark=self.spark,
             store=self.store,
             kafka=self.kafka,
-            registry=self.registry,
+            registry=self.schemas,
             sources={name: self.source(name) for name in self.config.sources},
             leases=self.leases,
             progress=self.progress,

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 from cdc.run import run_continuously, run_tables
 from cdc.state import State
 from operate.exit_codes import ExitCode, exit_code
+from operate.unattended import Unattended
 
 if TYPE_CHECKING:
     from cdc.run import RunResult
     from cdc.state import TableRecord
     from operate.context import Services
+    from operate.outcome import Outcome
     from schemas.table import TableId
 
 _WAITING = frozenset(
@@ -34,22 +36,45 @@ class Runs:
     def __init__(self, services: Services, tables: Sequence[TableId]) -> None:
         self._services = services
         self._tables = frozenset(tables)
-        self._errors = False
+        self._failed: set[TableId] = set()
+        self._unattended = Unattended(services, self._records)
 
     def once(self) -> list[RunResult]:
         """One run of the tables that have new changes."""
         results = run_tables(self._services.run_context, self._records())
-        self._errors |= any(result.error is not None for result in results)
+        self._failed |= {result.table for result in results if result.error is not None}
         return results
 
-    def repeat(self, interval_s: float, report: Callable[[list[RunResult]], None]) -> None:
-        """Run after run until SIGINT or SIGTERM; the run under way is finished first."""
+    def resync(self) -> list[Outcome]:
+        """Copy again what asks for it by its settings, after a run that found that out."""
+        outcomes = self._unattended.once()
+        self._failed -= {outcome.table for outcome in outcomes}
+        self._failed |= {outcome.table for outcome in outcomes if outcome.failed}
+        return outcomes
+
+    def repeat(
+        self,
+        interval_s: float,
+        report: Callable[[list[RunResult]], None],
+        report_resync: Callable[[list[Outcome]], None],
+    ) -> None:
+        """Run after run until SIGINT or SIGTERM; the run under way is finished first.
+
+        Tables that ask for it by their settings are copied again beside the runs; such a copy is
+        finished first, too, and is gone on with when the process is killed instead.
+        """
         stop = threading.Event()
+        copying = threading.Thread(
+            target=self._unattended.repeat,
+            args=(stop, interval_s, report_resync),
+            name="unattended resync",
+        )
 
         def asked(_signal: int, _frame: FrameType | None) -> None:
             stop.set()
 
         former = {kind: signal.signal(kind, asked) for kind in (signal.SIGINT, signal.SIGTERM)}
+        copying.start()
         try:
             run_continuously(
                 self._services.run_context,
@@ -59,6 +84,8 @@ class Runs:
                 report=report,
             )
         finally:
+            stop.set()
+            copying.join()
             for kind, handler in former.items():
                 signal.signal(kind, handler)
 
@@ -66,11 +93,16 @@ class Runs:
         """The tables that a run does not keep up to date, and that wait for someone."""
         return [record for record in self._records() if record.state in _WAITING]
 
+    @property
+    def not_resynced(self) -> dict[TableId, str]:
+        """Tables that ask for a resync by their settings and have to wait for it, each with why."""
+        return dict(self._unattended.waiting)
+
     def exit_code(self) -> ExitCode:
         """What the tables' states after the run make of the exit code."""
         states = {record.state for record in self._records()}
         return exit_code(
-            failed=self._errors or State.FAILED in states,
+            failed=bool(self._failed) or State.FAILED in states,
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states,
         )
 

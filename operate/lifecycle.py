@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import StateError
+from cdc.quarantine import Quarantine
 from cdc.state import State, TableRecord, transition
 from operate import capture
 from operate.outcome import Outcome
@@ -17,6 +18,9 @@ if TYPE_CHECKING:
 
 LEASE_WAIT_S = 120.0
 """How long to wait for a run that holds the table, in seconds."""
+
+_DEFAULT = frozenset({"fs.defaultFS", "fs.default.name"})
+"""Hadoop settings that say what a path without a scheme means."""
 
 
 def require(services: Services, table: TableId) -> TableRecord:
@@ -89,6 +93,23 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
     return Outcome(table, action, record.state)
 
 
+def forget_build(services: Services, table: TableId) -> bool:
+    """Give up the generation that is being built beside a table; what it copied stays a while.
+
+    Returns:
+        Whether there was one.
+
+    Raises:
+        LeaseHeldError: Another process is building it.
+    """
+    build = services.store.get(table, beside=True)
+    if build is None:
+        return False
+    with services.leases.hold(build.resource):
+        services.store.delete(table, beside=True)
+    return True
+
+
 def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcome:
     """Take the table off the plan: out of the publication, and with it out of the log's keeping.
 
@@ -97,7 +118,8 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
     Args:
         services: What to work with.
         table: The table.
-        delete_data: Also delete its lake table, with all generations, and its topic.
+        delete_data: Also delete its lake table, with all generations and its name in the catalog,
+            and its topic.
     """
     if services.store.get(table) is None:
         raise _not_on_plan(table)
@@ -107,6 +129,8 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
             raise _not_on_plan(table)
         names = services.capture_of(record)
         done = []
+        if forget_build(services, table):
+            done.append("gave its next generation up")
         with capture.changing(services, names):
             if services.source(table.source).remove_from_publication(record.publication, [table]):
                 done.append(f"left publication {record.publication}")
@@ -116,6 +140,7 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
                 done += [f"dropped {what}" for what in capture.dismantle(services, names)]
         if delete_data:
             _delete_data(services, record)
+            Quarantine(services.store).forget(table)
             done.append(f"deleted {record.base_path} and topic {record.topic}")
             services.store.put(replace(record, last_commit=None, updated_at=_now()))
     return Outcome(table, "offboarded: " + ("; ".join(done) or "nothing was left"), State.RETIRED)
@@ -133,7 +158,9 @@ def _others(services: Services, record: TableRecord) -> bool:
 
 def _delete_data(services: Services, record: TableRecord) -> None:
     from cdc.lake.publish import delete_path
+    from cdc.run import drop_name
 
+    drop_name(services.spark, services.config, record)
     delete_path(services.spark, record.base_path)
     services.kafka.delete_topic(record.topic)
 
@@ -156,12 +183,14 @@ def published_path(services: Services, table: TableId) -> str:
     Raises:
         StateError: The table was never published.
     """
+    from cdc.lake.pointer import local_folder
     from cdc.lake.publish import current_path
 
     record = services.store.get(table)
     if record is None:
         raise _not_on_plan(table)
-    path = current_path(services.spark, record.base_path)
+    local = local_folder(record.base_path) and not _DEFAULT & set(services.config.lake.hadoop)
+    path = current_path(record.base_path, None if local else services.spark)
     if path is None:
         raise StateError(
             f"table {table} is {record.state.value} and not published yet",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -12,7 +12,8 @@ from cdc.errors import ConfigError, StateError
 from cdc.failpoints import crash
 from cdc.state import State, TableRecord, transition
 from operate import capture
-from operate.lifecycle import require
+from operate.generations import clean
+from operate.lifecycle import forget_build, require
 from operate.outcome import Outcome, for_each
 from operate.render import seconds
 from operate.verdict import judge
@@ -20,6 +21,7 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from bootstrap.handoff import BootstrapResult
     from cdc.sources.base import SourceTable
     from operate.context import Services
     from schemas.table import TableSchema
@@ -197,9 +199,24 @@ def _examined(services: Services, table: TableId) -> Outcome:
 
 
 def bootstrap(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
-    """Copy tables on the plan and hand them over to the stream.
+    """Copy tables that are not on their stream, and hand them over to it."""
+    return recaptured(services, tables, copy)
 
-    The capture is prepared again first, so that a slot that was lost is made anew.
+
+def recaptured(
+    services: Services,
+    tables: Sequence[TableId],
+    work: Callable[[Services, Sequence[TableId]], list[Outcome]],
+) -> list[Outcome]:
+    """Copy tables on the plan whose capture was prepared again, so that a lost slot is made anew.
+
+    Args:
+        services: What to work with.
+        tables: The tables.
+        work: Copies the tables that can travel and are captured.
+
+    Returns:
+        One outcome per table, in the order given.
     """
     outcomes: dict[TableId, Outcome] = {}
     fit = []
@@ -219,7 +236,7 @@ def bootstrap(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
             )
         else:
             ready.extend(group.tables)
-    outcomes.update((outcome.table, outcome) for outcome in copy(services, ready))
+    outcomes.update((outcome.table, outcome) for outcome in work(services, ready))
     return [outcomes[table] for table in tables]
 
 
@@ -234,20 +251,38 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
     def one(table: TableId) -> Outcome:
         before = require(services, table)
         if before.state is State.INCREMENTAL:
-            return Outcome(table, "is kept up to date already", before.state)
+            return Outcome(
+                table,
+                "is kept up to date already; `tributary resync` would copy it again",
+                before.state,
+            )
         done = bootstrap_table(context, services.connect, before)
-        return Outcome(
-            table,
-            f"copied {done.rows:,} rows in {seconds(done.seconds)} and handed over to the stream",
-            done.record.state,
-            details={"rows": done.rows, "attempts": done.attempts, "seconds": done.seconds},
-        )
+        clean(services, table)
+        return copied(done, "handed over to the stream")
 
     parallel = min(services.config.spark.parallel_tables, len(tables))
     return for_each(tables, one, action="bootstrap", parallel=parallel)
 
 
+def copied(done: BootstrapResult, then: str) -> Outcome:
+    """The outcome of a copy, and of what it was for."""
+    return Outcome(
+        done.record.table,
+        f"copied {done.rows:,} rows in {seconds(done.seconds)} and {then}",
+        done.record.state,
+        details={
+            "rows": done.rows,
+            "attempts": done.attempts,
+            "seconds": done.seconds,
+            "generation": done.record.generation,
+        },
+    )
+
+
 def _due(services: Services, table: TableId) -> Outcome:
     record = require(services, table)
     examine(services, table)
+    if record.state is State.NEEDS_BOOTSTRAP:
+        # What was being built beside it follows the same broken stream.
+        forget_build(services, table)
     return Outcome(table, "checked", record.state)

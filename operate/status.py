@@ -9,6 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium import latest_heartbeat
+from cdc.quarantine import Quarantine
 from cdc.sources.values import SlotHealth
 from cdc.state import State, TableRecord
 from schemas.errors import TributaryError
@@ -75,14 +76,18 @@ class TableStatus:
             the events; None when there is no commit or Kafka could not be asked.
         freshness_s: Seconds since the watermark; None without one.
         target_s: How old it may be.
+        quarantined: Records that were left out; the watermark stays before the first.
         notes: What the reader should know.
+        build: The generation that is being built beside it, if there is one.
     """
 
     record: TableRecord
     events_behind: int | None
     freshness_s: float | None
     target_s: int
+    quarantined: int = 0
     notes: tuple[str, ...] = ()
+    build: TableRecord | None = None
 
     @property
     def late(self) -> bool:
@@ -110,6 +115,7 @@ class TableStatus:
             "freshness_target_s": self.target_s,
             "late": self.late,
             "events_behind": self.events_behind,
+            "quarantined": self.quarantined,
             "reason": record.reason,
             "error": record.error,
             "remedy": record.remedy,
@@ -123,6 +129,7 @@ class TableStatus:
                 "handoff_offsets": attempt.handoff_offsets,
                 "reads_upto": attempt.reads_upto,
             },
+            "building": None if self.build is None else _building(self.build),
             "notes": list(self.notes),
         }
 
@@ -166,9 +173,14 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
         if (record.table in wanted if wanted else record.state is not State.RETIRED)
     ]
     ends, trouble = _ends(services, records)
+    lacking = Quarantine(services.store).counts()
     now = datetime.now(timezone.utc)
+    builds = {build.table: build for build in services.store.builds()}
     return Status(
-        tuple(_table(services, record, ends, now, trouble) for record in records),
+        tuple(
+            _table(services, record, builds.get(record.table), ends, lacking, now, trouble)
+            for record in records
+        ),
         tuple(_slots(services, records)),
     )
 
@@ -185,18 +197,52 @@ def _ends(
         return {}, error.message
 
 
+def _building(build: TableRecord) -> dict[str, Any]:
+    return {
+        "generation": build.generation,
+        "state": build.state.value,
+        "path": None if build.attempt is None else build.attempt.path,
+        "updated_at": build.updated_at,
+        "error": build.error,
+        "reason": build.reason,
+    }
+
+
+def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
+    """What readers of the table see while its next generation is not there yet."""
+    if build is not None:
+        why = (build.error or {}).get("message") or build.reason
+        yield (
+            f"generation {build.generation} is being built beside it: {build.state.value} since"
+            f" {build.updated_at:%Y-%m-%d %H:%M:%S} UTC{f' ({why})' if why else ''}; `tributary"
+            f" resync {record.table}` goes on with it"
+        )
+    if record.state is State.NEEDS_BOOTSTRAP:
+        commit = record.last_commit
+        until = f" until {commit.committed_at:%Y-%m-%d %H:%M:%S} UTC" if commit else ""
+        yield (
+            f"generation {record.generation} stands still; readers keep what was committed{until}"
+        )
+
+
 def _table(
     services: Services,
     record: TableRecord,
+    build: TableRecord | None,
     ends: dict[str, dict[int, int]],
+    lacking: dict[str, int],
     now: datetime,
     trouble: str | None,
 ) -> TableStatus:
     commit = record.last_commit
     notes = [f"events behind is not known: {trouble}"] if trouble else []
+    notes += _generation_notes(record, build)
     target = 0
     if record.table.source in services.config.sources:
-        target = services.config.table_settings(record.table).freshness_target_s
+        settings = services.config.table_settings(record.table)
+        target = settings.freshness_target_s
+        if settings.on_schema_change == "freeze":
+            notes += _left_out(services, record)
     else:
         notes.append("its source is no longer in the configuration")
     behind = None
@@ -208,7 +254,22 @@ def _table(
     freshness = None
     if commit is not None and commit.watermark is not None:
         freshness = max(0.0, (now - commit.watermark).total_seconds())
-    return TableStatus(record, behind, freshness, target, tuple(notes))
+    quarantined = 0 if record.attempt is None else lacking.get(str(record.attempt.id), 0)
+    return TableStatus(record, behind, freshness, target, quarantined, tuple(notes), build)
+
+
+def _left_out(services: Services, record: TableRecord) -> list[str]:
+    """The columns that came after a frozen table was copied."""
+    names: dict[str, None] = {}
+    for entry in services.store.schema_history(record.table):
+        if entry.generation != record.generation or entry.outcome != "followed":
+            continue
+        for change in entry.changes:
+            if change["change"] == "AddColumn" and change["frozen"]:
+                names[change["name"]] = None
+            elif change["change"] == "DropColumn":
+                names.pop(change["name"], None)
+    return [f"it is frozen, and the lake leaves out: {', '.join(names)}"] if names else []
 
 
 def _slots(services: Services, records: Sequence[TableRecord]) -> list[SlotStatus]:
@@ -242,7 +303,7 @@ def _slot(services: Services, record: TableRecord) -> SlotStatus:
     if health is not None and (lost := health.problem(stored)) is not None:
         problems.insert(0, f"slot {capture.slot} {lost}")
     with _noted(problems):
-        beat = latest_heartbeat(services.kafka, services.registry, capture)
+        beat = latest_heartbeat(services.kafka, services.schemas, capture)
         if beat is not None:
             silent = max(0.0, (datetime.now(timezone.utc) - beat.beat_at).total_seconds())
         interval = services.config.source(capture.source).heartbeat_interval_ms / 1000

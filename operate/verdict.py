@@ -82,7 +82,9 @@ def judge(table: SourceTable, settings: TableSettings) -> Verdict:
             f"{'DEFAULT' if set(key) <= set(table.primary_key) else 'FULL'}; or set key_columns:"
             f" [{', '.join(table.identity_columns)}] for the table.",
         )
-    return Verdict(notes=(*_notes(table), *_generated(table), *hazards(table)))
+    return Verdict(
+        notes=(*_notes(table), *_generated(table), *_null_defaults(table), *hazards(table))
+    )
 
 
 def _kind(table: SourceTable | TableStats) -> Verdict:
@@ -174,3 +176,19 @@ def _generated(table: SourceTable) -> tuple[str, ...]:
     if not names:
         return ()
     return (f"generated columns are not in the log and are left out: {', '.join(names)}",)
+
+
+def _null_defaults(table: SourceTable) -> tuple[str, ...]:
+    """Columns whose NULL the converter of Apicurio Registry 2.6 takes for "not given"."""
+    names = [
+        quote_name(column.name)
+        for column in table.columns
+        if column.nullable and column.default_sql is not None and not column.generated
+    ]
+    if not names:
+        return ()
+    return (
+        f"{', '.join(names)}: a NULL in a column with a default arrives as that default when"
+        " connect.converter is apicurio, so runs ask the primary for rows with that value; SET NOT"
+        " NULL or DROP DEFAULT avoids it",
+    )

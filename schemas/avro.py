@@ -20,6 +20,12 @@ WIRE_HEADER_BYTES = 5
 _PRIMITIVES = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
 _READ = frozenset({"before", "after", "source", "op"})
 _READ_SOURCE = frozenset({"ts_us", "ts_ms", "sequence"})
+_SOURCE_TYPES = {"ts_us": "long", "ts_ms": "long", "sequence": "string"}
+_NEEDED_OF_SOURCE = ("ts_ms", "sequence")
+END_MARK = bytes.fromhex("9ce3570b6ad1f42e")
+"""Put behind an Avro body before it is decoded: a body that does not end where its schema says
+leaves other bytes, or too few, where the mark is read."""
+
 _SOURCE_TYPE = "__debezium.source.column.type"
 _SOURCE_NAME = "__debezium.source.column.name"
 
@@ -46,9 +52,19 @@ def field_name(column: str) -> str:
     Letters, and digits after the first character, stay; every other UTF-16 unit, the underscore
     included, becomes ``_u`` and its hexadecimal code.
     """
+    return _adjusted(column, also="")
+
+
+def envelope_name(topic: str) -> str:
+    """The full name of the schema of a topic's change events, adjusted in the same way."""
+    return f"{_adjusted(topic, also='.')}.Envelope"
+
+
+def _adjusted(name: str, *, also: str) -> str:
     adjusted = []
-    for position, character in enumerate(column):
-        if character.isascii() and (character.isalpha() or (character.isdigit() and position)):
+    for position, character in enumerate(name):
+        letter = character.isascii() and character.isalpha()
+        if letter or (position and (character in also or character in "0123456789")):
             adjusted.append(character)
             continue
         units = character.encode("utf-16-be")
@@ -108,6 +124,7 @@ class DebeziumSchema:
         key: Columns of a key; empty for an envelope.
         before: Columns of the row before the change; empty for a key.
         after: Columns of the row after the change; empty for a key.
+        source: Fields of an envelope's ``source`` block.
         envelope: Names of the envelope's own fields in order; empty for a key.
     """
 
@@ -116,6 +133,7 @@ class DebeziumSchema:
     key: tuple[DebeziumField, ...] = ()
     before: tuple[DebeziumField, ...] = ()
     after: tuple[DebeziumField, ...] = ()
+    source: tuple[DebeziumField, ...] = ()
     envelope: tuple[str, ...] = ()
 
     @property
@@ -136,6 +154,28 @@ class DebeziumSchema:
             if entry["name"] == "source":
                 entry["type"] = _without_unread(entry["type"])
         return json.dumps({**schema, "fields": kept})
+
+    @cached_property
+    def marked_writer_json(self) -> str:
+        """The schema of an event with :data:`END_MARK` behind it."""
+        return _marked(json.loads(self.avro_json))
+
+    @cached_property
+    def marked_reader_json(self) -> str:
+        """The same with only those fields that rows are made of."""
+        return _marked(json.loads(self.reader_json))
+
+    def mismatch(self, topic: str) -> str | None:
+        """Why a record of this schema cannot be a change event of the topic, or None."""
+        if not self.is_envelope:
+            return f"{self.name} is no change event"
+        if self.name != envelope_name(topic):
+            return f"{self.name} is the schema of another topic's change events"
+        kinds = {inner.name: inner.avro_type for inner in self.source}
+        for name, kind in _SOURCE_TYPES.items():
+            if kinds.get(name, kind) != kind or (name in _NEEDED_OF_SOURCE and name not in kinds):
+                return f"{self.name} has no usable {name} in its source block"
+        return None
 
     @property
     def row(self) -> tuple[DebeziumField, ...]:
@@ -176,9 +216,16 @@ class DebeziumSchema:
                 name=name,
                 before=fields["before"].fields if "before" in fields else (),
                 after=fields["after"].fields,
+                source=fields["source"].fields,
                 envelope=tuple(fields),
             )
         return cls(avro_json=avro_json, name=name, key=record.fields)
+
+
+def _marked(event: Any) -> str:
+    mark = {"type": "fixed", "name": "tributary_mark", "size": len(END_MARK)}
+    fields = [{"name": "event", "type": event}, {"name": "mark", "type": mark}]
+    return json.dumps({"type": "record", "name": "tributary_event", "fields": fields})
 
 
 def _without_unread(kind: Any) -> Any:

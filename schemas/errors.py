@@ -66,4 +66,12 @@ class AvroSchemaError(SchemaError):
 
 
 class RegistryError(TributaryError):
-    """The schema registry is unreachable or does not know an id."""
+    """The schema registry is unreachable, refuses, or does not know an id."""
+
+
+class UnknownSchemaError(RegistryError):
+    """An id for which a registry that works has no Avro schema: the message is to blame."""
+
+
+class DdlError(SchemaError):
+    """A planned statement that is not understood."""

@@ -1,12 +1,36 @@
-"""How a table's columns changed, as values that say whether the lake can follow in place."""
+"""How a table changed, as values that say whether the lake can follow, and why.
+
+One function compares the catalog that the lake follows with the catalog of now. A run, `tributary
+schema diff` and `tributary schema check` all ask it, so none has an opinion of its own.
+"""
 
 from __future__ import annotations
 
+import json
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from schemas.table import TableSchema
+from schemas.catalog import Catalog, CatalogColumn
+from schemas.changes import (
+    AddColumn,
+    Change,
+    ChangeDefault,
+    ChangeIdentity,
+    ChangeKey,
+    ChangeNullability,
+    ChangeType,
+    DropColumn,
+    LoseEvents,
+    NarrowType,
+    NewFile,
+    RenameColumn,
+    RewriteColumn,
+    Verdict,
+    WidenType,
+)
+from schemas.table import Column
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _WIDER = {
@@ -15,45 +39,8 @@ _WIDER = {
     "int": ("bigint",),
     "float": ("double",),
 }
-
-
-@dataclass(frozen=True)
-class AddColumn:
-    """A column that the lake does not have yet; its old rows read NULL."""
-
-    name: str
-    lake_type: str
-
-
-@dataclass(frozen=True)
-class DropColumn:
-    """A column that the source no longer has; the lake keeps it, NULL from then on."""
-
-    name: str
-
-
-@dataclass(frozen=True)
-class WidenType:
-    """A type that holds every value of the one before."""
-
-    name: str
-    old: str
-    new: str
-
-
-@dataclass(frozen=True)
-class ChangeType:
-    """A type that does not hold every value of the one before: never in place."""
-
-    name: str
-    old: str
-    new: str
-
-    def __str__(self) -> str:
-        return f"column {self.name!r} changed from {self.old} to {self.new}"
-
-
-Change = AddColumn | DropColumn | WidenType | ChangeType
+_SOURCE_WIDER = {("smallint", "integer")}
+"""Types of PostgreSQL that are one in the lake, and of which the second holds all of the first."""
 
 
 def widens(old: str, new: str) -> bool:
@@ -70,22 +57,239 @@ def widens(old: str, new: str) -> bool:
     return scale >= int(narrow[2]) and digits - scale >= int(narrow[1]) - int(narrow[2])
 
 
-def changes(lake: Mapping[str, str], table: TableSchema) -> list[Change]:
-    """What has to happen to the lake's columns so that they carry the table's.
+@dataclass(frozen=True)
+class LakeColumns:
+    """The source columns of a lake table.
 
     Args:
-        lake: Spark type by name of the lake's source columns, in order.
-        table: The table as the source has it now.
+        types: Spark type by name.
+        dropped: Those that it keeps although the source has dropped them.
     """
-    found: list[Change] = []
-    now = {column.name: column.lake_type for column in table.columns}
-    for name, old in lake.items():
-        new = now.get(name)
-        if new is None:
-            found.append(DropColumn(name))
-        elif new != old:
-            found.append(
-                WidenType(name, old, new) if widens(old, new) else ChangeType(name, old, new)
+
+    types: Mapping[str, str]
+    dropped: frozenset[str] = frozenset()
+
+
+def diff(
+    before: Catalog,
+    now: Catalog,
+    *,
+    wanted: Iterable[Column],
+    lake: LakeColumns,
+    stored: Mapping[str, Sequence[str | None]],
+    frozen: bool = False,
+) -> tuple[Change, ...]:
+    """Everything that changed, from the catalog that the lake follows to that of now.
+
+    The rule for new columns is exact: while the table lies in the same file, its old rows show
+    what the catalog stores for them, and NULL where it stores nothing. In a new file they may show
+    anything.
+
+    Args:
+        before: The catalog that the lake follows.
+        now: The catalog now.
+        wanted: The columns that the settings replicate, with their lake types.
+        lake: The lake's columns.
+        stored: By column, what the catalog stores for rows older than it; one value per file,
+            None where there is none.
+        frozen: Whether the lake takes no new columns.
+    """
+    return tuple(_Diff(before, now, wanted, lake, stored, frozen=frozen).changes())
+
+
+class _Diff:
+    def __init__(
+        self,
+        before: Catalog,
+        now: Catalog,
+        wanted: Iterable[Column],
+        lake: LakeColumns,
+        stored: Mapping[str, Sequence[str | None]],
+        *,
+        frozen: bool,
+    ) -> None:
+        self._before, self._now = before, now
+        self._wanted = {column.name: column for column in wanted}
+        self._lake, self._stored, self._frozen = lake, stored, frozen
+        self._new_file = before.files != now.files
+
+    def changes(self) -> Iterator[Change]:
+        yield from self._table()
+        rewritten = False
+        for number in sorted({*self._before.columns, *self._now.columns}):
+            old, new = self._before.columns.get(number), self._now.columns.get(number)
+            if old is None and new is not None:
+                yield self._added(new)
+            elif new is None and old is not None:
+                yield self._dropped(old)
+            elif old is not None and new is not None:
+                for change in self._kept(old, new):
+                    rewritten |= isinstance(change, (RewriteColumn, ChangeType))
+                    yield change
+        present = {column.name for column in self._now.columns.values()}
+        for name in self._lake.types:
+            if name in present and name not in self._wanted and name not in self._lake.dropped:
+                why = "the settings leave it out: it stays in the lake, NULL from then on"
+                yield DropColumn(verdict=Verdict.EVOLVE, why=why, name=name)
+        if self._new_file and not rewritten:
+            why = "if rows were changed by it, `tributary verify` shows them"
+            yield NewFile(verdict=Verdict.EVOLVE, why=why)
+
+    def _table(self) -> Iterator[Change]:
+        before, now = self._before, self._now
+        for fact in _differences("", before.rest, now.rest):
+            yield LoseEvents(
+                verdict=Verdict.BOOTSTRAP,
+                why="that sends no events, and changes of rows may have sent none",
+                fact=fact,
             )
-    found.extend(AddColumn(name, kind) for name, kind in now.items() if name not in lake)
-    return found
+        if before.named != now.named and before.owner == now.owner:
+            yield LoseEvents(
+                verdict=Verdict.BOOTSTRAP,
+                why="its changes meanwhile went to another topic",
+                fact="the table had another name or schema for a while",
+            )
+        if before.primary_key != now.primary_key or before.identity_key != now.identity_key:
+            yield ChangeKey(
+                verdict=Verdict.BOOTSTRAP,
+                why="rows of the lake are found by their key",
+                old=_keys(before),
+                new=_keys(now),
+            )
+        if before.replica_identity != now.replica_identity:
+            harmless = {before.replica_identity, now.replica_identity} <= {"default", "full"}
+            yield ChangeIdentity(
+                verdict=Verdict.EVOLVE if harmless else Verdict.BOOTSTRAP,
+                why="the key of events stays the same"
+                if harmless
+                else "the key of events changes, or there is none",
+                old=before.replica_identity,
+                new=now.replica_identity,
+            )
+
+    def _added(self, column: CatalogColumn) -> Change:
+        verdict, why, stored = self._new_column(column)
+        return AddColumn(
+            verdict=verdict,
+            why=why,
+            name=column.name,
+            type=column.type,
+            stored=stored,
+            frozen=self._frozen and not column.generated,
+        )
+
+    def _new_column(self, column: CatalogColumn) -> tuple[Verdict, str, str | None]:
+        if column.generated:
+            return Verdict.IGNORE, "it is generated, so the log does not carry it", None
+        if self._frozen:
+            return Verdict.IGNORE, "on_schema_change is freeze", None
+        if column.name not in self._wanted:
+            return Verdict.IGNORE, "the settings leave it out", None
+        if column.name in self._lake.types:
+            why = "the lake still has the values of a column of that name that was dropped"
+            return Verdict.BOOTSTRAP, why, None
+        values = set(self._stored.get(column.name, ()))
+        if values <= {None}:
+            if self._new_file:
+                why = "the table was rewritten since, so its old rows may have any values there"
+                return Verdict.BOOTSTRAP, why, None
+            return Verdict.EVOLVE, "old rows are NULL, as in the source", None
+        if len(values) > 1:
+            return Verdict.BOOTSTRAP, "its partitions have different values for old rows", None
+        (value,) = values
+        return Verdict.FILL, f"old rows get its default of then, {_element(value)}", value
+
+    def _dropped(self, column: CatalogColumn) -> Change:
+        carried = column.name in self._lake.types and column.name not in self._lake.dropped
+        return DropColumn(
+            verdict=Verdict.EVOLVE if carried else Verdict.IGNORE,
+            why="it stays in the lake, NULL from then on"
+            if carried
+            else "the lake does not carry it",
+            name=column.name,
+        )
+
+    def _kept(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
+        if old.name != new.name:
+            ours = old.name in self._lake.types or new.name in self._wanted
+            yield RenameColumn(
+                verdict=Verdict.BOOTSTRAP if ours else Verdict.IGNORE,
+                why="the lake has its values under the old name"
+                if ours
+                else "the lake does not carry it",
+                name=old.name,
+                to=new.name,
+            )
+            return
+        name, wanted = new.name, self._wanted.get(new.name)
+        carried = self._lake.types.get(name)
+        if wanted is not None and (carried is None or name in self._lake.dropped):
+            if not self._frozen:
+                why = "the lake left it out until now, so nobody knows its values"
+                yield AddColumn(verdict=Verdict.BOOTSTRAP, why=why, name=name, type=new.type)
+        elif wanted is not None and carried is not None:
+            yield from self._retyped(old, new, carried, wanted.lake_type)
+        if old.nullable != new.nullable:
+            yield ChangeNullability(
+                verdict=Verdict.EVOLVE,
+                why="columns of the lake are nullable",
+                name=name,
+                nullable=new.nullable,
+            )
+        if old.default != new.default:
+            yield ChangeDefault(
+                verdict=Verdict.EVOLVE,
+                why="rows bring their values along",
+                name=name,
+                old=old.default,
+                new=new.default,
+            )
+
+    def _retyped(
+        self, old: CatalogColumn, new: CatalogColumn, had: str, has: str
+    ) -> Iterator[Change]:
+        name, was, now = new.name, old.type, new.type
+        evolve, bootstrap = Verdict.EVOLVE, Verdict.BOOTSTRAP
+        if had != has:
+            if widens(had, has):
+                why = f"{has} holds every value of {had}"
+                yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now, in_lake=True)
+            elif widens(has, had):
+                why = f"{has} does not hold every value of {had}, and rows may have changed"
+                yield NarrowType(verdict=bootstrap, why=why, name=name, old=was, new=now)
+            else:
+                why = f"{had} does not become {has} in place"
+                yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
+        elif self._new_file and old.written != new.written and (was, now) not in _SOURCE_WIDER:
+            why = "ALTER ... TYPE sends no events, and with USING its rows may have other values"
+            yield RewriteColumn(verdict=bootstrap, why=why, name=name)
+        elif was != now:
+            why = f"both are {has} in the lake, and hold the same values"
+            yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
+
+
+def _keys(catalog: Catalog) -> str:
+    shown = f"({', '.join(catalog.primary_key)})" if catalog.primary_key else "none"
+    if catalog.identity_key:
+        shown += f", replica identity ({', '.join(catalog.identity_key)})"
+    return shown
+
+
+def _element(array: str | None) -> str:
+    """The element of an array literal with one element, shortened for people."""
+    text = (array or "")[1:-1]
+    return text if len(text) <= 60 else f"{text[:60]}..."
+
+
+def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in sorted({*old, *new}):
+            inner = f"{path}.{key}" if path else str(key)
+            if key not in new:
+                yield f"{inner} is gone (was {json.dumps(old[key])})"
+            elif key not in old:
+                yield f"{inner} is new ({json.dumps(new[key])})"
+            else:
+                yield from _differences(inner, old[key], new[key])
+    elif old != new:
+        yield f"{path} was {json.dumps(old)}, is {json.dumps(new)}"

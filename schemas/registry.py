@@ -6,11 +6,12 @@ import ssl
 import threading
 from dataclasses import dataclass, field
 from typing import Any, Protocol
+from urllib.parse import quote
 
 import httpx
 import stamina
 
-from schemas.errors import RegistryError
+from schemas.errors import RegistryError, UnknownSchemaError
 
 _RETRY = stamina.RetryingCaller(attempts=5, timeout=60.0)
 _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
@@ -20,7 +21,12 @@ class SchemaRegistry(Protocol):
     """Where writers' schemas are found by the id in the message."""
 
     def schema(self, schema_id: int) -> str:
-        """The Avro schema registered under the id, as JSON text."""
+        """The Avro schema registered under the id, as JSON text.
+
+        Raises:
+            UnknownSchemaError: There is no Avro schema under the id.
+            RegistryError: The registry is unreachable or refuses.
+        """
         ...
 
 
@@ -42,6 +48,21 @@ class RegistryEndpoint:
     password: str | None = field(default=None, repr=False)
     ca_file: str | None = None
     timeout_s: float = 10.0
+
+
+@dataclass(frozen=True)
+class RegisteredSchema:
+    """One version of a subject.
+
+    Args:
+        id: What messages carry.
+        version: Counts the subject's schemas.
+        text: The Avro schema.
+    """
+
+    id: int
+    version: int
+    text: str = field(repr=False)
 
 
 class ConfluentRegistry:
@@ -75,8 +96,9 @@ class ConfluentRegistry:
         """The Avro schema registered under the id, as JSON text.
 
         Raises:
-            RegistryError: The registry is unreachable, refuses the login, does not know the id,
-                or holds something else than one Avro schema under it.
+            UnknownSchemaError: It does not know the id, or holds something else than one Avro
+                schema under it.
+            RegistryError: It is unreachable, or refuses the login.
         """
         with self._lock:
             known = self._cache.get(schema_id)
@@ -86,6 +108,23 @@ class ConfluentRegistry:
         with self._lock:
             self._cache[schema_id] = found
         return found
+
+    def newest(self, subject: str) -> RegisteredSchema | None:
+        """The newest schema of a subject, or None when it has none.
+
+        Raises:
+            RegistryError: The registry is unreachable, refuses, or answers something else.
+        """
+        answer = self._get(f"subjects/{quote(subject, safe='')}/versions/latest")
+        if answer.status_code == httpx.codes.NOT_FOUND:
+            return None
+        if answer.status_code != httpx.codes.OK:
+            raise self._refused(answer, f"read subject {subject}")
+        try:
+            found = answer.json()
+            return RegisteredSchema(int(found["id"]), int(found["version"]), str(found["schema"]))
+        except (ValueError, KeyError, TypeError) as error:
+            raise self._refused(answer, f"read subject {subject}") from error
 
     def ping(self) -> None:
         """Ask the registry for its subjects.
@@ -103,8 +142,8 @@ class ConfluentRegistry:
 
     def _fetch(self, schema_id: int) -> str:
         answer = self._get(f"schemas/ids/{schema_id}")
-        if answer.status_code == httpx.codes.NOT_FOUND:
-            raise RegistryError(
+        if answer.status_code == httpx.codes.NOT_FOUND and _is_registrys(answer):
+            raise UnknownSchemaError(
                 f"registry {self._endpoint.url} does not know schema id {schema_id}",
                 remedy="Check that the registry is the one the connector's converter writes to,"
                 " and that its store survived its last restart; ids must never be reused.",
@@ -121,7 +160,7 @@ class ConfluentRegistry:
             ) from error
         kind = document.get("schemaType", "AVRO")
         if kind != "AVRO" or document.get("references"):
-            raise RegistryError(
+            raise UnknownSchemaError(
                 f"schema id {schema_id} is {kind}"
                 + (" with references" if document.get("references") else ""),
                 remedy="Use an Avro converter that registers whole schemas (for Apicurio:"
@@ -159,6 +198,14 @@ class ConfluentRegistry:
             status=status,
             **context,
         )
+
+
+def _is_registrys(answer: httpx.Response) -> bool:
+    """Whether a refusal comes from a registry; proxies and other services say 404 as well."""
+    try:
+        return "error_code" in answer.json()
+    except (ValueError, TypeError):
+        return False
 
 
 class _TransientAnswerError(Exception):

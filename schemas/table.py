@@ -105,6 +105,10 @@ def _quoted(text: str, position: int) -> tuple[str, int]:
     return "", position
 
 
+DROPPED = "dropped"
+"""What stands for the source type of a column that only the lake still has."""
+
+
 @dataclass(frozen=True)
 class Column:
     """One column as source and lake see it.
@@ -120,6 +124,11 @@ class Column:
     source_type: str
     lake_type: str
     nullable: bool = True
+
+    @property
+    def live(self) -> bool:
+        """Whether the source still has it, as far as it is replicated."""
+        return self.source_type != DROPPED
 
 
 @dataclass(frozen=True)

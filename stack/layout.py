@@ -10,13 +10,16 @@ from pathlib import Path
 from stack.artifacts import Software
 from stack.errors import StackError
 from stack.jvm import Connect, Kafka, Registry
+from stack.metastore import Metastore
 from stack.postgres import Binaries, Primary, Replica
 from stack.secrets import Passwords
 from stack.servers import Server
 from stack.unprivileged import database_user
 
 PORTS = ("primary", "replica", "kafka", "kafka_controller", "registry", "connect")
-"""What needs a port."""
+"""What needs a port in every stack."""
+METASTORE = "metastore"
+"""A server that a stack has only when it is asked for."""
 SECRETS = "secrets"
 """Folder of the passwords, inside the stack's."""
 
@@ -26,7 +29,7 @@ class Record:
     """What a stack's folder remembers, in ``stack.json``.
 
     Args:
-        ports: Port of each name in ``PORTS``.
+        ports: Port of each name in ``PORTS``, and of the metastore when there is one.
         binaries: The PostgreSQL that made the data; another version could not read it.
     """
 
@@ -71,11 +74,13 @@ class Layout:
     kafka: Kafka
     registry: Registry
     connect: Connect
+    metastore: Metastore | None = None
 
     @property
     def servers(self) -> tuple[Server, ...]:
         """All of them, in the order of ``status``."""
-        return self.primary, self.replica, self.kafka, self.registry, self.connect
+        always = (self.primary, self.replica, self.kafka, self.registry, self.connect)
+        return always if self.metastore is None else (*always, self.metastore)
 
 
 def layout(folder: Path, record: Record, software: Callable[[], Software]) -> Layout:
@@ -119,4 +124,7 @@ def layout(folder: Path, record: Record, software: Callable[[], Software]) -> La
             secrets=passwords.folder,
             software=software,
         ),
+        metastore=Metastore(folder=folder / METASTORE, port=ports[METASTORE], software=software)
+        if METASTORE in ports
+        else None,
     )

@@ -17,7 +17,8 @@ from cdc.jars import Report
 from stack.artifacts import fetch_software
 from stack.errors import StackError
 from stack.jvm import Connect, Kafka, Registry
-from stack.layout import PORTS, SECRETS, Layout, Record, layout
+from stack.layout import METASTORE, PORTS, SECRETS, Layout, Record, layout
+from stack.metastore import Metastore
 from stack.ports import HOST, choose
 from stack.postgres import DATABASE, ROLES, PostgresServer, find_binaries
 from stack.process import ServerProcess
@@ -66,11 +67,12 @@ class LocalStack:
     ) -> None:
         self.down()
 
-    def up(self, report: Report | None = None) -> list[ServerStatus]:
+    def up(self, report: Report | None = None, *, metastore: bool = False) -> list[ServerStatus]:
         """Start what does not run, and wait until every server is ready.
 
         Args:
             report: Takes lines of progress.
+            metastore: Give the stack a Hive Metastore as well; it has one from then on.
 
         Returns:
             The status of every server.
@@ -82,12 +84,13 @@ class LocalStack:
         report = report or self._report
         with self._locked():
             before = self.status()
-            if before and all(server.state == "healthy" for server in before):
+            lacking = metastore and METASTORE not in {server.name for server in before}
+            if before and not lacking and all(server.state == "healthy" for server in before):
                 report(f"the stack in {self.folder} is already up")
                 return before
             # Before anything is created: a machine without Java or network is told so first.
             fetch_software(self._cache, report)
-            self._create(report)
+            self._create(report, metastore)
             self._start_all(report)
             return self.status()
 
@@ -104,7 +107,7 @@ class LocalStack:
                 layout = self._layout()
                 # Clients before the servers that they need, so that each can end in peace.
                 groups: tuple[tuple[Server, ...], ...] = (
-                    (layout.connect, layout.registry),
+                    (layout.connect, layout.registry, *_optional(layout)),
                     (layout.replica, layout.kafka),
                     (layout.primary,),
                 )
@@ -153,7 +156,7 @@ class LocalStack:
         """A handle on one server.
 
         Args:
-            name: ``primary``, ``replica``, ``kafka``, ``registry`` or ``connect``.
+            name: ``primary``, ``replica``, ``kafka``, ``registry``, ``connect`` or ``metastore``.
 
         Raises:
             StackError: There is no such server.
@@ -217,7 +220,7 @@ class LocalStack:
             layout.replica.prepare_from(layout.primary)
             ensure(layout.replica)
 
-        def java(server: Kafka | Connect | Registry) -> None:
+        def java(server: Kafka | Connect | Registry | Metastore) -> None:
             if self._process(server).find() is None:
                 server.prepare()
             ensure(server)
@@ -226,6 +229,7 @@ class LocalStack:
         tasks: list[Callable[[], None]] = [databases]
         tasks += [partial(java, server) for server in (layout.kafka, layout.connect)]
         tasks.append(partial(java, layout.registry))
+        tasks += [partial(java, server) for server in _optional(layout)]
         with ThreadPoolExecutor(len(tasks)) as pool:
             started = [pool.submit(task) for task in tasks]
             try:
@@ -269,7 +273,7 @@ class LocalStack:
             log=self.folder / "logs" / f"{server.name}.log",
         )
 
-    def _create(self, report: Report) -> None:
+    def _create(self, report: Report, metastore: bool) -> None:
         """Make the folders, choose ports, and record what a later call must know."""
         for name in ("run", "logs", "postgres", SECRETS):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
@@ -282,7 +286,8 @@ class LocalStack:
             recorded = Record.read(self.folder)
             kept = recorded.ports
             binaries = recorded.binaries
-        ports = choose(PORTS, kept, held=self._held(kept))
+        optional = (METASTORE,) if metastore or METASTORE in kept else ()
+        ports = choose((*PORTS, *optional), kept, held=self._held(kept))
         for name, port in kept.items():
             if ports[name] != port:
                 report(f"port {port} is taken: {name} moves to {ports[name]}")
@@ -315,6 +320,10 @@ class LocalStack:
                 f"another command has worked on {self.folder} for {_LOCK_LIMIT_S:.0f} s",
                 remedy="Wait for it or end it, then run again.",
             ) from error
+
+
+def _optional(layout: Layout) -> tuple[Metastore, ...]:
+    return () if layout.metastore is None else (layout.metastore,)
 
 
 def _silent(_line: str) -> None:

@@ -67,6 +67,12 @@ class Addresses:
         """Kafka Connect's REST interface."""
         return f"http://{HOST}:{self.ports['connect']}"
 
+    @property
+    def metastore_url(self) -> str | None:
+        """The Hive Metastore, when the stack has one."""
+        port = self.ports.get("metastore")
+        return None if port is None else f"thrift://{HOST}:{port}"
+
     def dsn(self, role: str, *, replica: bool = False, database: str | None = None) -> str:
         """A PostgreSQL URI; the password is in the file that it names, not in it.
 
@@ -87,6 +93,7 @@ class Addresses:
             "TRIBUTARY_KAFKA": self.kafka,
             "TRIBUTARY_REGISTRY_URL": self.registry_url,
             "TRIBUTARY_CONNECT_URL": self.connect_url,
+            **({"TRIBUTARY_METASTORE_URL": url} if (url := self.metastore_url) else {}),
         }
 
 

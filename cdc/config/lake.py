@@ -43,6 +43,17 @@ class LakeConfig(Section):
     """Hadoop settings, without the prefix spark.hadoop."""
 
 
+class CatalogConfig(Section):
+    """A Hive Metastore in which readers find the tables by name."""
+
+    metastore: Annotated[str, Field(pattern=r"^thrift://[^,/]+(,thrift://[^,/]+)*$")]
+    """Where it is, for example thrift://metastore:9083; several by commas."""
+    database: Annotated[str, Field(min_length=1)] = "{source}_{schema}"
+    """Database of a table; what Hive's names cannot hold is encoded."""
+    table: Annotated[str, Field(min_length=1)] = "{table}"
+    """Name of a table."""
+
+
 class StateConfig(Section):
     """Where the tables' states, leases and run history are kept."""
 

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field
 
 from cdc.config.kafka import ConnectConfig, KafkaConfig
-from cdc.config.lake import LakeConfig, SparkConfig, StateConfig
+from cdc.config.lake import CatalogConfig, LakeConfig, SparkConfig, StateConfig
 from cdc.config.source import PostgresSourceConfig, SourceName
 from cdc.config.tables import Pattern, TableSettings, overlay, pattern_problem, resolve
 from cdc.config.templates import (
@@ -16,6 +16,7 @@ from cdc.config.templates import (
     TABLE_PLACES,
     Conflict,
     fill,
+    fill_name,
     template_problems,
 )
 from cdc.config.values import Section
@@ -37,6 +38,8 @@ class Config(Section):
     """The Kafka Connect cluster that runs Debezium."""
     lake: LakeConfig
     """Where the tables are written."""
+    catalog: CatalogConfig | None = None
+    """A Hive Metastore in which readers find the tables by name."""
     state: StateConfig = Field(default_factory=section_defaults)
     """Where the tables' states, leases and run history are kept."""
     spark: SparkConfig = Field(default_factory=section_defaults)
@@ -94,6 +97,12 @@ class Config(Section):
         template = self.table_settings(table).name or self.lake.name
         return f"{self.lake.url}/{fill(template, table)}"
 
+    def catalog_name(self, table: TableId) -> tuple[str, str] | None:
+        """Database and name of the table in the catalog, None without one."""
+        if self.catalog is None:
+            return None
+        return fill_name(self.catalog.database, table), fill_name(self.catalog.table, table)
+
     def conflicts(self) -> list[Conflict]:
         """Combinations that cannot work, as (path of the key, what is wrong)."""
         found: list[Conflict] = []
@@ -123,6 +132,9 @@ class Config(Section):
         several = {"source"} if len(self.sources) > 1 else set()
         everything = {"schema", "table"} | several
         yield from template_problems(("lake", "name"), self.lake.name, TABLE_PLACES, everything)
+        if self.catalog is not None:
+            whole = f"{self.catalog.database}.{self.catalog.table}"
+            yield from template_problems(("catalog", "table"), whole, TABLE_PLACES, everything)
         if self.defaults.name is not None:
             path = ("defaults", "name")
             yield from template_problems(path, self.defaults.name, TABLE_PLACES, everything)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, cast
 
@@ -15,6 +16,8 @@ from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
 
 _WILD = frozenset("*?[")
+_TIME = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
+_WINDOW = f"^{_TIME}-{_TIME}$"
 
 
 class ColumnRules(Section):
@@ -24,6 +27,28 @@ class ColumnRules(Section):
     """Only these; empty means all."""
     exclude: tuple[NonEmpty, ...] = ()
     """All but these."""
+
+
+class ResyncLimits(Section):
+    """What a resync that nobody asked for may do."""
+
+    max_rows: Positive | None = None
+    """Rows of the table, at most (estimate); none for any number."""
+    window: Annotated[str, Field(pattern=_WINDOW)] | None = None
+    """When it may begin, in UTC, for example 22:00-05:00; none for any time."""
+
+    def allows(self, at: datetime) -> bool:
+        """Whether it may begin then.
+
+        Args:
+            at: An aware time.
+        """
+        if self.window is None:
+            return True
+        now = f"{at.astimezone(timezone.utc):%H:%M}"
+        first, last = self.window.split("-")
+        # A window that ends before it begins goes over midnight.
+        return first <= now < last if first <= last else now >= first or now < last
 
 
 class TableSettings(Section):
@@ -49,6 +74,13 @@ class TableSettings(Section):
     """hard: deleted rows go; soft: they stay, marked in _cdc_deleted."""
     on_truncate: Literal["apply", "ignore", "pause"] = "apply"
     """What a TRUNCATE on the source does."""
+    on_bad_message: Literal["stop", "quarantine"] = "stop"
+    """What a message does that cannot be applied. stop: the table waits for a person. quarantine:
+    it is left out and kept; its raw bytes hold all columns, excluded ones too."""
+    max_quarantined: Annotated[int, Field(ge=1, le=1_000)] = 100
+    """Messages that a lake table may lack; one more stops the table."""
+    on_schema_change: Literal["evolve", "freeze", "pause"] = "evolve"
+    """evolve: the lake follows; freeze: it takes no new columns; pause: the table waits."""
     chunk_rows: Positive = 500_000
     """Rows of one snapshot chunk, at most (estimate)."""
     chunk_bytes: Annotated[
@@ -63,6 +95,12 @@ class TableSettings(Section):
     """Hudi's index; auto chooses by the table."""
     buckets: Positive | None = None
     """Buckets of the bucket index; none chooses by the size at bootstrap."""
+    on_incompatible: Literal["stop", "resync"] = "stop"
+    """What follows a change of the source's columns or key that cannot be applied in place."""
+    resync: ResyncLimits = Field(default_factory=defaults)
+    """Limits of on_incompatible: resync."""
+    retain_generations: Annotated[int, Field(ge=0)] = 1
+    """Former generations that stay for readers who have them open, when a new one is published."""
     hudi: Options = Field(default_factory=dict)
     """Raw overrides of Hudi settings."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import string
 from collections.abc import Iterator, Mapping, Set
 
@@ -51,6 +52,21 @@ def fill(template: str, table: TableId) -> str:
     return template.format(
         source=_safe(table.source), schema=_safe(table.schema), table=_safe(table.name)
     )
+
+
+def fill_name(template: str, table: TableId) -> str:
+    """Fill a template of names that hold lower-case letters, digits and ``_``, one to one.
+
+    Anything else becomes ``_x``, its code in hex, and ``_``.
+    """
+    return template.format(
+        source=_encoded(table.source), schema=_encoded(table.schema), table=_encoded(table.name)
+    ).lower()
+
+
+def _encoded(name: str) -> str:
+    # What looks like an encoded character is encoded as well.
+    return re.sub(r"[^a-z0-9_]|_(?=x[0-9a-f]+_)", lambda match: f"_x{ord(match[0]):x}_", name)
 
 
 def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:

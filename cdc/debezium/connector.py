@@ -178,6 +178,8 @@ def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
             ".schema.registry.url": url,
             ".auto.register.schemas": "true",
             ".use.latest.version": "false",
+            # Without it a NULL arrives as the default of its column.
+            ".ignore.default.for.nullables": "true",
         }
         if user is not None and password is not None:
             settings[".basic.auth.credentials.source"] = "USER_INFO"

@@ -1,42 +1,30 @@
-"""Where readers find a table: one small file that names the published generation's path."""
+"""Shows generations to readers, and keeps the folders of a table: on any Hadoop file system."""
 
 from __future__ import annotations
 
-import json
 import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
 from cdc.errors import LakeError
+from cdc.lake.pointer import POINTER, Pointer, Published, local_folder, moved, read_local
 from cdc.spark import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-POINTER = "_current.json"
-"""Name of the pointer file in a table's folder."""
+ATTEMPT = "attempt="
+"""What the folder of an attempt begins with; its UUID follows."""
 
 
-@dataclass(frozen=True)
-class Pointer:
-    """The published generation of a table.
-
-    Args:
-        path: Base path of its Hudi table.
-        generation: Its number, from 1.
-        attempt: UUID of the bootstrap attempt that wrote it.
-        published_at: When it was published, aware UTC.
-    """
-
-    path: str
-    generation: int
-    attempt: str
-    published_at: datetime
+def attempt_path(table_base: str, attempt: uuid.UUID | str) -> str:
+    """Base path of the Hudi table that an attempt writes, and no other ever."""
+    return f"{table_base}/{ATTEMPT}{attempt}"
 
 
 def write_pointer(
@@ -54,20 +42,15 @@ def write_pointer(
     Raises:
         LakeError: The file cannot be written.
     """
-    pointer = Pointer(path, generation, attempt, datetime.now(timezone.utc))
-    document = json.dumps(
-        {
-            "path": pointer.path,
-            "generation": pointer.generation,
-            "attempt": pointer.attempt,
-            "published_at": pointer.published_at.isoformat(),
-        },
-        indent=2,
-    )
+    shown = Published(path, generation, attempt, datetime.now(timezone.utc))
+    pointer = moved(read_pointer(spark, table_base), shown)
     with _files(spark, table_base) as (files, folder):
+        # What was removed is nobody's any more.
+        there = [one for one in pointer.former if files.exists(_path(spark, one.path))]
+        pointer = replace(pointer, former=tuple(there))
         target = _child(spark, folder, POINTER)
         staged = _child(spark, folder, f".{POINTER}.{uuid.uuid4().hex}")
-        _write(files, staged, document)
+        _write(files, staged, pointer.to_json())
         # Rename.OVERWRITE is atomic on HDFS and local disks; an object store's write already is.
         context = java_class(spark, "org.apache.hadoop.fs.FileContext").getFileContext(
             folder.toUri(), spark.sparkContext._jsc.hadoopConfiguration()
@@ -95,22 +78,48 @@ def read_pointer(spark: SparkSession, table_base: str) -> Pointer | None:
             text = bytes(stream.readAllBytes()).decode("utf-8")
         finally:
             stream.close()
-    try:
-        values = json.loads(text)
-        published_at = datetime.fromisoformat(values["published_at"])
-        return Pointer(values["path"], values["generation"], values["attempt"], published_at)
-    except (ValueError, KeyError, TypeError) as error:
+    return Pointer.from_json(text, folder=table_base)
+
+
+def current_path(table_base: str, spark: SparkSession | None = None) -> str | None:
+    """Base path of the Hudi table that readers are to open, or None when none is published.
+
+    Args:
+        table_base: Folder of the table under the lake's URL.
+        spark: A session whose file systems reach it; needed unless the folder is on this machine.
+
+    Raises:
+        LakeError: The pointer cannot be read, or the folder is elsewhere and there is no session.
+    """
+    if spark is not None:
+        pointer = read_pointer(spark, table_base)
+    elif (folder := local_folder(table_base)) is not None:
+        pointer = read_local(folder)
+    else:
         raise LakeError(
-            f"{table_base}/{POINTER} is not a pointer to a table: {error}",
-            remedy="Something else wrote it; restore it, or bootstrap the table again.",
+            f"{table_base} is not on this machine",
+            remedy="Give a Spark session that can read it as well.",
             path=table_base,
-        ) from error
-
-
-def current_path(spark: SparkSession, table_base: str) -> str | None:
-    """Base path of the published Hudi table, or None when none is published."""
-    pointer = read_pointer(spark, table_base)
+        )
     return pointer.path if pointer else None
+
+
+def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
+    """The attempts that have a folder, by UUID, with the bytes that each holds.
+
+    Raises:
+        LakeError: The table's folder cannot be read.
+    """
+    with _files(spark, table_base) as (files, folder):
+        if not files.exists(folder):
+            return {}
+        found = {}
+        for status in files.listStatus(folder):
+            name = str(status.getPath().getName())
+            if status.isDirectory() and name.startswith(ATTEMPT):
+                size = files.getContentSummary(status.getPath()).getLength()
+                found[name.removeprefix(ATTEMPT)] = int(size)
+        return found
 
 
 def remove_pointer(spark: SparkSession, table_base: str) -> None:
@@ -154,7 +163,7 @@ def probe(spark: SparkSession, url: str) -> None:
 def _files(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
     """The Hadoop file system of ``path`` and the path; Java errors become LakeError."""
     try:
-        folder = java_class(spark, "org.apache.hadoop.fs.Path")(path)
+        folder = _path(spark, path)
         yield folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), folder
     except Py4JJavaError as error:
         raise LakeError(
@@ -162,6 +171,10 @@ def _files(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
             remedy="Check the lake's URL, its credentials (lake.hadoop) and its permissions.",
             path=path,
         ) from error
+
+
+def _path(spark: SparkSession, path: str) -> Any:
+    return java_class(spark, "org.apache.hadoop.fs.Path")(path)
 
 
 def _child(spark: SparkSession, folder: Any, name: str) -> Any:

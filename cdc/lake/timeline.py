@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -37,6 +38,13 @@ class Committed:
     action: str
     record: CommitRecord
     index: IndexLayout | None = None
+
+    @property
+    def at(self) -> datetime:
+        """The time in the instant, ``yyyyMMddHHmmssSSS`` in UTC."""
+        return datetime.strptime(f"{self.instant[:17]}000", "%Y%m%d%H%M%S%f").replace(
+            tzinfo=timezone.utc
+        )
 
 
 class Timeline:

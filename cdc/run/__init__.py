@@ -4,6 +4,17 @@ from __future__ import annotations
 
 from cdc.run.context import RunContext, RunResult
 from cdc.run.cycle import run_continuously, run_tables
+from cdc.run.naming import drop_name, keep_name
+from cdc.run.replay import replay_table
 from cdc.run.table import run_table
 
-__all__ = ["RunContext", "RunResult", "run_continuously", "run_table", "run_tables"]
+__all__ = [
+    "RunContext",
+    "RunResult",
+    "drop_name",
+    "keep_name",
+    "replay_table",
+    "run_continuously",
+    "run_table",
+    "run_tables",
+]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -12,17 +12,15 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from cdc import plan
-from cdc.changes import MISSING, MOVED, Summary, fill, fold, summarize
-from cdc.debezium import PLACEHOLDER
-from cdc.decode import PARTITION, PROBLEM, SCHEMA_ID, UNKNOWN_SCHEMA, decode, read_changes
-from cdc.errors import DecodeError, PausedByPolicyError
+from cdc.changes import MISSING, MOVED, Problem, fill, fold
+from cdc.errors import PausedByPolicyError
 from cdc.failpoints import crash
 from cdc.lake.commit import CommitRecord
 from cdc.position import Lsn
-from cdc.run.shape import with_columns
+from cdc.run.left_out import LeftOut
+from cdc.run.reading import Batch, BatchReader
+from cdc.run.shape import absent_values, settled
 from cdc.semantic_types import quoted
-from schemas.avro import DebeziumSchema
-from schemas.errors import AvroSchemaError, RegistryError
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,6 +52,21 @@ class Applied:
     events: int
 
 
+@dataclass(frozen=True)
+class Replayed:
+    """Records that were left out once and are in the lake now.
+
+    Args:
+        applied: The commit.
+        records: How many.
+        left_out: Those that still cannot be applied.
+    """
+
+    applied: Applied
+    records: int
+    left_out: tuple[Problem, ...]
+
+
 class BatchWriter:
     """Applies ranges of one table's topic to its lake table.
 
@@ -62,7 +75,6 @@ class BatchWriter:
         source_table: The table as the source's catalog has it.
         source_schema: Its lake schema by that catalog.
         lake: The lake table, with the columns that it keeps.
-        lake_columns: Source columns that the lake table has already.
         settings: The table's settings.
         topic: The topic.
     """
@@ -74,7 +86,6 @@ class BatchWriter:
         source_table: SourceTable,
         source_schema: TableSchema,
         lake: LakeTable,
-        lake_columns: Collection[str],
         settings: TableSettings,
         topic: str,
     ) -> None:
@@ -82,13 +93,18 @@ class BatchWriter:
         self._source_table = source_table
         self._source_schema = source_schema
         self._lake = lake
-        self._lake_columns = lake_columns
         self._schema = lake.layout.schema
         self._settings = settings
         self._topic = topic
-        self._java = context.config.kafka.java_config()
-        self._schemas: dict[int, DebeziumSchema] = {}
         self._held: list[DataFrame] = []
+        self._reader = BatchReader(
+            context,
+            self._schema,
+            topic,
+            quarantines=settings.on_bad_message == "quarantine",
+            hold=self._hold,
+            drop=self._drop,
+        )
 
     @property
     def _soft(self) -> bool:
@@ -104,122 +120,94 @@ class BatchWriter:
 
         Raises:
             DecodeError: A record cannot be applied.
+            RegistryError: The registry cannot be asked for a schema that a record names.
             SchemaChangeError: A writer's type cannot become the lake's.
             PausedByPolicyError: A TRUNCATE is next, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
-        self._expect(previous.schema_ids)
+        self._reader.expect(previous.schema_ids, absent_values(_handoff(previous)))
+        left_out = LeftOut(self._context, previous, self._settings)
+        tolerated = left_out.tolerated(piece)
         try:
-            changes, summary = self._read(piece)
-            if summary.first_truncate is not None and self._settings.on_truncate == "pause":
-                piece, changes, summary = self._before_truncate(piece, summary.first_truncate)
-            return self._commit(piece, previous, changes, summary, guard)
+            batch = self._reader.read(piece, tolerated=tolerated)
+            truncate = batch.summary.first_truncate
+            if truncate is not None and self._settings.on_truncate == "pause":
+                batch = self._before_truncate(piece, truncate, tolerated)
+            left_out.keep(batch, self._reader)
+            gaps = bool(left_out.outside(batch.piece) or batch.left_out)
+            record = self._record(batch, previous, gaps=gaps)
+            applied = self._commit(batch, record, guard, gaps=gaps)
+            left_out.settle(batch)
+            return applied
         finally:
             while self._held:
-                self._held.pop().unpersist()
+                self._drop()
 
-    def _read(self, piece: Range) -> tuple[DataFrame, Summary]:
-        """The batch in normal form, kept in memory, and what it contains: one pass over Kafka.
+    def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
+        """Apply a range again whose end is where the lake is, with records that it left out.
 
-        The ids of the writers' schemas are in the records, so a batch with a new one is read
-        twice; all others are read once, with the schemas that the last batch had.
+        All changes since the first of them are folded anew, so that per key the last one wins,
+        and an earlier one that can be read by now never comes over a later one.
+
+        Args:
+            piece: From a record that was left out to the lake's offsets.
+            previous: The lake's newest commit with offsets.
+            guard: Called under the commit; raises to refuse it.
+
+        Raises:
+            DecodeError: None of the records can be read, or one cannot that was applied before.
+            PausedByPolicyError: There is a TRUNCATE among the changes, and the policy is to pause.
+            FencedError: Another writer has moved the table on.
         """
-        spark = self._context.spark
-        tasks = max(
-            len(piece.start), plan.tasks(piece.offsets, spark.sparkContext.defaultParallelism)
-        )
-        records = read_changes(spark, self._java, self._topic, piece.start, piece.end, tasks=tasks)
-        if not self._schemas:
-            # Nothing is known of the topic yet: the first record's schema is most often the only.
-            first = records.filter("length(value) >= 5").selectExpr(SCHEMA_ID).first()
-            self._expect(first or ())
-        while True:
-            decoded = decode(
-                records,
-                self._schemas,
-                self._schema,
-                placeholder=PLACEHOLDER,
-                ingested_at=datetime.now(timezone.utc),
-            )
-            changes = self._hold(decoded)
-            if tasks == 1:
-                # Said aloud, so that Spark sorts and folds the one piece where it is.
-                changes = changes.coalesce(1)
-            summary = summarize(changes)
-            if summary.problem is not None:
-                problem = summary.problem
-                raise self._unreadable(
-                    problem.partition, problem.offset, problem.schema_id, problem.reason
-                )
-            if not summary.unknown_schemas:
-                return changes, summary
-            for schema_id in summary.unknown_schemas:
-                self._learn_from(changes, schema_id)
-            self._held.pop().unpersist()
-
-    def _expect(self, schema_ids: Sequence[int]) -> None:
-        """Have schemas ready that a batch will most likely need; those that cannot be had wait."""
-        for schema_id in schema_ids:
-            try:
-                self._learn(schema_id)
-            except (AvroSchemaError, RegistryError) as error:
-                _log.debug("schema %s is not at hand: %s", schema_id, error)
-
-    def _learn(self, schema_id: int) -> None:
-        if schema_id not in self._schemas:
-            schema = DebeziumSchema.parse(self._context.registry.schema(schema_id))
-            if not schema.is_envelope:
-                raise AvroSchemaError(
-                    f"schema id {schema_id} is {schema.name}, which is no change event",
-                    remedy="Check that only the Debezium connector writes to the topic.",
-                    schema_id=schema_id,
-                )
-            self._schemas[schema_id] = schema
-
-    def _learn_from(self, changes: DataFrame, schema_id: int) -> None:
-        """Fetch a schema; if there is none, name the first record that asks for it."""
+        self._reader.expect(previous.schema_ids, absent_values(_handoff(previous)))
+        left_out = LeftOut(self._context, previous, self._settings)
+        within = left_out.within(piece)
         try:
-            self._learn(schema_id)
-        except (AvroSchemaError, RegistryError) as error:
-            if isinstance(error, RegistryError) and "schema_id" not in error.context:
-                raise  # the registry is unreachable: no record is to blame
-            asks = (F.col(PROBLEM) == UNKNOWN_SCHEMA) & (F.col("_cdc_schema_id") == schema_id)
-            first = changes.filter(asks).orderBy("_cdc_offset").first()
-            raise self._unreadable(
-                first[PARTITION] if first else 0,
-                first["_cdc_offset"] if first else 0,
-                schema_id,
-                error.message,
-            ) from error
+            batch = self._reader.read(piece, tolerated=len(within))
+            left = {(problem.partition, problem.offset): problem for problem in batch.left_out}
+            # Without an event that was applied before, an earlier one of its key would win.
+            lost = [problem for place, problem in left.items() if place not in within]
+            if lost or left.keys() == within:
+                raise self._reader.unreadable((lost or list(batch.left_out))[0], len(left), 0)
+            truncate = batch.summary.first_truncate
+            if truncate is not None and self._settings.on_truncate == "pause":
+                raise self._truncated(truncate)
+            gaps = bool(left_out.outside(piece) or left)
+            record = self._record(batch, previous, gaps=gaps)
+            record = replace(record, counts={"replayed": len(within) - len(left)})
+            applied = self._commit(batch, record, guard, gaps=gaps)
+            crash("quarantine.after_replay")
+            left_out.settle(batch)
+            return Replayed(applied, len(within) - len(left), batch.left_out)
+        finally:
+            while self._held:
+                self._drop()
 
-    def _before_truncate(self, piece: Range, truncate: int) -> tuple[Range, DataFrame, Summary]:
+    def _before_truncate(self, piece: Range, truncate: int, tolerated: int) -> Batch:
         """The part of the batch before a TRUNCATE."""
         if all(at >= truncate for at in piece.start.values()):
-            table = self._schema.table
-            raise PausedByPolicyError(
-                f"table {table} was truncated on the source (offset {truncate} of topic"
-                f" {self._topic}), and on_truncate is pause",
-                remedy="Set on_truncate to apply or ignore for this table, then"
-                f" `tributary resume {table}`.",
-                table=table,
-                topic=self._topic,
-                offset=truncate,
-            )
-        self._held.pop().unpersist()
+            raise self._truncated(truncate)
+        self._drop()
         shorter = replace(
             piece, end={partition: min(at, truncate) for partition, at in piece.end.items()}
         )
-        return shorter, *self._read(shorter)
+        return self._reader.read(shorter, tolerated=tolerated)
 
-    def _commit(
-        self,
-        piece: Range,
-        previous: CommitRecord,
-        changes: DataFrame,
-        summary: Summary,
-        guard: Guard,
-    ) -> Applied:
-        commit = self._record(piece, previous, summary)
+    def _truncated(self, offset: int) -> PausedByPolicyError:
+        table = self._schema.table
+        return PausedByPolicyError(
+            f"table {table} was truncated on the source (offset {offset} of topic"
+            f" {self._topic}), and on_truncate is pause",
+            remedy="Set on_truncate to apply or ignore for this table, then"
+            f" `tributary resume {table}`.",
+            table=table,
+            topic=self._topic,
+            offset=offset,
+        )
+
+    def _commit(self, batch: Batch, commit: CommitRecord, guard: Guard, *, gaps: bool) -> Applied:
+        summary = batch.summary
+        gaps = gaps or summary.unclear
         truncated = summary.last_truncate if self._settings.on_truncate == "apply" else None
         rows_changed = any(summary.counts.get(op) for op in ("c", "r", "u", "d"))
         crash("run.before_commit")
@@ -227,14 +215,15 @@ class BatchWriter:
             instant = self._lake.empty_commit(commit, guard)
             return Applied(commit, instant, summary.events)
         rows = fold(
-            changes,
+            batch.changes,
             self._schema,
             unavailable=summary.unavailable,
             soft_delete=self._soft and bool(summary.counts.get("d")),
             after_offset=truncated,
+            gaps=gaps,
         )
         if summary.unavailable or (self._soft and summary.counts.get("d")):
-            rows = self._filled(rows, from_lake=truncated is None)
+            rows = self._filled(rows, from_lake=truncated is None, gaps=gaps)
         rows = rows.drop(MISSING, MOVED)
         if truncated is None:
             instant = self._lake.upsert(rows, commit, guard)
@@ -243,7 +232,14 @@ class BatchWriter:
             instant = self._lake.overwrite(left, commit, guard)
         return Applied(commit, instant, summary.events)
 
-    def _record(self, piece: Range, previous: CommitRecord, summary: Summary) -> CommitRecord:
+    def _record(self, batch: Batch, previous: CommitRecord, *, gaps: bool) -> CommitRecord:
+        piece, summary = batch.piece, batch.summary
+        counts = dict(summary.counts)
+        if batch.left_out:
+            counts["quarantined"] = len(batch.left_out)
+        reached = plan.watermark(
+            previous.watermark, summary.source_ts, self._settings.allowed_lateness_s
+        )
         return CommitRecord(
             kind="run",
             table=self._schema.table,
@@ -254,28 +250,33 @@ class BatchWriter:
             topic=self._topic,
             topic_id=previous.topic_id,
             position=_position(previous.position, summary.position),
-            watermark=plan.watermark(
-                previous.watermark, summary.source_ts, self._settings.allowed_lateness_s
-            ),
-            counts=summary.counts,
+            # A table that lacks a change is complete up to that change, whatever came later.
+            watermark=previous.watermark if gaps else reached,
+            counts=counts,
             schema_ids=summary.schema_ids or previous.schema_ids,
-            handoff=with_columns(previous.handoff or {}, self._schema),
+            handoff=settled(_handoff(previous), self._reader.written(summary)),
             run_id=self._context.run_id,
         )
 
-    def _filled(self, rows: DataFrame, *, from_lake: bool) -> DataFrame:
+    def _filled(self, rows: DataFrame, *, from_lake: bool, gaps: bool) -> DataFrame:
         """The rows with every value that can be known; neither a stand-in nor a silent NULL.
 
         In the order of trust: the batch itself (the fold did that), the lake's row under the same
         key, the source's row of now. The source's row may be newer than the batch; then the
-        change that made it newer is still in the log, and applying it gives the same value.
+        change that made it newer is still in the log, and applying it gives the same value. A
+        lake with gaps may lack the change that set the value, and an unclear value may be the
+        newest: then the lake is asked for deleted rows only.
         """
         rows = self._hold(rows)
         missing = self._missing(rows)
         if not missing:
             return rows
-        if from_lake:
+        if from_lake and not gaps:
             rows = self._from_lake(rows, missing)
+        elif from_lake:
+            deleted = F.col("_cdc_op") == "d"
+            known = self._from_lake(rows.filter(deleted), missing)
+            rows = rows.filter(~deleted).unionByName(known)
         if self._soft:
             # Nobody knows more of a deleted row than the lake did.
             unknown = F.when(F.col("_cdc_op") != "d", F.col(MISSING))
@@ -290,18 +291,15 @@ class BatchWriter:
         return tuple(sorted(set(found[0]))) if found is not None else ()
 
     def _from_lake(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
-        columns = [name for name in missing if name in self._lake_columns]
-        if not columns:
-            return rows
         key = [quoted(name) for name in self._schema.key]
         wanted = rows.filter(F.col(MISSING).isNotNull()).select(*key)
         # The lake may be large and the keys are few: its rows are dropped where they are read.
         known = (
             self._lake.read()
-            .select(*key, *(quoted(name) for name in columns))
+            .select(*key, *(quoted(name) for name in missing))
             .join(F.broadcast(wanted), list(self._schema.key), "leftsemi")
         )
-        return fill(rows, known, self._schema, columns, moved=False, absent_is_deleted=False)
+        return fill(rows, known, self._schema, missing, moved=False, absent_is_deleted=False)
 
     def _from_source(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
         """Ask the primary for the rows by key.
@@ -354,22 +352,12 @@ class BatchWriter:
         self._held.append(held)
         return held
 
-    def _unreadable(
-        self, partition: int, offset: int, schema_id: int | None, reason: str
-    ) -> DecodeError:
-        table = self._schema.table
-        return DecodeError(
-            f"a record of table {table} cannot be applied: topic {self._topic}, partition"
-            f" {partition}, offset {offset}, schema id {schema_id}: {reason}",
-            remedy="Look at the record with a Kafka client. Restore what it needs (the registry's"
-            f" schema, the right topic) and `tributary retry {table}`; when the record itself is"
-            f" damaged, copy the table again: `tributary bootstrap {table}`.",
-            table=table,
-            topic=self._topic,
-            partition=partition,
-            offset=offset,
-            schema_id=schema_id,
-        )
+    def _drop(self) -> None:
+        self._held.pop().unpersist()
+
+
+def _handoff(record: CommitRecord) -> Mapping[str, Any]:
+    return record.handoff or {"columns": ()}
 
 
 def _position(previous: str | None, last: str | None) -> str | None:

@@ -1,14 +1,16 @@
-"""The facts about a source's capture that every run looks at again, once for all its tables."""
+"""The facts about captures and topics that every run looks at again, once for all its tables."""
 
 from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cdc.debezium import CaptureNames, audit, names
 from cdc.errors import ConnectError, SourceError
+from cdc.position_check import TopicFacts
 
 if TYPE_CHECKING:
     from cdc.position import Lsn
@@ -93,3 +95,23 @@ class CaptureChecks:
         exactly_once = self._context.config.connect.exactly_once
         findings = audit(effective, capture, exactly_once=exactly_once)
         return stored, tuple(f"connector {capture.connector}: {finding}" for finding in findings)
+
+
+def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts]:
+    """Topics as they are now, in three calls however many they are.
+
+    Raises:
+        KafkaError: The cluster cannot be asked.
+    """
+    names = list(dict.fromkeys(topics))
+    described = context.kafka.topics(names)
+    stable = context.kafka.stable_offsets_many(names)
+    earliest = context.kafka.start_offsets_many(names)
+    return {
+        name: TopicFacts(
+            id=described[name].id if name in described else None,
+            earliest=earliest.get(name, {}),
+            stable=stable.get(name, {}),
+        )
+        for name in names
+    }

@@ -7,14 +7,16 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc import plan, position_check
-from cdc.errors import LostHistoryError, SourceError
-from cdc.run.checks import CaptureChecks
+from cdc.errors import LakeError, LostHistoryError, SourceError, StateError
+from cdc.run.checks import CaptureChecks, topic_facts
 from cdc.run.context import RunResult
-from cdc.run.table import run_table, topic_facts
+from cdc.run.naming import follow_name
+from cdc.run.table import run_table
 from cdc.state import TableRecord
 from schemas.errors import TributaryError
 
@@ -120,7 +122,16 @@ def _run_due(
 ) -> RunResult:
     # Tables share the cores fairly, each in a pool of its own; the property is the thread's.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(record.table))
-    return run_table(context, record, checks=checks, topic=topic)
+    result = run_table(context, record, checks=checks, topic=topic)
+    if not result.commits:
+        return result
+    try:
+        # Columns and partitions may be new; the metastore is told what the lake has.
+        follow_name(context, record)
+    except (LakeError, StateError) as error:
+        _log.warning("%s", error)
+        return replace(result, warnings=(*result.warnings, error.message))
+    return result
 
 
 def run_continuously(

@@ -1,111 +1,252 @@
-"""Which columns a lake table carries: those of the source now, and those it had before."""
+"""Which columns a lake table carries: those of the source now, and those it had before.
+
+What the lake follows stands in its own commits: the columns, and the fingerprint of the catalog
+that they were taken from. Both move in one commit, so no crash can part them.
+"""
 
 from __future__ import annotations
 
-import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from cdc.config.tables import ColumnRules
 from cdc.errors import SchemaChangeError
-from cdc.lake.write import LakeTable
-from schemas.evolution import AddColumn, ChangeType, DropColumn, WidenType, changes
-from schemas.table import Column
+from cdc.semantic_types import literal
+from schemas.catalog import Catalog
+from schemas.changes import NewFile
+from schemas.evolution import LakeColumns, diff
+from schemas.table import DROPPED, Column
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from cdc.config import TableSettings
-    from cdc.sources.values import SourceTable
+    from cdc.sources.base import Source
+    from cdc.sources.values import Fingerprint, SourceTable
+    from schemas.avro import DebeziumSchema
+    from schemas.changes import Change
     from schemas.table import TableSchema
-
-_log = logging.getLogger(__name__)
+    from schemas.types_postgres import TypeRule
 
 
 @dataclass(frozen=True)
-class LakeShape:
-    """A lake table and its columns.
+class Comparison:
+    """A lake table beside its source.
 
     Args:
-        lake: The lake table, with all the columns that it carries from now on.
-        lake_columns: Spark type by name of the source columns that it holds already.
         source_table: The table as the source's catalog has it.
-        source_schema: Its lake schema by that catalog.
-        widened: Columns whose type becomes wider.
+        fingerprint: That catalog's facts.
+        settings: The table's settings, which name the lake's columns alone when it is frozen.
+        wanted: The columns that those settings replicate.
+        lake: The lake's columns.
+        changes: What is not as the lake has it.
+        ignored: Columns that a table leaves out because it is frozen.
     """
 
-    lake: LakeTable
-    lake_columns: Mapping[str, str]
     source_table: SourceTable
-    source_schema: TableSchema
-    widened: frozenset[str] = frozenset()
+    fingerprint: Fingerprint
+    settings: TableSettings
+    wanted: tuple[Column, ...]
+    lake: LakeColumns
+    changes: tuple[Change, ...]
+    ignored: tuple[str, ...] = ()
 
 
-def lake_shape(
-    spark: SparkSession,
+def compare(
+    source: Source,
     source_table: SourceTable,
-    source_schema: TableSchema,
+    fingerprint: Fingerprint,
     settings: TableSettings,
-    *,
-    path: str,
     handoff: Mapping[str, Any],
-) -> LakeShape:
-    """Let the lake follow the source's columns, as far as that needs no copy.
+) -> Comparison:
+    """Compare a lake table with its source's catalog.
 
     Args:
-        spark: The session.
-        source_table: The table as the source's catalog has it.
-        source_schema: Its lake schema by that catalog.
+        source: The source.
+        source_table: The table as its catalog has it.
+        fingerprint: The catalog's facts, of the same moment.
         settings: The table's settings.
-        path: Base path of the lake table.
-        handoff: What the newest commit carries of the handoff, with the lake's columns.
+        handoff: What the lake's newest commit carries of the handoff.
 
     Raises:
-        SchemaChangeError: It does need one.
+        UnsupportedTypeError: A column that is replicated has a type without a rule.
+        SchemaError: The settings name a column that is not there, or a name is none for a lake.
     """
-    table = source_schema.table
-    copied_key = tuple(handoff["key"])
-    if copied_key != source_schema.key:
-        raise _refused(source_schema, f"its key was {copied_key}, is {source_schema.key}")
-    lake_columns = {str(column["name"]): str(column["lake"]) for column in handoff["columns"]}
-    kept: list[Column] = []
-    widened = set()
-    for change in changes(lake_columns, source_schema):
-        if isinstance(change, ChangeType):
-            raise _refused(source_schema, str(change))
-        if isinstance(change, AddColumn) and _was_there(change.name, handoff):
-            raise _refused(
-                source_schema, f"column {change.name!r} was left out when the table was copied"
-            )
-        if isinstance(change, DropColumn):
-            kept.append(Column(change.name, "dropped", lake_columns[change.name]))
-        else:
-            _log.info("table %s: %s", table, change)
-        if isinstance(change, WidenType):
-            widened.add(change.name)
-    carried = replace(source_schema, columns=(*source_schema.columns, *kept))
-    lake = LakeTable(spark, path, carried, settings)
-    return LakeShape(lake, lake_columns, source_table, source_schema, frozenset(widened))
+    lake = lake_columns(handoff)
+    ruled = frozen(settings, source_table, lake)
+    wanted = source.columns(source_table, ruled)
+    changes = diff(
+        Catalog.read(handoff["fingerprint"]),
+        Catalog.read(fingerprint.facts),
+        wanted=wanted,
+        lake=lake,
+        stored={column.name: column.old_values for column in source_table.columns},
+        frozen=ruled is not settings,
+    )
+    ignored = () if ruled is settings else _left_out(settings, source_table, lake)
+    return Comparison(source_table, fingerprint, ruled, wanted, lake, changes, ignored)
 
 
-def with_columns(handoff: Mapping[str, Any], schema: TableSchema) -> dict[str, Any]:
-    """The handoff as the next commit carries it: with the columns that the lake has then."""
+def _left_out(
+    settings: TableSettings, source_table: SourceTable, lake: LakeColumns
+) -> tuple[str, ...]:
+    """Columns that would be replicated if the table were not frozen."""
+    rules = settings.columns
+    return tuple(
+        column.name
+        for column in source_table.columns
+        if not column.generated
+        and (column.name not in lake.types or column.name in lake.dropped)
+        and column.name not in rules.exclude
+        and (not rules.include or column.name in rules.include)
+    )
+
+
+def frozen(settings: TableSettings, source_table: SourceTable, lake: LakeColumns) -> TableSettings:
+    """The settings, of a table that is frozen those that name the lake's columns alone."""
+    if settings.on_schema_change != "freeze":
+        return settings
+    excluded = {*settings.columns.exclude, *lake.dropped}
+    kept = tuple(
+        column.name
+        for column in source_table.columns
+        if column.name in lake.types and column.name not in excluded
+    )
+    return settings.model_copy(update={"columns": ColumnRules(include=kept)})
+
+
+def lake_columns(handoff: Mapping[str, Any]) -> LakeColumns:
+    """The lake's columns as its newest commit names them."""
+    return LakeColumns(
+        {str(column["name"]): str(column["lake"]) for column in handoff["columns"]},
+        frozenset(str(c["name"]) for c in handoff["columns"] if c["source"] == DROPPED),
+    )
+
+
+def followed(
+    handoff: Mapping[str, Any],
+    compared: Comparison,
+    *,
+    fills: Mapping[str, str],
+    at: datetime,
+    schema_ids: Sequence[int],
+) -> dict[str, Any]:
+    """The handoff of the commit with which the lake follows its source.
+
+    A new column is ``late`` until a batch has shown that its events have begun: events from before
+    lack it, and have there what old rows have.
+
+    Args:
+        handoff: As the newest commit has it.
+        compared: The lake beside its source.
+        fills: By new column, Spark SQL of what old rows have.
+        at: Now.
+        schema_ids: Registry ids of the schemas that were read last.
+    """
+    had = {str(one["name"]): dict(one) for one in handoff["columns"]}
+    columns = []
+    for column in compared.wanted:
+        entry = had.pop(column.name, {"late": True})
+        if column.name in fills:
+            entry["fill"] = fills[column.name]
+        named = {"name": column.name, "source": column.source_type, "lake": column.lake_type}
+        columns.append({**entry, **named})
+    columns += [
+        {"name": name, "source": DROPPED, "lake": entry["lake"]} for name, entry in had.items()
+    ]
+    told = [change.to_json() for change in compared.changes if not isinstance(change, NewFile)]
+    version = {
+        "version": schema_version(handoff) + 1,
+        "at": at.isoformat(),
+        "schema_ids": list(schema_ids),
+        "changes": told,
+    }
+    return {
+        **handoff,
+        "columns": columns,
+        "fingerprint": dict(compared.fingerprint.facts),
+        "fingerprint_digest": compared.fingerprint.digest,
+        **({"schema": version} if told else {}),
+    }
+
+
+def schema_version(handoff: Mapping[str, Any]) -> int:
+    """Counts the changes that the lake has followed, from 1 for the columns as copied."""
+    return int((handoff.get("schema") or {}).get("version", 1))
+
+
+def carried(schema: TableSchema, handoff: Mapping[str, Any]) -> TableSchema:
+    """The lake's schema: the source's, and the columns that only the lake still has."""
+    names = {column.name for column in schema.columns}
+    kept = (
+        Column(str(one["name"]), DROPPED, str(one["lake"]))
+        for one in handoff["columns"]
+        if one["name"] not in names
+    )
+    return replace(schema, columns=(*schema.columns, *kept))
+
+
+def absent_values(handoff: Mapping[str, Any]) -> dict[str, str]:
+    """By column that an event may lack, Spark SQL of the value that such an event has there."""
+    return {
+        str(one["name"]): str(one.get("fill", "NULL"))
+        for one in handoff["columns"]
+        if one["source"] == DROPPED or one.get("late")
+    }
+
+
+def settled(handoff: Mapping[str, Any], written: Mapping[int, DebeziumSchema]) -> dict[str, Any]:
+    """The handoff after a batch: a column that all its events had is late no more.
+
+    Args:
+        handoff: As the commit before has it.
+        written: The writers' schemas of the batch.
+    """
+
+    def shown(name: str) -> bool:
+        return bool(written) and all(one.field(name) is not None for one in written.values())
+
     columns = [
-        {"name": column.name, "source": column.source_type, "lake": column.lake_type}
-        for column in schema.columns
+        {key: value for key, value in one.items() if key not in ("late", "fill")}
+        if shown(str(one["name"]))
+        else one
+        for one in handoff["columns"]
     ]
     return {**handoff, "columns": columns}
 
 
-def _was_there(name: str, handoff: Mapping[str, Any]) -> bool:
-    """Whether the source's table had the column when it was copied."""
-    columns = (handoff.get("fingerprint") or {}).get("columns") or {}
-    return any(facts.get("name") == name for facts in columns.values())
+def require_columns(
+    schema: TableSchema, written: Mapping[int, DebeziumSchema], absent: Mapping[str, str]
+) -> None:
+    """Refuse events without a column that the table had all the time.
+
+    The catalog does not show that a column had another name for a while, and its values of that
+    while would become NULL.
+
+    Args:
+        schema: The lake's columns.
+        written: The writers' schemas of a batch, by id.
+        absent: Columns that events may lack.
+
+    Raises:
+        SchemaChangeError: Names the schema and the column.
+    """
+    for schema_id, writer in written.items():
+        for column in schema.columns:
+            if column.name in absent or writer.field(column.name) is not None:
+                continue
+            raise SchemaChangeError(
+                f"events of table {schema.table} with schema id {schema_id} have no column"
+                f" {column.name!r}, which it had before and has now: it had another name for a"
+                " while",
+                remedy=f"Copy the table again: `tributary bootstrap {schema.table}`.",
+                table=schema.table,
+                schema_id=schema_id,
+                field=column.name,
+            )
 
 
-def _refused(schema: TableSchema, what: str) -> SchemaChangeError:
-    return SchemaChangeError(
-        f"the lake cannot follow table {schema.table} in place: {what}",
-        remedy=f"Copy the table again: `tributary bootstrap {schema.table}`.",
-        table=schema.table,
-    )
+def fill_value(text: str, rule: TypeRule) -> str:
+    """Spark SQL of a value that the source gave as the text of what ``read_sql`` makes of it."""
+    read = f"unhex({literal(text)})" if rule.read_type == "binary" else literal(text)
+    return f"CAST({rule.from_jdbc(f'CAST({read} AS {rule.read_type})')} AS {rule.lake_type})"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -22,20 +22,22 @@ from cdc.errors import (
     StateError,
 )
 from cdc.failpoints import crash
-from cdc.history import RunEntry
+from cdc.history import RunEntry, SchemaEntry
 from cdc.lake.timeline import Committed, Timeline
-from cdc.position_check import TopicFacts
 from cdc.run.batch import Applied, BatchWriter
-from cdc.run.checks import CaptureChecks
+from cdc.run.checks import CaptureChecks, topic_facts
+from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.context import RunResult
-from cdc.run.shape import LakeShape, lake_shape
-from cdc.sources.values import Fingerprint
-from cdc.state import CommitSummary, State, TableRecord, transition, with_commit
+from cdc.run.follow import LakeShape, follow
+from cdc.run.shape import Comparison, compare
+from cdc.state import State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.lease import Lease
+    from cdc.position_check import TopicFacts
     from cdc.run.context import RunContext
+    from cdc.sources.values import Fingerprint
 
 _log = logging.getLogger(__name__)
 
@@ -65,7 +67,7 @@ def run_table(
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     try:
-        with context.leases.hold(record.table) as lease:
+        with context.leases.hold(record.resource) as lease:
             run = _TableRun(context, record, lease, checks or CaptureChecks(context), topic)
             run.work(until)
             result = run.result
@@ -84,26 +86,6 @@ def run_table(
     return result
 
 
-def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts]:
-    """Topics as they are now, in three calls however many they are.
-
-    Raises:
-        KafkaError: The cluster cannot be asked.
-    """
-    names = list(dict.fromkeys(topics))
-    described = context.kafka.topics(names)
-    stable = context.kafka.stable_offsets_many(names)
-    earliest = context.kafka.start_offsets_many(names)
-    return {
-        name: TopicFacts(
-            id=described[name].id if name in described else None,
-            earliest=earliest.get(name, {}),
-            stable=stable.get(name, {}),
-        )
-        for name in names
-    }
-
-
 class _TableRun:
     def __init__(
         self,
@@ -119,9 +101,10 @@ class _TableRun:
         self._lease = lease
         self._checks = checks
         # The record may be older than the lease.
-        self._record = context.store.get(record.table, shard=record.shard) or record
+        self._record = context.store.newest(record)
         self._settings = context.config.table_settings(record.table)
         self._counts: Counter[str] = Counter()
+        self._stopped: SchemaEntry | None = None
         self.result = RunResult(record.table, self._record.state)
 
     def work(self, until: Mapping[int, int] | None) -> None:
@@ -175,11 +158,18 @@ class _TableRun:
         handoff = latest.record.handoff
         if handoff is None:
             raise _no_offsets(self._record, "the newest commit carries no handoff")
-        shape = self._shape(attempt.path, handoff)
-        self._remember(latest)
+        self._keep_history(handoff)
+        compared = self._compared(handoff, latest.record.schema_ids)
+        guard = commit_guard(self._table, self._lease, latest)
+        shape, followed = follow(self._context, attempt.path, latest, compared, guard)
+        if followed is not latest:
+            self.result = replace(self.result, commits=self.result.commits + 1)
+            self._keep_history(followed.record.handoff or {})
+        self._remember(followed)
+        self._accept(compared.fingerprint)
         crash("run.after_plan")
         if any(at[partition] < end.get(partition, 0) for partition in at):
-            self._apply_range(shape, latest, end)
+            self._apply_range(shape, followed, end)
 
     def _apply_range(self, shape: LakeShape, latest: Committed, end: Mapping[int, int]) -> None:
         writer = BatchWriter(
@@ -187,89 +177,93 @@ class _TableRun:
             source_table=shape.source_table,
             source_schema=shape.source_schema,
             lake=shape.lake,
-            lake_columns=shape.lake_columns,
             settings=self._settings,
             topic=self._record.topic,
         )
-        previous, at = latest.record, dict(latest.record.offsets)
+        newest, at = latest, dict(latest.record.offsets)
         end = {partition: max(offset, end.get(partition, 0)) for partition, offset in at.items()}
         total = sum(end[partition] - offset for partition, offset in at.items())
         task = self._context.progress.start(f"run {self._table}", total, "offsets")
         try:
             while at != end:
                 piece = next(plan.ranges(at, end, self._settings.max_events_per_run))
-                applied = writer.apply(piece, previous, self._guard(at))
+                guard = commit_guard(self._table, self._lease, newest)
+                applied = writer.apply(piece, newest.record, guard)
                 crash("run.after_commit")
-                previous = applied.record
-                task.advance(sum(previous.offsets[p] - offset for p, offset in at.items()))
-                at = dict(previous.offsets)
+                newest = Committed(applied.instant, "commit", applied.record)
+                task.advance(sum(applied.record.offsets[p] - was for p, was in at.items()))
+                at = dict(applied.record.offsets)
                 self._count(applied)
                 crash("run.before_state")
-                self._remember(Committed(applied.instant, "commit", previous))
+                self._remember(newest)
                 if self._state not in _RUN_STATES:
                     return  # someone paused or retired the table: what is committed is recorded
                 self._lease.check()
         finally:
             task.done()
 
-    def _guard(self, start: Mapping[int, int]) -> Callable[[Timeline], None]:
-        """Refuses the commit unless the table is still ours and where it was when we read."""
-
-        def guard(timeline: Timeline) -> None:
-            latest = timeline.latest_offsets()
-            found = dict(latest.record.offsets) if latest is not None else None
-            if found != start:
-                raise FencedError(
-                    f"table {self._table} was at offsets {dict(start)} when this run began and is"
-                    f" at {found} now: another run has committed",
-                    remedy="Nothing was committed. Run again; it starts from the newest commit.",
-                    table=self._table,
-                )
-            self._lease.check()
-
-        return guard
-
-    def _shape(self, path: str, handoff: Mapping[str, Any]) -> LakeShape:
-        """Check source, capture and catalog; the columns that the lake carries from now on."""
+    def _compared(self, handoff: Mapping[str, Any], schema_ids: Sequence[int]) -> Comparison:
+        """Check source, capture and catalog, and compare the lake with them."""
         facts = self._checks.facts(self._record)
         position_check.check_server(self._table, known=handoff, now=facts.server)
         position_check.check_slot(self._table, facts.names.slot, facts.slot, stored=facts.stored)
         source = self._context.sources[self._table.source]
-        now = source.fingerprint(self._table, self._record.publication, on_replica=False)
-        source_table = source.table(self._table)
-        position_check.check_capture(
-            self._table,
-            [*source.audit_publication(facts.names.publication, source_table), *facts.problems],
-        )
-        shape = lake_shape(
-            self._context.spark,
-            source_table,
-            source.schema(source_table, self._settings),
-            self._settings,
-            path=path,
-            handoff=handoff,
-        )
-        attempt = self._record.attempt
-        known = attempt.fingerprint if attempt is not None else None
-        warnings = position_check.check_catalog(
-            source_table,
-            known=Fingerprint(known) if known else None,
-            now=now,
-            lake_columns=shape.lake_columns,
-            widened=shape.widened,
-        )
+        source_table, fingerprint = source.described(self._table, self._record.publication)
+        problems = source.audit_publication(facts.names.publication, source_table)
+        position_check.check_capture(self._table, [*problems, *facts.problems])
+        compared = compare(source, source_table, fingerprint, self._settings, handoff)
+        try:
+            warnings = position_check.check_changes(
+                self._table, compared.changes, self._settings.on_schema_change
+            )
+        except (LostHistoryError, SchemaChangeError, PausedByPolicyError) as error:
+            paused = isinstance(error, PausedByPolicyError)
+            self._stopped = SchemaEntry.stopped(
+                self._record,
+                handoff,
+                compared.changes,
+                State.PAUSED if paused else State.NEEDS_BOOTSTRAP,
+                catalog=fingerprint.digest,
+                schema_ids=schema_ids,
+                at=_now(),
+            )
+            raise
+        if compared.ignored:
+            names = ", ".join(compared.ignored)
+            warnings += (f"table {self._table} is frozen, so the lake leaves out: {names}",)
         for warning in warnings:
             _log.warning("%s", warning)
         self.result = replace(self.result, warnings=(*self.result.warnings, *warnings))
-        if attempt is not None and attempt.fingerprint_digest != now.digest:
-            # Stored before the lake follows, so that a column that is in the lake and new in the
-            # catalog is always one that was dropped and added again.
-            accepted = replace(attempt, fingerprint=dict(now.facts), fingerprint_digest=now.digest)
+        return compared
+
+    def _accept(self, fingerprint: Fingerprint) -> None:
+        """Cache which catalog the lake follows, so that idle tables need not be opened."""
+        attempt = self._record.attempt
+        if attempt is not None and attempt.fingerprint_digest != fingerprint.digest:
+            accepted = replace(
+                attempt,
+                fingerprint=dict(fingerprint.facts),
+                fingerprint_digest=fingerprint.digest,
+            )
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
-        return shape
+
+    def _keep_history(self, handoff: Mapping[str, Any]) -> None:
+        """Keep what the lake says of the newest change that it has followed.
+
+        The lake's commit is the durable word; until it is kept here, no run commits another.
+        """
+        entry = SchemaEntry.followed(self._record, handoff)
+        if entry is not None:
+            self._context.store.record_schema(entry)
 
     def _count(self, applied: Applied) -> None:
         self._counts.update(applied.record.counts)
+        if left_out := applied.record.counts.get("quarantined"):
+            warning = (
+                f"{left_out:,} records up to offset {max(applied.record.offsets.values())} cannot"
+                f" be applied and were left out: see `tributary quarantine list {self._table}`"
+            )
+            self.result = replace(self.result, warnings=(*self.result.warnings, warning))
         self.result = replace(
             self.result,
             commits=self.result.commits + 1,
@@ -289,13 +283,7 @@ class _TableRun:
             and not self._record.failures
         ):
             return
-        summary = CommitSummary(
-            offsets=dict(record.offsets),
-            position=record.position,
-            watermark=record.watermark,
-            instant=committed.instant,
-            committed_at=_instant_time(committed.instant),
-        )
+        summary = commit_summary(committed)
 
         def remembered(record: TableRecord) -> TableRecord:
             if record.state is State.FAILED and record.resume_to in _RUN_STATES:
@@ -321,20 +309,22 @@ class _TableRun:
             again = plan.retry_at(record.failures + 1, _now())
             return transition(record, State.FAILED, at=_now(), error=error, retry_at=again)
 
-        self._save(stopped)
+        self._save(stopped, self._stopped)
         self.result = replace(self.result, state=self._record.state, error=error.to_dict())
 
-    def _save(self, change: Callable[[TableRecord], TableRecord]) -> None:
+    def _save(
+        self, change: Callable[[TableRecord], TableRecord], schema: SchemaEntry | None = None
+    ) -> None:
         """Store a change of the record, also when someone else changed the record meanwhile."""
         for tried in range(_STORE_TRIES):
             changed = change(self._record)
             if changed == self._record:
                 return
             try:
-                self._record = self._context.store.put(changed)
+                self._record = self._context.store.put(changed, schema=schema)
             except StateError:
-                newer = self._context.store.get(self._table, shard=self._record.shard)
-                if newer is None or newer.version == self._record.version:
+                newer = self._context.store.newest(self._record)
+                if newer.version == self._record.version:
                     raise
                 if tried == _STORE_TRIES - 1:
                     raise
@@ -344,7 +334,7 @@ class _TableRun:
 
 
 def _transition(record: TableRecord, to: State, error: TributaryError) -> TableRecord:
-    return transition(record, to, at=_now(), reason=error.message, remedy=error.remedy)
+    return transition(record, to, at=_now(), reason=error.message, error=error)
 
 
 def _unexpected(record: TableRecord, error: Exception) -> TributaryError:
@@ -382,11 +372,6 @@ def _entry(context: RunContext, record: TableRecord, result: RunResult) -> RunEn
         watermark=result.watermark,
         error=result.error,
     )
-
-
-def _instant_time(instant: str) -> datetime:
-    """The time in a Hudi instant, ``yyyyMMddHHmmssSSS`` in UTC."""
-    return datetime.strptime(f"{instant[:17]}000", "%Y%m%d%H%M%S%f").replace(tzinfo=timezone.utc)
 
 
 def _now() -> datetime:

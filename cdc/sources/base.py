@@ -14,6 +14,7 @@ from cdc.sources.values import (
     Fingerprint,
     KeyRange,
     Marker,
+    Planned,
     ReplicaIdentity,
     ReplicaPosition,
     ServerIdentity,
@@ -26,7 +27,8 @@ from cdc.sources.values import (
     TableStats,
     View,
 )
-from schemas.table import TableId, TableSchema
+from schemas.table import Column, TableId, TableSchema
+from schemas.types_postgres import TypeRule
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
@@ -39,6 +41,7 @@ __all__ = [
     "KeyRange",
     "Lsn",
     "Marker",
+    "Planned",
     "ReplicaIdentity",
     "ReplicaPosition",
     "ServerIdentity",
@@ -76,6 +79,43 @@ class Source(Protocol):
 
         Raises:
             SourceError: There is no such table.
+        """
+
+    def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
+        """The table and its fingerprint as the primary's catalog has them, of one moment.
+
+        Raises:
+            SourceError: There is no such table.
+        """
+
+    def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
+        """The columns that reach the lake: `schema` without its key, which may be gone.
+
+        Raises:
+            UnsupportedTypeError: A column that is kept has a type without a rule.
+            SchemaError: A column name that the lake cannot carry, or that the table lacks.
+        """
+
+    def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
+        """The table as statements would leave it. Nothing is run or locked.
+
+        Raises:
+            DdlError: A statement is not understood, or does not fit the table.
+        """
+
+    def stored_value(self, table: SourceTable, name: str, stored: str) -> tuple[str, TypeRule]:
+        """What rows older than a column show in it.
+
+        Args:
+            table: The table.
+            name: The column.
+            stored: One of its ``old_values``.
+
+        Returns:
+            The value that its type's rule reads, as text, and that rule.
+
+        Raises:
+            SourceError: The lake cannot hold it.
         """
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 from uuid import UUID
 
 from cdc.position import Lsn
+from schemas.changes import Change
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType
 
@@ -52,8 +53,9 @@ class SourceColumn:
         nullable: Whether the table allows NULL.
         generated: Whether it is a stored generated column: in the table, not in the log.
         default_sql: The default as the catalog prints it.
-        fills_old_rows: Whether rows older than the column show a stored default, which they keep
-            when the default itself is dropped.
+        old_values: What rows older than the column show, as the catalog stores it when a column is
+            added with a default, and keeps when the default is dropped: arrays of one element, one
+            for all partitions that agree, None for those without one.
     """
 
     name: str
@@ -62,7 +64,7 @@ class SourceColumn:
     nullable: bool
     generated: bool
     default_sql: str | None
-    fills_old_rows: bool = False
+    old_values: tuple[str | None, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -126,6 +128,21 @@ class Fingerprint:
     def diff(self, other: Fingerprint) -> list[str]:
         """What differs, one line each, from this one to ``other``; empty when nothing does."""
         return _differences("", json.loads(self.to_json()), json.loads(other.to_json()))
+
+
+@dataclass(frozen=True)
+class Planned:
+    """What statements would make of a table.
+
+    Args:
+        table: The table.
+        fingerprint: Its catalog facts.
+        told: Changes that the catalog could not show, but the statements do.
+    """
+
+    table: SourceTable
+    fingerprint: Fingerprint
+    told: tuple[Change, ...]
 
 
 def _differences(path: str, old: Any, new: Any) -> list[str]:

@@ -9,7 +9,16 @@ from typing import Annotated
 
 import typer
 
-from operate.cli import demo, operations, project, stack, tables
+from operate.cli import (
+    demo,
+    generations,
+    operations,
+    project,
+    quarantine,
+    schema,
+    stack,
+    tables,
+)
 from operate.cli.options import Commands
 
 app = typer.Typer(
@@ -24,7 +33,7 @@ app = typer.Typer(
 
 # Each module of commands imports what is heavy (Spark, drivers) inside its functions, so that
 # `tributary --help` and completion stay quick.
-for _module in (project, tables, operations, stack, demo):
+for _module in (project, tables, generations, operations, schema, quarantine, stack, demo):
     _module.register(app)
 
 

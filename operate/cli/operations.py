@@ -106,6 +106,13 @@ def _show_status(renderer: Renderer, found: Any) -> None:
                 f"{record.table}: older than its target of {seconds(table.target_s)}",
                 style="yellow",
             )
+        if table.quarantined:
+            renderer.line(
+                f"{record.table}: {table.quarantined:,} records were left out, and the watermark"
+                " stands before the first",
+                style="yellow",
+            )
+            renderer.line(f"  What to do: see `tributary quarantine list {record.table}`")
         for note in table.notes:
             renderer.line(f"{record.table}: {note}")
     for slot in found.slots:
@@ -142,28 +149,50 @@ def run(
     with renderer.progress() as progress, services(config, progress) as opened:
         runs = Runs(opened, on_plan(opened, tables or ()))
         if continuous:
-            runs.repeat(interval, lambda results: _show_runs(renderer, results))
+            runs.repeat(
+                interval,
+                lambda results: _show_runs(renderer, results),
+                lambda outcomes: _show_resyncs(renderer, outcomes),
+            )
             waiting = runs.waiting()
         else:
             results = runs.once()
+            if not renderer.json:
+                _show_runs(renderer, results)
+            resynced = runs.resync()
             told = {result.table for result in results if result.error is not None}
             waiting = [record for record in runs.waiting() if record.table not in told]
             renderer.document(
                 {
                     "tables": [result.to_dict() for result in results],
+                    "resynced": [outcome.to_json() for outcome in resynced],
                     "waiting": {str(r.table): r.state.value for r in waiting},
+                    "not_resynced": runs.not_resynced,
                 }
             )
             if not renderer.json:
-                _show_runs(renderer, results)
+                _show_resyncs(renderer, resynced)
         code = runs.exit_code()
     for record in waiting:
         why = record.reason or (record.error or {}).get("message") or "see tributary status"
         renderer.line(f"{record.table}: {record.state.value}: {why}", style="yellow")
         if record.remedy:
             renderer.line(f"  What to do: {record.remedy}")
+    for table, not_now in runs.not_resynced.items():
+        renderer.line(f"{table}: is not copied again by itself now: {not_now}", style="yellow")
     if code:
         raise typer.Exit(code)
+
+
+def _show_resyncs(renderer: Renderer, outcomes: list[Any]) -> None:
+    if renderer.json:
+        renderer.document({"resynced": [outcome.to_json() for outcome in outcomes]})
+        return
+    for outcome in outcomes:
+        if outcome.error is None:
+            renderer.line(f"{outcome.table}: {outcome.action}")
+        else:
+            renderer.error(outcome.error)
 
 
 def _show_runs(renderer: Renderer, results: list[Any]) -> None:
@@ -243,6 +272,8 @@ def _show_verification(renderer: Renderer, result: Any) -> None:
         renderer.line(f"  never seen equal, changing all the time: {_key(key)}")
     if result.unsettled_count > len(result.unsettled[:_SHOWN_KEYS]):
         renderer.line(f"  {result.unsettled_count:,} keys in all could not be settled")
+    if result.difference_count:
+        renderer.line(f"  What to do: run `tributary resync {result.table}`, which copies it again")
 
 
 def _key(key: Mapping[str, object]) -> str:

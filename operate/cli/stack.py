@@ -43,6 +43,9 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def up(
     folder: FolderOption = _FOLDER,
+    metastore: Annotated[
+        bool, typer.Option("--metastore", help="With a Hive Metastore, from then on.")
+    ] = False,
     config: StackConfigOption = _CONFIG,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -50,7 +53,7 @@ def up(
     """Start what does not run, wait until all is ready, and write a ready configuration."""
     renderer = Renderer(output)
     stack = _stack(folder)
-    servers = stack.up(renderer.note)
+    servers = stack.up(renderer.note, metastore=metastore)
     if stack.write_config(config):
         renderer.note(f"wrote {config}")
     elif config.read_text("utf-8") != stack.config_text():

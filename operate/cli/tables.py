@@ -1,4 +1,4 @@
-"""Commands about which tables travel: discover, onboard, bootstrap, offboard, path."""
+"""Commands about which tables travel: discover, onboard, bootstrap, resync, offboard, path."""
 
 from __future__ import annotations
 
@@ -30,6 +30,7 @@ def register(app: typer.Typer) -> None:
     app.command()(discover)
     app.command()(onboard)
     app.command()(bootstrap)
+    app.command()(resync)
     app.command()(offboard)
     app.command()(path)
 
@@ -126,7 +127,10 @@ def bootstrap(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Copy registered tables, or tables that need it again, and hand over to the stream."""
+    """Copy tables that were never copied or have lost their stream, and hand over to it.
+
+    A table that is kept up to date is left alone; resync copies it again.
+    """
     from operate.context import services
     from operate.inventory import on_plan
     from operate.onboard import bootstrap as copy
@@ -134,6 +138,26 @@ def bootstrap(
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
         outcomes = copy(opened, on_plan(opened, tables))
+    finish(renderer, outcomes)
+
+
+def resync(
+    tables: TablesArgument,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Build a new generation of tables beside what they serve, and publish it in one step.
+
+    A table that is kept up to date stays so until then. Interrupted, the same command goes on.
+    """
+    from operate.context import services
+    from operate.inventory import on_plan
+    from operate.resync import resync as renew
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        outcomes = renew(opened, on_plan(opened, tables))
     finish(renderer, outcomes)
 
 

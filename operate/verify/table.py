@@ -16,6 +16,7 @@ from cdc.errors import LakeError, LostHistoryError, StateError
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.run import run_table
+from cdc.run.shape import frozen, lake_columns
 from cdc.sources.values import KeyRange
 from cdc.state import State
 from operate.lifecycle import require
@@ -28,6 +29,7 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from cdc.config import TableSettings
     from cdc.run import RunContext, RunResult
     from cdc.sources.values import Marker
     from operate.context import Services
@@ -154,7 +156,7 @@ class _Verification:
         self._topic, self._path = record.topic, record.attempt.path
         self._source = services.source(table.source)
         self._table = self._source.table(table)
-        self._settings = services.config.table_settings(table)
+        self._settings = self._lake_settings(services)
         self._schema = self._source.schema(self._table, self._settings)
         self._lake = LakeTable(services.spark, self._path, self._schema, self._settings)
         self._capture = Capture(
@@ -167,6 +169,14 @@ class _Verification:
             exactly_once=services.config.connect.exactly_once,
             progress=services.progress,
         )
+
+    def _lake_settings(self, services: Services) -> TableSettings:
+        """The table's settings; those of a frozen table name the columns that the lake took."""
+        settings = services.config.table_settings(self._id)
+        latest = Timeline(services.spark, self._path).latest_offsets()
+        if latest is None or latest.record.handoff is None:
+            return settings
+        return frozen(settings, self._table, lake_columns(latest.record.handoff))
 
     def run(self) -> Verification:
         started = time.monotonic()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import signal
 import time
 from collections.abc import Iterator
@@ -9,18 +10,24 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from cdc.config import load
 from cdc.failpoints import FAILPOINTS
+from cdc.lake.generations import Kind
 from cdc.position import Lsn
 from cdc.progress import NullProgress
 from cdc.run import run_tables
 from operate.context import Services
+from operate.generations import look, remove
 from operate.onboard import onboard
+from operate.quarantined import kept, replay
+from operate.resync import resync
 from schemas.table import TableId
 from stack.local import LocalStack
 from tests.integration.conftest import own_database
+from tests.integration.lost_schema import LostSchema
 from tests.integration.project import Project
 
 COLUMNS = ("id", "v", "t")
@@ -31,6 +38,8 @@ ONE_OF_EACH_KIND = frozenset(
         "bootstrap.after_chunk_commit",
         "bootstrap.before_handoff_commit",
         "bootstrap.after_publish",
+        "run.after_follow",
+        "resync.after_swap",
         "run.in_commit",
         "run.after_commit",
     }
@@ -46,6 +55,8 @@ def each(points: list[str]) -> list[Any]:
 
 ONBOARD_POINTS = [name for name in FAILPOINTS if name.startswith("onboard.")]
 BOOTSTRAP_POINTS = [name for name in FAILPOINTS if name.startswith("bootstrap.")]
+RESYNC_POINTS = [name for name in FAILPOINTS if name.startswith("resync.")]
+REMOVAL_POINTS = [name for name in FAILPOINTS if name.startswith("generations.")]
 RUN_POINTS = [name for name in FAILPOINTS if name.startswith("run.")]
 
 
@@ -56,6 +67,7 @@ def project(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iter
     tiers = {
         f"public.{table_name(name)}": {"tier": f"t{n}"} for n, name in enumerate(ONBOARD_POINTS)
     }
+    tiers["public.crash_runs"] = {"on_bad_message": "quarantine"}
     # Several chunks and commits per table, so that "in the middle" exists.
     with own_database(stack) as database:
         yield Project.create(
@@ -148,13 +160,65 @@ def test_run_killed_at_each_point_and_repeated(
     point: str, project: Project, running: str, spark: SparkSession
 ) -> None:
     table = TableId(project.source, "public", running)
+    columns = list(COLUMNS)
+    if point.endswith("_follow"):
+        columns.append(point.replace(".", "_"))
+        project.execute(f"alter table public.{running} add column {columns[-1]} int default 5")
     change(project, running)
     with opened(project, spark) as services:
         wait_until_captured(project, services, table)
         killed_at(project, point, "run", f"public.{running}")
         run(services, table)
-    project.assert_equal(spark, f"public.{running}", COLUMNS)
+        if point.endswith("_follow"):
+            kept = [
+                str(change["name"])
+                for one in services.store.schema_history(table)
+                for change in one.changes
+            ]
+            assert kept.count(columns[-1]) == 1
+    project.assert_equal(spark, f"public.{running}", columns)
     project.execute(f"delete from public.{running} where id >= 10001")  # so the next can insert
+
+
+@pytest.mark.parametrize("point", each(RESYNC_POINTS))
+def test_resync_killed_at_each_point_and_repeated(
+    point: str, project: Project, running: str, spark: SparkSession
+) -> None:
+    table = TableId(project.source, "public", running)
+    with opened(project, spark) as services:
+        before = services.store.get(table)
+        assert before is not None
+        run(services, table)
+        seen = project.lake_rows(spark, f"public.{running}", COLUMNS)
+        killed_at(project, point, "resync", f"public.{running}")
+        assert project.lake_rows(spark, f"public.{running}", COLUMNS) == seen
+        change(project, running)
+        (outcome,) = resync(services, [table])
+        assert outcome.error is None, outcome.error
+        assert outcome.details["generation"] == before.generation + 1
+        wait_until_captured(project, services, table)
+        run(services, table)
+        assert services.store.builds() == []
+    project.assert_equal(spark, f"public.{running}", COLUMNS)
+    project.execute(f"delete from public.{running} where id >= 10001")
+
+
+@pytest.mark.parametrize("point", each(REMOVAL_POINTS))
+def test_a_removal_killed_at_each_point_and_repeated(
+    point: str, project: Project, running: str, spark: SparkSession
+) -> None:
+    table = TableId(project.source, "public", running)
+    with opened(project, spark) as services:
+        (outcome,) = resync(services, [table])
+        assert outcome.error is None, outcome.error
+        former = next(one for one in look(services, table) if one.kind is Kind.FORMER)
+        killed_at(project, point, "generations", "remove", f"public.{running}", former.attempt)
+        listed = project.run("generations", "list", f"public.{running}", "--output", "json")
+        left = {one["attempt"] for one in listed.expect(0).json["generations"]}
+        if former.attempt in left:
+            remove(services, table, [former.attempt])
+        assert [one.kind for one in look(services, table)] == [Kind.SERVING]
+    assert project.lake_rows(spark, f"public.{running}", COLUMNS)
 
 
 def wait_until_captured(project: Project, services: Services, table: TableId) -> None:
@@ -169,3 +233,61 @@ def wait_until_captured(project: Project, services: Services, table: TableId) ->
     while (health := source.slot_health(slot)) is None or health.confirmed_flush_lsn < target:
         assert time.monotonic() < deadline, f"slot {slot} did not get to {target}: {health}"
         time.sleep(0.1)
+
+
+def test_quarantine_killed_at_each_point_and_repeated(
+    project: Project, running: str, spark: SparkSession
+) -> None:
+    name, table = f"public.{running}", TableId(project.source, "public", running)
+    with opened(project, spark) as services:
+        change(project, running)
+        wait_until_captured(project, services, table)
+        lost = LostSchema(services.config.kafka.registry.url, ahead=300)
+        written, offset = lose_a_record(services, table, lost)
+        project.execute(f"update {name} set v = v + 1")
+        wait_until_captured(project, services, table)
+
+        killed_at(project, "quarantine.after_keep", "run", name)
+        assert [one.offset for one in kept(services, [table])] == [offset], "kept, not yet passed"
+        run(services, table)
+        project.assert_equal(spark, name, COLUMNS)  # an update of the same row came later
+        listed = project.run("quarantine", "list", "--output", "json").expect(0).json
+        (record,) = listed["records"]
+        assert (record["offset"], record["schema_id"]) == (offset, lost.id)
+        shown = project.run("quarantine", "show", name, str(offset), "--output", "json")
+        assert base64.b64decode(shown.expect(0).json["value"]) == written
+        assert "1 records were left out" in project.run("status", name).stdout
+        refused = project.run("quarantine", "replay", name, "--output", "json").expect(3)
+        assert f"schema id {lost.id}" in refused.stdout
+
+        lost.restore(schema_of_events(services, table))
+        killed_at(project, "quarantine.after_replay", "quarantine", "replay", name)
+        assert len(kept(services, [table])) == 1, "the lake has it, and nobody has said so yet"
+        project.assert_equal(spark, name, COLUMNS)
+        outcome = replay(services, table)
+        assert (outcome.details["replayed"], kept(services, [table])) == (1, [])
+        project.assert_equal(spark, name, COLUMNS)
+
+
+def lose_a_record(services: Services, table: TableId, lost: LostSchema) -> tuple[bytes, int]:
+    """Write the topic's first change again, with the lost schema; the message and its offset."""
+    kafka, topic = services.kafka, topic_of(services, table)
+    found = kafka.read(topic, 0, kafka.start_offsets(topic)[0], kafka.stable_offsets(topic)[0])
+    message = lost.write(next(one.value for one in found if one.value is not None))
+    producer = Producer(services.config.kafka.librdkafka_config())
+    producer.produce(topic, value=message, partition=0)
+    assert producer.flush(30) == 0
+    return message, kafka.stable_offsets(topic)[0] - 1
+
+
+def schema_of_events(services: Services, table: TableId) -> str:
+    kafka, topic = services.kafka, topic_of(services, table)
+    start = kafka.start_offsets(topic)[0]
+    first = next(iter(kafka.read(topic, 0, start, kafka.stable_offsets(topic)[0])))
+    return services.registry.schema(int.from_bytes((first.value or b"")[1:5], "big"))
+
+
+def topic_of(services: Services, table: TableId) -> str:
+    record = services.store.get(table)
+    assert record is not None
+    return record.topic

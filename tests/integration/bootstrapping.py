@@ -88,7 +88,7 @@ class Bootstrapping(Replication):
 
     def published(self, name: str) -> str | None:
         """The path that readers of the table see."""
-        return current_path(self.spark, self.record(name).base_path)
+        return current_path(self.record(name).base_path)
 
     def catch_up_and_compare(self, name: str, *columns: str) -> None:
         """Apply everything that was written since, then compare row for row."""

@@ -6,6 +6,7 @@ import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -116,7 +117,8 @@ class Replication:
         )
         self.connect.put_connector(self.capture.connector, config)
         self.connect.wait_running(self.capture.connector)
-        return [self._hand_over(table) for table in ids]
+        with ThreadPoolExecutor(4) as pool:
+            return list(pool.map(self._hand_over, ids))
 
     def _hand_over(self, table: TableId) -> TableRecord:
         topic = self.capture.topic(table)

@@ -172,8 +172,10 @@ def test_any_name_of_a_column_travels(shared: Captured) -> None:
     assert event.key[found.name] == values["größe"]
 
 
-@pytest.mark.parametrize("name", ["My Table", "größe", "a.b", "UPPER", "t-1", "😀"])
-def test_any_name_of_a_table_has_the_topic_that_we_say(shared: Captured, name: str) -> None:
+@pytest.mark.parametrize("name", ["My Table", "größe", "a.b", "UPPER", "t-1", "2024", "😀"])
+def test_any_name_of_a_table_has_the_topic_and_the_schema_that_we_say(
+    shared: Captured, name: str
+) -> None:
     shared.database.execute(f'CREATE TABLE "{name}" (id int PRIMARY KEY)')
     topic = shared.add(name)
     shared.database.execute(f'INSERT INTO "{name}" VALUES (1)')
@@ -181,6 +183,8 @@ def test_any_name_of_a_table_has_the_topic_that_we_say(shared: Captured, name: s
     assert event.after == {"id": 1}
     assert event.value is not None
     assert event.value["source"]["table"] == name
+    assert event.schema is not None
+    assert event.schema.mismatch(topic) is None
 
 
 def test_heartbeats_carry_the_servers_identity_and_move_the_slot(shared: Captured) -> None:

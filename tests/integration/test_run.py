@@ -213,7 +213,7 @@ def test_truncate_can_pause_the_table(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (2, 'b', null, 2)")
     result = orders.run()
     assert (result.state, orders.state) == (State.PAUSED, State.PAUSED)
-    assert result.commits == 1, "what came before the TRUNCATE is in"
+    assert result.events == 1, "what came before the TRUNCATE is in"
     assert orders.lake("id") == [(1,)]
     assert "truncated" in (orders.replication.record(orders.name).reason or "")
 

@@ -196,3 +196,35 @@ def test_an_inserted_value_that_equals_the_stand_in_survives(orders: Orders) -> 
     assert orders.run().error is None
     orders.assert_equal()
     assert orders.state is State.INCREMENTAL
+
+
+def test_a_null_in_a_column_with_a_default_stays_null(shared: Replication) -> None:
+    """The converter sends the default for it, so the row is asked of the source."""
+    columns = ("id", "n", "t", "b", "d", "f", "day", "kept")
+    shared.database.execute(
+        "CREATE TABLE defaults (id int PRIMARY KEY, n int DEFAULT 7, t text DEFAULT 'it''s',"
+        " b boolean DEFAULT true, d numeric(6,2) DEFAULT 1.50, f float8 DEFAULT 0.5,"
+        " day date DEFAULT '2020-02-02', kept int NOT NULL DEFAULT 3, body text)"
+    )
+    shared.add("defaults")
+    nulls = "n = null, t = null, b = null, d = null, f = null, day = null"
+    shared.database.execute(
+        "INSERT INTO defaults (id) SELECT n FROM generate_series(1, 6) n",
+        "INSERT INTO defaults VALUES (7, 1, 'a', false, 2, 3, '2021-01-01')",
+        "INSERT INTO defaults VALUES (8, null, null, null, null, null, null)",
+        f"UPDATE defaults SET {nulls} WHERE id IN (2, 3)",
+        "UPDATE defaults SET n = 7, kept = 4 WHERE id = 3",
+        "DELETE FROM defaults WHERE id = 4",
+    )
+    results = {result.table.name: result for result in shared.run()}
+    assert results["defaults"].error is None
+    shared.assert_equal("defaults", columns)
+    shared.database.execute(
+        f"UPDATE defaults SET {nulls} WHERE id IN (1, 7)",
+        f"UPDATE defaults SET n = 9, body = {BIG} WHERE id = 8",
+        "UPDATE defaults SET t = 'it''s' WHERE id = 8",
+        "UPDATE defaults SET id = 50 WHERE id = 2",
+    )
+    results = {result.table.name: result for result in shared.run()}
+    assert results["defaults"].error is None
+    shared.assert_equal("defaults", (*columns, "body"))

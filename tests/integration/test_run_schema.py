@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
+from typing import Any
+
 import pytest
 
-from cdc.state import State
-from tests.integration.running import COLUMNS, Orders
+from cdc.progress import NullProgress
+from cdc.state import State, transition
+from operate.context import Services
+from operate.status import status
+from schemas.changes import Verdict
+from tests.integration.running import COLUMNS, Orders, settings
 from tests.integration.running import orders as orders
 from tests.integration.running import shared as shared
 from tests.integration.running import spark as spark
@@ -27,20 +34,44 @@ def test_a_nullable_column_is_added_in_place(orders: Orders) -> None:
 
 
 @pytest.mark.parametrize(
-    "statements",
+    ("statements", "reason"),
     [
-        ("ALTER TABLE T ADD COLUMN extra int DEFAULT 5",),
-        ("ALTER TABLE T ADD COLUMN extra int DEFAULT 5", "ALTER TABLE T ALTER extra DROP DEFAULT"),
-        ("ALTER TABLE T ADD COLUMN extra int NOT NULL DEFAULT 5",),
-        ("ALTER TABLE T RENAME COLUMN note TO remark",),
-        ("ALTER TABLE T ALTER COLUMN price TYPE int USING 0",),
-        ("ALTER TABLE T ALTER COLUMN price TYPE numeric(10,2) USING price + 1",),
-        ("ALTER TABLE T DROP COLUMN note", "ALTER TABLE T ADD COLUMN note text"),
-        ("ALTER TABLE T DROP CONSTRAINT %_pkey, ADD PRIMARY KEY (id, price)",),
+        (("ALTER TABLE T ADD COLUMN extra float DEFAULT random()",), "'extra'"),
+        (
+            (
+                "ALTER TABLE T ADD COLUMN extra int DEFAULT 5",
+                "ALTER TABLE T ALTER extra DROP DEFAULT",
+                "VACUUM FULL T",
+            ),
+            "'extra'",
+        ),
+        (("ALTER TABLE T RENAME COLUMN note TO remark",), "renamed to 'remark'"),
+        (
+            (
+                "ALTER TABLE T RENAME COLUMN note TO remark",
+                "INSERT INTO T VALUES (7, 'x', 'y', 7)",
+                "ALTER TABLE T RENAME COLUMN remark TO note",
+            ),
+            "had another name for a while",
+        ),
+        (
+            ("ALTER TABLE T RENAME TO %_away", "ALTER TABLE %_away RENAME TO T"),
+            "had another name or schema for a while",
+        ),
+        (("ALTER TABLE T ALTER COLUMN price TYPE int USING 0",), "'price' changed from"),
+        (
+            ("ALTER TABLE T ALTER COLUMN price TYPE numeric(10,2) USING price + 1",),
+            "'price' was altered",
+        ),
+        (
+            ("ALTER TABLE T DROP COLUMN note", "ALTER TABLE T ADD COLUMN note text"),
+            "of that name that was dropped",
+        ),
+        (("ALTER TABLE T DROP CONSTRAINT %_pkey, ADD PRIMARY KEY (id, price)",), "its key changed"),
     ],
 )
 def test_schema_changes_that_need_a_copy_stop_the_table(
-    orders: Orders, statements: tuple[str, ...]
+    orders: Orders, statements: tuple[str, ...], reason: str
 ) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
     orders.run()
@@ -50,9 +81,119 @@ def test_schema_changes_that_need_a_copy_stop_the_table(
     result = orders.run()
     assert (result.state, orders.state) == (State.NEEDS_BOOTSTRAP, State.NEEDS_BOOTSTRAP)
     record = orders.replication.record(orders.name)
-    assert record.reason
+    assert reason in (record.reason or "")
     assert "tributary bootstrap" in (record.remedy or "")
     assert orders.lake(*COLUMNS) == before
+
+
+def test_old_rows_get_the_default_of_a_new_column(orders: Orders) -> None:
+    """Rows that the lake had, those of events from before, and those from after."""
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2), (3, 'c', null, 3)")
+    orders.run()
+    orders.execute(
+        "INSERT INTO T VALUES (4, 'd', null, 4)",
+        "UPDATE T SET note = 'B' WHERE id = 2",
+        "ALTER TABLE T ADD COLUMN n int NOT NULL DEFAULT 5, ADD COLUMN t text DEFAULT 'a''b\\c',"
+        " ADD COLUMN at timestamptz DEFAULT now(), ADD COLUMN b bytea DEFAULT '\\x00ff',"
+        " ADD COLUMN l int[] DEFAULT '{1,NULL,3}', ADD COLUMN d numeric(12,3) DEFAULT -1.5,"
+        " ADD COLUMN o date DEFAULT '1500-02-03'",
+        "INSERT INTO T (id, n, t, d) VALUES (5, 55, 'five', 5), (6, 6, 'six', 6)",
+        "ALTER TABLE T ALTER n SET DEFAULT 6",
+        "UPDATE T SET n = 33, t = 'three' WHERE id = 3",
+        "DELETE FROM T WHERE id = 1",
+    )
+    result = orders.run(**small_batches(orders))
+    assert result.error is None
+    columns = (*COLUMNS, "n", "t", "b", "l", "d", "o")
+    orders.assert_equal(columns)
+    (times,) = {row[1:] for row in orders.lake("id", "at") if row[0] in (2, 4)}
+    assert times[0] is not None
+    orders.execute("UPDATE T SET note = 'z' WHERE id = 4")
+    assert orders.run().error is None
+    orders.assert_equal(columns)
+    columns_now = orders.newest.handoff["columns"] if orders.newest.handoff else []
+    assert not [one for one in columns_now if "late" in one or "fill" in one]
+
+
+def small_batches(orders: Orders) -> dict[str, Any]:
+    """A context whose batches hold two offsets, so that old and new events are parted."""
+    config = orders.replication.config
+    defaults = config.defaults.model_copy(update={"max_events_per_run": 2})
+    return {"config": config.model_copy(update={"defaults": defaults})}
+
+
+def test_an_idle_table_is_filled_too(orders: Orders) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
+    orders.run()
+    orders.execute("ALTER TABLE T ADD COLUMN n bigint DEFAULT 5")
+    assert orders.run().error is None
+    orders.assert_equal((*COLUMNS, "n"))
+    (entry,) = orders.replication.store.schema_history(orders.replication.table(orders.name))
+    assert (entry.version, entry.outcome, entry.verdict) == (2, "followed", Verdict.FILL)
+    assert [change["what"] for change in entry.changes] == ["column 'n' (bigint) was added"]
+
+
+@settings(delete_mode="soft")
+def test_a_deleted_row_that_is_kept_is_not_filled(orders: Orders) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
+    orders.run()
+    orders.execute("DELETE FROM T WHERE id = 1")
+    orders.run()
+    orders.execute("ALTER TABLE T ADD COLUMN n int DEFAULT 5")
+    assert orders.run().error is None
+    assert orders.lake("id", "_cdc_deleted", "n") == [(1, True, None), (2, False, 5)]
+
+
+@settings(on_schema_change="freeze")
+def test_a_frozen_table_leaves_new_columns_out_and_says_so(orders: Orders) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1)")
+    orders.run()
+    orders.execute(
+        "ALTER TABLE T ADD COLUMN n int DEFAULT 5, ADD COLUMN p point",
+        "INSERT INTO T VALUES (2, 'b', null, 2, 7)",
+    )
+    for _ in range(2):
+        result = orders.run()
+        assert result.error is None
+        assert "leaves out: n, p" in result.warnings[-1]
+        orders.assert_equal(COLUMNS)
+        orders.execute("UPDATE T SET note = 'c', n = 8 WHERE id = 2")
+    services = Services(orders.replication.config, NullProgress(), spark=orders.replication.spark)
+    (shown,) = status(services, [orders.replication.table(orders.name)]).tables
+    services.close()
+    assert shown.notes == ("it is frozen, and the lake leaves out: n, p",)
+    orders.replication.configure(**{f"public__{orders.name}": {}})
+    orders.execute("ALTER TABLE T DROP COLUMN p")
+    assert orders.run().state is State.NEEDS_BOOTSTRAP, "nobody knows the values of until now"
+
+
+@settings(on_schema_change="pause")
+def test_a_policy_of_pause_stops_before_anything_of_the_new_schema(orders: Orders) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1)")
+    orders.run()
+    orders.execute(
+        "ALTER TABLE T ADD COLUMN n int DEFAULT 5", "INSERT INTO T VALUES (2, 'b', null, 2, 7)"
+    )
+    assert orders.run().state is State.PAUSED
+    assert orders.lake("id") == [(1,)]
+    record = orders.replication.record(orders.name)
+    assert "column 'n' (integer) was added" in (record.reason or "")
+    orders.replication.configure(**{f"public__{orders.name}": {}})
+    now = datetime.now(timezone.utc)
+    orders.replication.store.put(transition(record, State.INCREMENTAL, at=now))
+    assert orders.run().error is None
+    orders.assert_equal((*COLUMNS, "n"))
+    history = orders.replication.store.schema_history(orders.replication.table(orders.name))
+    assert [entry.outcome for entry in history] == ["paused", "followed"]
+
+
+def test_a_column_that_the_settings_leave_out_from_now_on_gets_no_values(orders: Orders) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    orders.run()
+    orders.replication.configure(**{f"public__{orders.name}": {"columns": {"exclude": ["body"]}}})
+    orders.execute("INSERT INTO T VALUES (2, 'a', 'secret', 2)")
+    assert orders.run().error is None
+    assert orders.lake("id", "body") == [(1, "b"), (2, None)]
 
 
 def test_a_rewrite_without_a_change_is_let_through(orders: Orders) -> None:

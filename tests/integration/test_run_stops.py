@@ -174,6 +174,39 @@ def test_a_table_that_was_dropped_and_created_again_needs_a_bootstrap(
     assert orders.run().state is State.NEEDS_BOOTSTRAP
 
 
+@pytest.mark.parametrize(
+    "change", ["ATTACH PARTITION T_b FOR VALUES IN (2)", "DETACH PARTITION T_a"]
+)
+def test_a_partition_that_comes_or_goes_with_its_rows_needs_a_bootstrap(
+    orders: Orders, shared: Replication, change: str
+) -> None:
+    name = f"{orders.name}_parts"
+    statements = (
+        f"CREATE TABLE {name} (id int, part int, PRIMARY KEY (id, part)) PARTITION BY LIST (part)",
+        f"CREATE TABLE {name}_a PARTITION OF {name} FOR VALUES IN (1)",
+        f"CREATE TABLE {name}_b (id int, part int NOT NULL, PRIMARY KEY (id, part))",
+    )
+    shared.database.execute(*statements)
+    shared.add(name)
+    shared.database.execute(
+        f"INSERT INTO {name} VALUES (1, 1)", f"INSERT INTO {name}_b VALUES (2, 2)"
+    )
+    parts = Orders(shared, name)
+    assert parts.run().error is None
+    shared.database.execute(f"ALTER TABLE {name} {change.replace('T_', f'{name}_')}")
+    assert parts.run().state is State.NEEDS_BOOTSTRAP
+    assert "leaves" in (shared.record(name).reason or "")
+    assert shared.lake(name, "id") == [(1,)], "what was committed stays readable"
+
+
+def test_a_changed_replica_identity_needs_a_bootstrap(orders: Orders, shared: Replication) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    assert orders.run().error is None
+    orders.execute("ALTER TABLE T REPLICA IDENTITY NOTHING")
+    assert orders.run().state is State.NEEDS_BOOTSTRAP
+    assert "identity" in (shared.record(orders.name).reason or "")
+
+
 def test_a_table_that_was_dropped_is_said_to_be_gone(orders: Orders, shared: Replication) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
     orders.run()

@@ -17,7 +17,8 @@ import sqlalchemy as sa
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.lease import Lease, Leases
 from cdc.state import State, TableRecord
-from cdc.store import Store, leases
+from cdc.store import Store
+from cdc.store_tables import leases
 from schemas.table import TableId
 from tests.integration.conftest import Database
 

@@ -38,11 +38,19 @@ _SOURCE = [
 ]
 
 
-def envelope(fields: Mapping[str, Any], *, required: Sequence[str] = ("id",)) -> str:
+def envelope(
+    fields: Mapping[str, Any],
+    *,
+    required: Sequence[str] = ("id",),
+    defaults: Mapping[str, Any] | None = None,
+) -> str:
     """The Avro schema of a change event with these columns."""
+    defaults = defaults or {}
     columns = [
         {"name": name, "type": kind}
         if name in required
+        else {"name": name, "type": [kind, "null"], "default": defaults[name]}
+        if name in defaults
         else {"name": name, "type": ["null", kind], "default": None}
         for name, kind in fields.items()
     ]

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc.changes import MISSING, MOVED, fill, fold, summarize
-from cdc.decode import decode
+from cdc.changes import MISSING, MOVED, fill, fold, problems, summarize
+from cdc.decode import UNKNOWN_SCHEMA, decode
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic
 
@@ -182,11 +182,14 @@ def test_the_summary_of_a_batch(spark: SparkSession, topic: Topic) -> None:
     summary = summarize(changes(spark, topic, slices=3))
     assert summary.counts == {"c": 1, "d": 1, "tombstone": 1, "u": 2}
     assert summary.events == 4
-    assert set(summary.schema_ids) >= {1, 9}
-    assert summary.unknown_schemas == (9,)
-    assert summary.problem is not None
-    assert (summary.problem.offset, summary.problem.partition) == (106, 0)
-    assert summary.problem.reason == "shorter than 5 bytes"
+    assert (summary.schema_ids, summary.unknown_schemas) == ((1,), (9,))
+    assert summary.problems == 3
+    found = problems(changes(spark, topic, slices=3), 2)
+    assert [(one.partition, one.offset, one.schema_id, one.reason) for one in found] == [
+        (0, 105, 9, UNKNOWN_SCHEMA),
+        (0, 106, None, "shorter than 5 bytes"),
+    ]
+    assert problems(changes(spark, topic), 5, schema_id=9) == found[:1]
     assert summary.unavailable == ("note",)
     assert summary.source_ts[0] == datetime(2023, 11, 14, 22, 13, 20, 123_456, timezone.utc)
     assert summary.position == "0000000000001038:0000000000001040"
@@ -195,7 +198,7 @@ def test_the_summary_of_a_batch(spark: SparkSession, topic: Topic) -> None:
 def test_an_empty_batch(spark: SparkSession, topic: Topic) -> None:
     summary = summarize(changes(spark, topic))
     assert summary.counts == {}
-    assert (summary.position, summary.problem, summary.last_truncate) == (None, None, None)
+    assert (summary.position, summary.problems, summary.last_truncate) == (None, 0, None)
     assert folded(spark, topic) == {}
 
 

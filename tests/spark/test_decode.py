@@ -3,13 +3,15 @@ from __future__ import annotations
 import io
 from datetime import date, datetime, timezone
 from decimal import Decimal
+from typing import Any
 
 import fastavro
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from cdc.decode import PROBLEM, UNAVAILABLE, UNKNOWN_SCHEMA, decode
+from cdc.decode import PROBLEM, UNAVAILABLE, UNCLEAR, UNKNOWN_SCHEMA, decode
 from cdc.errors import DecodeError, SchemaChangeError
+from schemas.avro import END_MARK
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import DATE, DECIMAL, MICROS, PLACEHOLDER, STRING, ZONED, Topic
 
@@ -34,9 +36,14 @@ def table(*key: str, **columns: str) -> TableSchema:
     )
 
 
-def rows(spark: SparkSession, topic: Topic, schema: TableSchema) -> list[Row]:
+def rows(spark: SparkSession, topic: Topic, schema: TableSchema, **options: Any) -> list[Row]:
     frame = decode(
-        topic.frame(spark), topic.parsed(), schema, placeholder=PLACEHOLDER, ingested_at=NOW
+        topic.frame(spark),
+        topic.parsed(),
+        schema,
+        placeholder=PLACEHOLDER,
+        ingested_at=NOW,
+        **options,
     )
     return frame.orderBy("_cdc_offset").collect()
 
@@ -143,6 +150,8 @@ def test_values_become_lake_types(spark: SparkSession) -> None:
         (DECIMAL, "decimal(6,2)", "Infinity"),
         (DECIMAL, "decimal(6,2)", "12345.00"),
         (DECIMAL, "decimal(6,2)", "1.005"),
+        (DECIMAL, "decimal(6,2)", "1.00\x02"),
+        (ZONED, "timestamp", "2024-02-29T23:59:59\x02Z"),
         (ZONED, "timestamp", "infinity"),
         (MICROS, "timestamp", 2**63 - 1),
         (MICROS, "timestamp", -(2**63)),
@@ -176,7 +185,9 @@ def test_a_value_the_lake_cannot_hold_is_a_problem_and_never_null(
         (b"\x00\x00\x00", "shorter than 5 bytes"),
         (b"\x01\x00\x00\x00\x01rest", "does not start with a zero byte"),
         (b"\x00\x00\x00\x00\x09rest", UNKNOWN_SCHEMA),
-        (b"\x00\xff\xff\xff\xff", UNKNOWN_SCHEMA),
+        (b"\x00\x7f\xff\xff\xff", UNKNOWN_SCHEMA),
+        (b"\x00\x80\x00\x00\x00", "its schema id is larger than any registry's"),
+        (b"\x00\xff\xff\xff\xff", "its schema id is larger than any registry's"),
         (b"\x00\x00\x00\x00\x01", "the body does not match its schema"),
         (b"\x00\x00\x00\x00\x01\x02\x02\x0e", "the body does not match its schema"),
         (b"\x00\x00\x00\x00\x01" + b"\xff" * 20, "the body does not match its schema"),
@@ -194,6 +205,70 @@ def test_a_record_that_cannot_be_read_says_why(
     assert fine[PROBLEM] is None
 
 
+def test_bytes_behind_the_body_are_a_problem(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "note": STRING})
+    topic.insert(id=1, note="some text")
+    whole = topic.records.pop()[1]
+    assert whole is not None
+    for tail in (b"\x00", b"\x00" * 8, b"more than the mark is long", END_MARK[:3]):
+        topic.raw(whole + tail)
+    found = rows(spark, topic, table(id="int", note="string"))
+    assert {row[PROBLEM] for row in found} == {"the body is longer than its schema says"}
+    assert {row["_cdc_op"] for row in found} == {None}, "it is never taken for a change"
+
+
+def test_a_change_without_its_row_is_a_problem(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "note": STRING})
+    for op in ("c", "r", "u"):
+        topic.event(op, None, {"id": 1, "note": "before"})
+    for op in ("d", "t"):
+        topic.event(op, {"id": 1, "note": "after"})
+    found = rows(spark, topic, table(id="int", note="string"))
+    assert [row[PROBLEM] for row in found] == [
+        *["the row after the change is missing"] * 3,
+        *["there is a row after a delete or TRUNCATE"] * 2,
+    ]
+
+
+@pytest.mark.parametrize("ts_us", [-1, 2**63 - 1, -(2**63)])
+def test_a_source_time_that_is_none_is_a_problem(spark: SparkSession, ts_us: int) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int"})
+    topic.event("c", {"id": 1}, ts_us=ts_us)
+    (row,) = rows(spark, topic, table(id="int"))
+    assert row[PROBLEM] == "its source block has no time"
+
+
+@pytest.mark.parametrize("sequence", ["[]", '["a","b"]', '["1","99999999999999999999"]'])
+def test_a_position_that_is_none_is_a_problem(spark: SparkSession, sequence: str) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int"})
+    topic.event("c", {"id": 1}, sequence=sequence)
+    (row,) = rows(spark, topic, table(id="int"))
+    assert row[PROBLEM] == "its source block has no position"
+
+
+def test_text_that_is_not_utf_8_is_a_problem(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "note": STRING, "tags": TEXTS})
+    topic.insert(id=1, note="grüße \N{REPLACEMENT CHARACTER} 🙂", tags=["ß", None])
+    topic.insert(id=2, note="grüße", tags=["a"])
+    topic.insert(id=3, note="a", tags=["grüße"])
+    for _ in range(2):
+        offset, whole = topic.records.pop(1)
+        assert whole is not None
+        topic.records.append((offset, whole.replace("ß".encode(), b"\xc3x")))
+    found = rows(spark, topic, table(id="int", note="string", tags="array<string>"))
+    assert [row[PROBLEM] for row in found] == [
+        None,
+        "text that is not UTF-8 in column note",
+        "text that is not UTF-8 in column tags",
+    ]
+    assert found[0]["note"] == "grüße \N{REPLACEMENT CHARACTER} 🙂"
+
+
 def test_every_truncation_of_a_record_is_found(spark: SparkSession) -> None:
     topic = Topic()
     topic.register(1, {"id": "int", "note": STRING})
@@ -203,7 +278,6 @@ def test_every_truncation_of_a_record_is_found(spark: SparkSession) -> None:
     for length in range(len(whole)):
         topic.raw(whole[:length])
     found = rows(spark, topic, table(id="int", note="string"))
-    # The last field is nullable without a value; its branch byte is the last byte.
     assert all(row[PROBLEM] for row in found)
 
 
@@ -258,6 +332,24 @@ def test_placeholders_are_named_and_never_a_value(spark: SparkSession) -> None:
     assert second[UNAVAILABLE] is third[UNAVAILABLE] is None
     assert (second["tags"], bytes(second["data"])) == ([], b"")
     assert third["note"] == PLACEHOLDER + "x"
+
+
+def test_a_default_that_may_stand_for_a_null_is_never_a_value(spark: SparkSession) -> None:
+    given = {"n": 7, "t": "it's", "b": True, "y": "\u00ff", "f": 0.5}
+    topic = Topic()
+    kinds = {"id": "int", "n": "int", "t": STRING, "b": "boolean", "y": "bytes", "f": "double"}
+    topic.register(1, kinds, defaults=given)
+    topic.update(id=1, n=7, t="it's", b=True, y=b"\xff", f=0.5)
+    topic.update(id=2, n=8, t=None, b=False, y=b"", f=None)
+    schema = table(id="int", n="int", t="string", b="boolean", y="binary", f="double")
+    first, second = rows(spark, topic, schema, nulls_are_kept=False)
+    assert first[UNAVAILABLE] == ["n", "t", "b", "y", "f"]
+    assert (first[UNCLEAR], second[UNCLEAR]) == (True, False)
+    assert first["n"] is first["t"] is first["b"] is first["y"] is first["f"] is None
+    assert (second["n"], second["b"], bytes(second["y"])) == (8, False, b"")
+    assert second[UNAVAILABLE] is None
+    kept = rows(spark, topic, schema, nulls_are_kept=True)[0]
+    assert (kept["n"], kept["t"], kept[UNAVAILABLE], kept[UNCLEAR]) == (7, "it's", None, False)
 
 
 def test_stand_ins_for_hstore_and_uuid_arrays(spark: SparkSession) -> None:

@@ -7,8 +7,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.errors import LakeError
+from cdc.lake.pointer import POINTER
 from cdc.lake.publish import (
-    POINTER,
     current_path,
     delete_path,
     probe,
@@ -25,26 +25,28 @@ def test_the_pointer_moves_from_generation_to_generation(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
     base = f"file://{tmp_path}/{name}"
-    assert current_path(spark, base) is None
+    assert current_path(base, spark) is None
 
     write_pointer(spark, base, path=f"{base}/attempt=1", generation=1, attempt="1")
     write_pointer(spark, base, path=f"{base}/attempt=2", generation=2, attempt="2")
 
     pointer = read_pointer(spark, base)
     assert pointer is not None
-    assert (pointer.path, pointer.generation, pointer.attempt) == (f"{base}/attempt=2", 2, "2")
-    assert datetime.now(timezone.utc) - pointer.published_at < timedelta(minutes=5)
+    shown = pointer.current
+    assert (shown.path, shown.generation, shown.attempt) == (f"{base}/attempt=2", 2, "2")
+    assert datetime.now(timezone.utc) - shown.published_at < timedelta(minutes=5)
+    assert current_path(base) == shown.path, "what Spark wrote is found without it"
     kept = {path.name for path in (tmp_path / name).iterdir() if not path.name.endswith(".crc")}
     assert kept == {POINTER}, "a staged pointer was left behind"
 
     remove_pointer(spark, base)
-    assert current_path(spark, base) is None
+    assert current_path(base, spark) is None
 
 
 def test_a_file_that_is_no_pointer_is_refused(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / POINTER).write_text("{}")
     with pytest.raises(LakeError, match="is not a pointer"):
-        current_path(spark, tmp_path.as_uri())
+        current_path(tmp_path.as_uri(), spark)
 
 
 def test_a_folder_is_deleted_with_all_that_is_in_it_and_nothing_else(

@@ -61,10 +61,12 @@ ORDER BY n.nspname, c.relname
 _COLUMNS = """
 SELECT a.attname, a.attnum, a.atttypid, a.atttypmod, NOT a.attnotnull, a.attgenerated <> '',
        pg_catalog.pg_get_expr(d.adbin, d.adrelid),
-       EXISTS (SELECT FROM pg_catalog.pg_attribute leaf
-               WHERE leaf.attname = a.attname AND leaf.atthasmissing
-                 AND (leaf.attrelid = a.attrelid OR leaf.attrelid IN
-                      (SELECT relid FROM pg_catalog.pg_partition_tree(a.attrelid))))
+       array(SELECT DISTINCT CASE WHEN leaf.atthasmissing THEN leaf.attmissingval::text END
+             FROM pg_catalog.pg_attribute leaf
+             JOIN pg_catalog.pg_class f ON f.oid = leaf.attrelid AND f.relkind <> 'p'
+             WHERE leaf.attname = a.attname
+               AND (leaf.attrelid = a.attrelid OR leaf.attrelid IN
+                    (SELECT relid FROM pg_catalog.pg_partition_tree(a.attrelid))))
 FROM pg_catalog.pg_attribute a
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
@@ -92,17 +94,26 @@ WHERE t.oid = ANY(%s)
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
 # A column's `written` tells ALTER ... TYPE ... USING, which keeps the type and sends no events,
 # from VACUUM FULL: both give the table a new file, but only the former writes the column's row.
+# `named` tells a table that was renamed, or moved to another schema, and back: that writes the row
+# of its type, as a new owner does.
 _FINGERPRINTS = """
 SELECT n.nspname::text, c.relname::text, jsonb_build_object(
     'oid', c.oid::int8,
     'relfilenode', c.relfilenode::int8,
     'kind', c.relkind::text,
+    'owner', pg_catalog.pg_get_userbyid(c.relowner),
+    'named', (SELECT t.xmin::text FROM pg_catalog.pg_type t WHERE t.oid = c.reltype),
     'persistence', c.relpersistence::text,
     'replica_identity', c.relreplident::text,
     'columns', (SELECT jsonb_object_agg(a.attnum::text, jsonb_build_object(
                     'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod,
+                    'shown', pg_catalog.format_type(a.atttypid, a.atttypmod),
+                    'nullable', NOT a.attnotnull, 'generated', a.attgenerated <> '',
+                    'default', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
                     'written', a.xmin::text))
                 FROM pg_catalog.pg_attribute a
+                LEFT JOIN pg_catalog.pg_attrdef d
+                  ON d.adrelid = a.attrelid AND d.adnum = a.attnum
                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
     'keys', (SELECT coalesce(jsonb_object_agg(
                  CASE WHEN i.indisprimary THEN 'primary' ELSE 'identity' END, i.indkey::text), '{}')
@@ -191,6 +202,19 @@ def read_fingerprint(session: Session, table: TableId, publication: str) -> Fing
     return found
 
 
+def read_described(
+    session: Session, table: TableId, publication: str
+) -> tuple[SourceTable, Fingerprint]:
+    """One table and its fingerprint, of one moment.
+
+    Raises:
+        SourceError: There is no such table, or the role may not see it.
+    """
+    with session.transaction():
+        session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        return read_table(session, table), read_fingerprint(session, table, publication)
+
+
 def _described(session: Session, source: str, only: TableId | None) -> Iterable[dict[str, Any]]:
     parameters = {"schema": only.schema if only else None, "name": only.name if only else None}
     for row in session.execute(_TABLES, parameters).fetchall():
@@ -221,10 +245,17 @@ def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
             nullable=nullable,
             generated=generated,
             default_sql=default,
-            fills_old_rows=fills,
+            old_values=tuple(old_values),
         )
-        for name, attnum, type_oid, typmod, nullable, generated, default, fills in rows
+        for name, attnum, type_oid, typmod, nullable, generated, default, old_values in rows
     )
+
+
+def read_type(session: Session, oid: int, modifier: int) -> PostgresType:
+    """One type, taken apart."""
+    with session.transaction():
+        _qualify_names(session)
+        return _Types(session, {oid}).describe(oid, modifier)
 
 
 class _Types:

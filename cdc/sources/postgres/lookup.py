@@ -16,7 +16,7 @@ from cdc.sources.postgres.selection import rules
 from cdc.sources.values import SourceTable
 from schemas.errors import SchemaError
 from schemas.table import TableSchema
-from schemas.types_postgres import TypeRule
+from schemas.types_postgres import TypeRule, rule_for
 
 BATCH = 500
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -72,6 +72,30 @@ def fetch_by_key(
                 }
             )
     return found
+
+
+def stored_value(
+    session: Session, table: SourceTable, name: str, stored: str
+) -> tuple[str, TypeRule]:
+    """What rows older than a column show in it, as text of what its rule reads, and the rule.
+
+    Args:
+        session: On the primary.
+        table: The table.
+        name: The column.
+        stored: An array of one element as the catalog prints it.
+    """
+    column = next(one for one in table.columns if one.name == name)
+    rule = rule_for(column.type, table=table.table, column=name)
+    # The element's own text is what the type reads: one element may be an array itself.
+    value = sql.SQL("(({}::text[])[1])::{}").format(sql.Literal(stored), sql.SQL(str(column.type)))
+    read = sql.SQL("SELECT {} AS value FROM (SELECT {} AS old) AS stored").format(
+        sql.SQL(rule.read("old")), value
+    )
+    shown = "encode(value, 'hex')" if rule.read_type == "binary" else "value::text"
+    query = sql.SQL("SELECT {} FROM ({}) AS one").format(sql.SQL(shown), read)
+    row = session.execute(query).fetchone()
+    return (str(row[0]) if row is not None else ""), rule
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:

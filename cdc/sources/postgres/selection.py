@@ -15,12 +15,23 @@ RESERVED = ("_cdc_", "_hoodie_")
 def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
     """The lake schema of a table.
 
-    Generated columns are left out: the log does not carry them.
-
     Raises:
         UnsupportedTypeError: A column that is kept has a type without a rule.
         SchemaError: A rule names a column that is not there, a name cannot be a lake column, or
             there is no usable key.
+    """
+    columns = lake_columns(table, settings)
+    return TableSchema(table.table, columns, record_key(table, settings))
+
+
+def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
+    """The columns that reach the lake, whether or not there is a usable key.
+
+    Generated columns are left out: the log does not carry them.
+
+    Raises:
+        UnsupportedTypeError: A column that is kept has a type without a rule.
+        SchemaError: A rule names a column that is not there, or a name cannot be a lake column.
     """
     names = {column.name for column in table.columns}
     wanted = set(settings.columns.include) or names
@@ -37,7 +48,7 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
         if column.name in wanted - set(settings.columns.exclude) and not column.generated
     ]
     _check_names(table, [column.name for column in kept])
-    columns = tuple(
+    return tuple(
         Column(
             name=column.name,
             source_type=str(column.type),
@@ -46,7 +57,6 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
         )
         for column in kept
     )
-    return TableSchema(table.table, columns, record_key(table, settings))
 
 
 def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:

@@ -16,6 +16,7 @@ from cdc.sources.postgres import (
     checks,
     grants,
     lookup,
+    planned,
     primary,
     reader,
     replica,
@@ -29,6 +30,7 @@ from cdc.sources.values import (
     Fingerprint,
     KeyRange,
     Marker,
+    Planned,
     ReplicaPosition,
     ServerIdentity,
     SlotHealth,
@@ -38,7 +40,9 @@ from cdc.sources.values import (
     TableStats,
     View,
 )
-from schemas.table import TableId, TableSchema
+from schemas.ddl_postgres import read_ddl
+from schemas.table import Column, TableId, TableSchema
+from schemas.types_postgres import TypeRule
 
 _SLOT_TIMEOUT_S = 120.0
 _SAMPLE_TIMEOUT_S = 1800.0
@@ -77,6 +81,26 @@ class PostgresSource:
         """The table as the primary's catalog describes it."""
         with self._connections.open("admin") as session:
             return catalog.read_table(session, table)
+
+    def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
+        """The table as the primary's catalog describes it, and its facts of the same moment."""
+        with self._connections.open("admin") as session:
+            return catalog.read_described(session, table, publication)
+
+    def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
+        """The columns that reach the lake, whether or not there is a usable key."""
+        return selection.lake_columns(table, settings)
+
+    def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
+        """The table as statements would leave it; none of them is run."""
+        actions = read_ddl(ddl, table.table)
+        with self._connections.open("admin") as session:
+            return planned.plan(session, table, fingerprint, actions)
+
+    def stored_value(self, table: SourceTable, name: str, stored: str) -> tuple[str, TypeRule]:
+        """What rows older than a column show, as text of what its rule reads, and the rule."""
+        with self._connections.open("admin") as session:
+            return lookup.stored_value(session, table, name, stored)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, generated columns left out, the record key."""

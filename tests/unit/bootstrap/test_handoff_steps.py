@@ -217,6 +217,13 @@ def test_nothing_is_published_before_the_handoff_is_reached() -> None:
         assert next_step(world.record, world.lake) is step
 
 
+def test_a_generation_beside_another_is_done_when_it_is_complete() -> None:
+    world = World(replace(registered(), beside=True))
+    world.run()
+    assert world.taken == [step for step in ORDER if step is not Step.PUBLISH]
+    assert world.record.state is State.CATCHING_UP
+
+
 def test_a_table_that_needs_a_bootstrap_begins_another_attempt() -> None:
     world = World(registered())
     world.run()

@@ -19,7 +19,8 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.lease import Lease, Leases
 from cdc.owner import Owner
-from cdc.store import Store, leases
+from cdc.store import Store
+from cdc.store_tables import leases
 from schemas.table import TableId
 
 TABLE = TableId("shop", "public", "orders")

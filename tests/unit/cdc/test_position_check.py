@@ -1,41 +1,26 @@
 from __future__ import annotations
 
-from copy import deepcopy
-from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from cdc.errors import LostHistoryError, SchemaChangeError
+from cdc.errors import LostHistoryError, PausedByPolicyError, SchemaChangeError
 from cdc.position import Lsn
 from cdc.position_check import (
     TopicFacts,
     check_capture,
-    check_catalog,
+    check_changes,
     check_server,
     check_slot,
     check_topic,
 )
-from cdc.sources.values import Fingerprint, ServerIdentity, SlotHealth, SourceColumn, SourceTable
+from cdc.sources.values import ServerIdentity, SlotHealth
+from schemas.changes import AddColumn, ChangeDefault, LoseEvents, NewFile, RenameColumn, Verdict
 from schemas.table import TableId
-from schemas.types_postgres import PostgresType
 
 TABLE = TableId("shop", "public", "orders")
 TOPIC = "shop.public.orders"
 SERVER = ServerIdentity("71", 1, in_recovery=False)
-FACTS: dict[str, Any] = {
-    "oid": 100,
-    "relfilenode": 200,
-    "kind": "p",
-    "persistence": "p",
-    "replica_identity": "d",
-    "columns": {
-        "1": {"name": "id", "type": 23, "typmod": -1, "written": "700"},
-        "2": {"name": "note", "type": 25, "typmod": -1, "written": "700"},
-    },
-    "keys": {"primary": "1"},
-    "leaves": {"public.o1": {"oid": 101, "relfilenode": 201, "replica_identity": "d"}},
-}
 
 
 def check(
@@ -129,147 +114,41 @@ def test_incomplete_capture_stops() -> None:
         check_capture(TABLE, ["publication p does not publish delete"])
 
 
-def column(name: str, number: int, **changes: Any) -> SourceColumn:
-    plain = SourceColumn(name, PostgresType("int4"), number, True, False, None)
-    return replace(plain, **changes)
+def added(verdict: Verdict) -> AddColumn:
+    return AddColumn(verdict=verdict, why="so it is", name="extra", type="integer")
 
 
-def catalog(
-    now: dict[str, Any],
-    *columns: SourceColumn,
-    lake: tuple[str, ...] = ("id", "note"),
-    widened: tuple[str, ...] = (),
-) -> tuple[str, ...]:
-    table = SourceTable(
-        table=TABLE,
-        oid=100,
-        kind="table",
-        columns=(column("id", 1), column("note", 2), *columns),
-        primary_key=("id",),
-        unique_indexes=(("id",),),
-        replica_identity="default",
-        identity_columns=("id",),
-        rows_estimate=1,
-        total_bytes=1,
-        owner="o",
-    )
-    return check_catalog(
-        table,
-        known=Fingerprint(FACTS),
-        now=Fingerprint(now),
-        lake_columns=lake,
-        widened=widened,
-    )
+def test_changes_that_the_lake_follows_pass() -> None:
+    changes = [added(Verdict.EVOLVE), added(Verdict.FILL), added(Verdict.IGNORE)]
+    assert check_changes(TABLE, changes, "evolve") == ()
 
 
-def changed(**facts: Any) -> dict[str, Any]:
-    return {**deepcopy(FACTS), **facts}
+def test_a_new_file_asks_for_verify() -> None:
+    new_file = NewFile(verdict=Verdict.EVOLVE, why="see `tributary verify`")
+    (warning,) = check_changes(TABLE, [new_file], "evolve")
+    assert "rewritten" in warning
+    assert "tributary verify" in warning
 
 
-def with_column(number: str, name: str | None) -> dict[str, Any]:
-    now = deepcopy(FACTS)
-    if name is None:
-        del now["columns"][number]
-    else:
-        now["columns"][number] = {"name": name, "type": 23, "typmod": -1}
-    return now
+def test_a_change_that_needs_a_copy_stops_with_all_its_reasons() -> None:
+    moved = RenameColumn(verdict=Verdict.BOOTSTRAP, why="so it is", name="a", to="b")
+    changes = [added(Verdict.FILL), moved, added(Verdict.BOOTSTRAP)]
+    with pytest.raises(SchemaChangeError) as caught:
+        check_changes(TABLE, changes, "evolve")
+    assert "'a' was renamed to 'b'" in caught.value.message
+    assert "'extra' (integer) was added" in caught.value.message
+    assert "tributary bootstrap shop:public.orders" in caught.value.remedy
 
 
-def test_an_unchanged_catalog_is_fine() -> None:
-    assert catalog(deepcopy(FACTS)) == ()
+def test_lost_events_stop_before_anything_else() -> None:
+    lost = LoseEvents(verdict=Verdict.BOOTSTRAP, why="it sends no events", fact="oid was 1, is 2")
+    with pytest.raises(LostHistoryError, match="oid was 1, is 2: it sends no events"):
+        check_changes(TABLE, [added(Verdict.BOOTSTRAP), lost], "pause")
 
 
-def test_a_nullable_column_may_come() -> None:
-    assert catalog(with_column("3", "extra"), column("extra", 3)) == ()
-
-
-def test_a_column_may_go() -> None:
-    assert catalog(with_column("2", None)) == ()
-
-
-def test_a_generated_column_is_none_of_our_business() -> None:
-    made = column("made", 3, generated=True, default_sql="(id + 1)")
-    assert catalog(with_column("3", "made"), made) == ()
-
-
-@pytest.mark.parametrize(
-    ("extra", "reason"),
-    [
-        ({"nullable": False}, "added as NOT NULL"),
-        ({"default_sql": "5"}, "default for old rows"),
-        ({"fills_old_rows": True}, "default for old rows"),
-    ],
-)
-def test_a_column_with_values_for_old_rows_is_never_silently_null(
-    extra: dict[str, Any], reason: str
-) -> None:
-    with pytest.raises(SchemaChangeError, match=reason):
-        catalog(with_column("3", "extra"), column("extra", 3, **extra))
-
-
-def test_a_renamed_column_stops() -> None:
-    with pytest.raises(SchemaChangeError, match="'note' was renamed to 'remark'"):
-        catalog(with_column("2", "remark"))
-
-
-def test_a_column_that_was_dropped_and_added_again_stops() -> None:
-    now = with_column("2", None)
-    now["columns"]["3"] = {"name": "note", "type": 25, "typmod": -1}
-    with pytest.raises(SchemaChangeError, match="dropped and added again"):
-        catalog(now, column("note", 3))
-
-
-def test_a_changed_key_stops() -> None:
-    with pytest.raises(SchemaChangeError, match="its key changed"):
-        catalog(changed(keys={"primary": "2"}))
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [
-        {"oid": 101},
-        {"replica_identity": "f"},
-        {"persistence": "u"},
-        {"leaves": {}},
-        {"leaves": {**FACTS["leaves"], "public.o2": {"oid": 9, "relfilenode": 9}}},
-        {"leaves": {"public.o1": {"oid": 9, "relfilenode": 201, "replica_identity": "d"}}},
-    ],
-)
-def test_a_change_that_sends_no_events_stops(facts: dict[str, Any]) -> None:
-    with pytest.raises(LostHistoryError, match="sends no events"):
-        catalog(changed(**facts))
-
-
-@pytest.mark.parametrize(
-    "facts",
-    [
-        {"relfilenode": 999},
-        {"leaves": {"public.o1": {"oid": 101, "relfilenode": 9, "replica_identity": "d"}}},
-    ],
-)
-def test_a_new_file_alone_asks_for_verify(facts: dict[str, Any]) -> None:
-    (warning,) = catalog(changed(**facts))
-    assert "tributary verify shop:public.orders" in warning
-
-
-def altered(**facts: Any) -> dict[str, Any]:
-    now = changed(**facts)
-    now["columns"]["2"]["written"] = "800"
-    return now
-
-
-def test_a_column_may_be_altered_without_a_rewrite() -> None:
-    """A wider varchar, other statistics, another default: no row changes."""
-    assert catalog(altered()) == ()
-
-
-def test_a_rewrite_of_an_altered_column_stops_although_its_type_is_the_same() -> None:
-    with pytest.raises(
-        SchemaChangeError, match="column 'note' was altered and the table rewritten"
-    ):
-        catalog(altered(relfilenode=999))
-
-
-def test_a_rewrite_that_widens_the_type_is_followed() -> None:
-    (warning,) = catalog(altered(relfilenode=999), widened=("note",))
-    assert "verify" in warning
+def test_a_policy_of_pause_leaves_what_moves_the_lake_to_a_person() -> None:
+    default = ChangeDefault(verdict=Verdict.EVOLVE, why="", name="a", old=None, new="5")
+    assert check_changes(TABLE, [default, added(Verdict.IGNORE)], "pause") == ()
+    with pytest.raises(PausedByPolicyError, match="'extra'") as caught:
+        check_changes(TABLE, [default, added(Verdict.EVOLVE)], "pause")
+    assert "tributary resume" in caught.value.remedy

@@ -14,12 +14,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateTable
 
-from cdc import store as module
+from cdc import store_tables
 from cdc.errors import StateError
-from cdc.history import RunEntry
+from cdc.history import RunEntry, SchemaEntry
 from cdc.secrets import redact
 from cdc.state import Attempt, CommitSummary, State, TableRecord
-from cdc.store import FORMAT, Store
+from cdc.store import Store
+from cdc.store_tables import FORMAT
+from schemas.changes import DropColumn, Verdict
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
@@ -176,7 +178,7 @@ def test_sqlite_writes_ahead_and_waits_for_others(store: Store, file: Path) -> N
 
 
 def test_transactions_that_read_before_they_write_wait_for_each_other(store: Store) -> None:
-    counter = module.leases
+    counter = store_tables.leases
     with store.transaction() as connection:
         connection.execute(sa.insert(counter).values(resource="x", token=0, expires_at=0))
 
@@ -193,7 +195,7 @@ def test_transactions_that_read_before_they_write_wait_for_each_other(store: Sto
 
 
 def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
-    row = sa.insert(module.leases).values(resource="x", token=1, expires_at=0)
+    row = sa.insert(store_tables.leases).values(resource="x", token=1, expires_at=0)
 
     def fail_half_way() -> None:
         with store.transaction() as connection:
@@ -203,7 +205,7 @@ def test_a_failed_transaction_leaves_nothing(store: Store) -> None:
     with pytest.raises(RuntimeError):
         fail_half_way()
     with store.transaction() as connection:
-        assert connection.execute(sa.select(module.leases)).all() == []
+        assert connection.execute(sa.select(store_tables.leases)).all() == []
 
 
 def test_a_store_of_a_later_version_is_refused(store: Store, file: Path) -> None:
@@ -261,8 +263,84 @@ def test_the_repr_hides_the_password(store: Store, monkeypatch: pytest.MonkeyPat
 
 
 def test_names_keep_their_case_and_documents_their_length_on_mysql() -> None:
-    created = CreateTable(module._tables)
+    created = CreateTable(store_tables.table_rows)
     ddl = str(created.compile(dialect=make_url("mysql://").get_dialect()()))
     assert ddl.count("COLLATE utf8mb4_bin") == 4
     assert "record LONGTEXT" in ddl
     assert "record TEXT" in str(created.compile(dialect=make_url("postgresql://").get_dialect()()))
+
+
+HANDOFF = {
+    "schema": {
+        "version": 2,
+        "at": NOW.isoformat(),
+        "schema_ids": [7],
+        "changes": [{"change": "DropColumn", "what": "w", "why": "y", "verdict": "evolve"}],
+    }
+}
+
+
+def test_the_schema_history_keeps_each_followed_change_once(store: Store) -> None:
+    followed = SchemaEntry.followed(record(), HANDOFF)
+    assert followed is not None
+    for _ in range(2):
+        store.record_schema(followed)
+    (kept,) = store.schema_history(TABLE)
+    assert kept == followed
+    assert (kept.version, kept.verdict, kept.outcome) == (2, Verdict.EVOLVE, "followed")
+    assert store.schema_history(TableId("shop", "public", "other")) == []
+
+
+def test_a_lake_that_followed_nothing_has_no_history() -> None:
+    assert SchemaEntry.followed(record(), {}) is None
+
+
+def stop(outcome: State, catalog: str = "d") -> SchemaEntry:
+    change = DropColumn(verdict=Verdict.BOOTSTRAP, why="y", name="a")
+    return SchemaEntry.stopped(
+        record(), HANDOFF, [change], outcome, catalog=catalog, schema_ids=[7], at=NOW
+    )
+
+
+def test_a_stop_is_kept_with_the_state_that_it_leads_to(store: Store) -> None:
+    stored = store.put(record())
+    with pytest.raises(StateError):
+        store.put(record(), 5, schema=stop(State.NEEDS_BOOTSTRAP))
+    assert store.schema_history(TABLE) == [], "the state did not move"
+    stored = store.put(stored, schema=stop(State.PAUSED))
+    stored = store.put(stored, schema=stop(State.PAUSED))
+    store.put(stored, schema=stop(State.PAUSED, catalog="e"))
+    first, second = store.schema_history(TABLE)
+    assert (first.version, first.outcome, first.verdict) == (3, "paused", Verdict.BOOTSTRAP)
+    assert first.key != second.key
+
+
+def test_a_generation_that_is_built_beside_takes_the_place_of_the_former(store: Store) -> None:
+    former = store.put(replace(record(), last_commit=None))
+    build = store.put(replace(record(), generation=2, beside=True))
+    assert store.tables() == [former]
+    assert store.builds() == [build]
+    assert store.get(TABLE, beside=True) == build
+
+    taken = store.promote(build, former)
+
+    assert (taken.generation, taken.beside, taken.version) == (2, False, former.version + 1)
+    assert store.tables() == [taken]
+    assert store.newest(former).generation == 2
+    assert store.builds() == []
+
+
+@pytest.mark.parametrize("changed", ["build", "former"])
+def test_no_generation_takes_the_place_of_one_that_was_changed_meanwhile(
+    store: Store, changed: str
+) -> None:
+    known = {
+        "former": store.put(record()),
+        "build": store.put(replace(record(), generation=2, beside=True)),
+    }
+    store.put(known[changed])
+
+    with pytest.raises(StateError, match="changed by someone else"):
+        store.promote(**known)
+
+    assert [found.generation for found in (*store.tables(), *store.builds())] == [1, 2]

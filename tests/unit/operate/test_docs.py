@@ -16,6 +16,7 @@ from cdc.failpoints import FAILPOINTS
 from cdc.state import TRANSITIONS, State
 from operate.cli import app
 from operate.cli.options import Invocation
+from schemas.type_map import as_markdown
 from stack.artifacts import version_of
 
 ROOT = Path(__file__).parents[3]
@@ -125,3 +126,9 @@ def test_links_to_files_lead_somewhere(name: str) -> None:
         assert (ROOT / target).exists(), target
     for target in re.findall(r"\b([A-Z]{4,}\.md)\b", text(name)):
         assert (ROOT / target).exists(), target
+
+
+def test_the_page_of_types_is_what_the_code_says() -> None:
+    assert text("docs/types.md") == as_markdown(), (
+        "write it anew: tributary schema types --markdown > docs/types.md"
+    )

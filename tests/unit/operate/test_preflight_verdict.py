@@ -122,3 +122,11 @@ def test_generated_columns_and_full_identity_are_said() -> None:
 def test_a_glance_at_the_catalog(primary_key, identity, fits) -> None:
     stats = TableStats(TABLE, "table", 1, 1, primary_key, identity, None)
     assert glance(stats, DEFAULTS).ok is fits
+
+
+def test_a_null_that_would_arrive_as_a_default_is_said() -> None:
+    defaulted = replace(column("state", 4, nullable=True), default_sql="5")
+    never_null = replace(column("kind", 5), default_sql="5")
+    table = replace(KEYED, columns=(*KEYED.columns, defaulted, never_null))
+    (note,) = judge(table, DEFAULTS).notes
+    assert note.startswith("state: a NULL in a column with a default")

@@ -10,7 +10,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.avro import WIRE_HEADER_BYTES, DebeziumSchema, field_name, split_wire
+from schemas.avro import (
+    WIRE_HEADER_BYTES,
+    DebeziumSchema,
+    envelope_name,
+    field_name,
+    split_wire,
+)
 from schemas.errors import AvroSchemaError, WireFormatError
 
 
@@ -257,3 +263,52 @@ def test_a_reader_steps_over_what_rows_are_not_made_of() -> None:
     assert read["source"] == {"ts_ms": 5, "sequence": '["1","2"]'}
     assert (read["op"], read["after"]) == ("c", {"id": 7, "note": "text"})
     assert set(read) == {"before", "after", "source", "op"}
+
+
+@pytest.mark.parametrize(
+    ("topic", "name"),
+    [
+        ("shop.public.orders", "shop.public.orders.Envelope"),
+        ("shop_hot.public.2024", "shop_u005fhot.public.2024.Envelope"),
+        ("a-b.public._x", "a_u002db.public._u005fx.Envelope"),
+    ],
+)
+def test_the_schema_of_a_topics_events_has_its_name(topic: str, name: str) -> None:
+    assert envelope_name(topic) == name
+
+
+def with_source(*fields: dict[str, Any]) -> DebeziumSchema:
+    schema = json.loads(envelope(column("id", "int", "INT4", null=False)))
+    source = next(entry for entry in schema["fields"] if entry["name"] == "source")
+    source["type"]["fields"] = list(fields)
+    return DebeziumSchema.parse(json.dumps(schema))
+
+
+TIME = {"name": "ts_ms", "type": "long"}
+PLACE = {"name": "sequence", "type": ["null", "string"], "default": None}
+
+
+@pytest.mark.parametrize(
+    ("schema", "topic", "says"),
+    [
+        (with_source(TIME, PLACE), "shop.public.note", None),
+        (with_source(TIME, PLACE), "shop.public.notes", "shop.public.note.Envelope is the schema"),
+        (with_source(TIME), "shop.public.note", "no usable sequence"),
+        (with_source(PLACE), "shop.public.note", "no usable ts_ms"),
+        (
+            with_source({"name": "ts_ms", "type": "string"}, PLACE),
+            "shop.public.note",
+            "no usable ts_ms",
+        ),
+        (
+            DebeziumSchema.parse('{"type":"record","name":"Key","fields":[]}'),
+            "shop.public.note",
+            "Key is no change event",
+        ),
+    ],
+)
+def test_a_schema_that_a_topic_cannot_have_says_why(
+    schema: DebeziumSchema, topic: str, says: str | None
+) -> None:
+    found = schema.mismatch(topic)
+    assert found == says if says is None else says in (found or "")

@@ -1,14 +1,107 @@
 from __future__ import annotations
 
+from copy import deepcopy
+from typing import Any
+
 import pytest
 
-from schemas.evolution import AddColumn, ChangeType, DropColumn, WidenType, changes, widens
-from schemas.table import Column, TableId, TableSchema
+from schemas.catalog import Catalog
+from schemas.changes import (
+    AddColumn,
+    Change,
+    ChangeDefault,
+    ChangeIdentity,
+    ChangeKey,
+    ChangeNullability,
+    ChangeType,
+    DropColumn,
+    LoseEvents,
+    NarrowType,
+    NewFile,
+    RenameColumn,
+    RewriteColumn,
+    Verdict,
+    WidenType,
+)
+from schemas.evolution import LakeColumns, diff, widens
+from schemas.table import Column
+
+LAKE_TYPES = {
+    "smallint": "int",
+    "integer": "int",
+    "bigint": "bigint",
+    "text": "string",
+    "numeric(10,2)": "decimal(10,2)",
+    "numeric(20,2)": "decimal(20,2)",
+}
 
 
-def table(**columns: str) -> TableSchema:
-    listed = tuple(Column(name, kind, kind) for name, kind in columns.items())
-    return TableSchema(TableId("s", "public", "t"), listed, ())
+def column(name: str, shown: str = "text", **facts: Any) -> dict[str, Any]:
+    plain = {"name": name, "type": 1, "typmod": -1, "shown": shown, "nullable": True}
+    return {**plain, "default": None, "generated": False, "written": "700", **facts}
+
+
+FACTS: dict[str, Any] = {
+    "oid": 100,
+    "relfilenode": 200,
+    "kind": "p",
+    "owner": "o",
+    "named": "700",
+    "persistence": "p",
+    "replica_identity": "d",
+    "columns": {
+        "1": column("id", "integer", nullable=False),
+        "2": column("note"),
+        "3": column("price", "numeric(10,2)"),
+    },
+    "keys": {"primary": "1"},
+    "leaves": {"public.o1": {"oid": 101, "relfilenode": 201, "replica_identity": "d"}},
+    "publication_entry": 7,
+}
+LAKE = {"id": "int", "note": "string", "price": "decimal(10,2)"}
+
+
+def changed(**facts: Any) -> dict[str, Any]:
+    return {**deepcopy(FACTS), **facts}
+
+
+def with_columns(columns: dict[str, dict[str, Any] | None], **facts: Any) -> dict[str, Any]:
+    now = changed(**facts)
+    for number, one in columns.items():
+        if one is None:
+            del now["columns"][number]
+        else:
+            now["columns"][number] = one
+    return now
+
+
+def compared(
+    now: dict[str, Any],
+    *,
+    lake: dict[str, str] | None = None,
+    dropped: tuple[str, ...] = (),
+    stored: dict[str, tuple[str | None, ...]] | None = None,
+    left_out: tuple[str, ...] = (),
+    frozen: bool = False,
+) -> tuple[Change, ...]:
+    wanted = [
+        Column(one["name"], one["shown"], LAKE_TYPES.get(one["shown"], "string"))
+        for one in now["columns"].values()
+        if one["name"] not in left_out and not one["generated"]
+    ]
+    return diff(
+        Catalog.read(FACTS),
+        Catalog.read(now),
+        wanted=wanted,
+        lake=LakeColumns(lake or LAKE, frozenset(dropped)),
+        stored=stored or {},
+        frozen=frozen,
+    )
+
+
+def only(*arguments: Any, **options: Any) -> Change:
+    (change,) = compared(*arguments, **options)
+    return change
 
 
 @pytest.mark.parametrize(
@@ -42,15 +135,239 @@ def test_other_types_do_not(old: str, new: str) -> None:
     assert not widens(old, new)
 
 
-def test_changes_are_named_in_order() -> None:
-    lake = {"id": "int", "gone": "string", "n": "int", "t": "string"}
-    assert changes(lake, table(id="int", n="bigint", t="int", fresh="date")) == [
-        DropColumn("gone"),
-        WidenType("n", "int", "bigint"),
-        ChangeType("t", "string", "int"),
-        AddColumn("fresh", "date"),
-    ]
+def test_an_unchanged_table_asks_for_nothing() -> None:
+    assert compared(deepcopy(FACTS)) == ()
 
 
-def test_equal_columns_need_nothing() -> None:
-    assert changes({"id": "int"}, table(id="int")) == []
+def test_a_column_without_stored_values_comes_as_null() -> None:
+    """Also NOT NULL and with a default of its own: both were set after its rows were written."""
+    facts = column("extra", "integer", nullable=False, default="5")
+    change = only(with_columns({"4": facts}), stored={"extra": (None,)})
+    assert isinstance(change, AddColumn)
+    assert (change.name, change.verdict) == ("extra", Verdict.EVOLVE)
+
+
+def test_stored_values_fill_old_rows() -> None:
+    now = with_columns({"4": column("extra", "integer")})
+    change = only(now, stored={"extra": ("{5}",)})
+    assert isinstance(change, AddColumn)
+    assert (change.verdict, change.stored) == (Verdict.FILL, "{5}")
+    assert "of then, 5" in str(change)
+
+
+def test_a_stored_value_holds_in_a_new_file_too() -> None:
+    """A rewrite removes it, so it is younger than the file."""
+    now = with_columns({"4": column("extra", "integer")}, relfilenode=9)
+    added, new_file = compared(now, stored={"extra": ("{5}",)})
+    assert (added.verdict, new_file.verdict) == (Verdict.FILL, Verdict.EVOLVE)
+
+
+@pytest.mark.parametrize("default", [None, "5", "random()"])
+def test_a_column_in_a_new_file_may_have_any_values(default: str | None) -> None:
+    now = with_columns({"4": column("extra", "integer", default=default)}, relfilenode=9)
+    assert compared(now, stored={"extra": (None,)})[0].verdict is Verdict.BOOTSTRAP
+
+
+def test_partitions_that_disagree_need_a_copy() -> None:
+    now = with_columns({"4": column("extra", "integer")})
+    assert only(now, stored={"extra": (None, "{5}")}).verdict is Verdict.BOOTSTRAP
+
+
+@pytest.mark.parametrize(
+    ("facts", "options"),
+    [
+        ({"generated": True, "default": "(id + 1)"}, {}),
+        ({}, {"left_out": ("extra",)}),
+        ({}, {"frozen": True}),
+    ],
+)
+def test_a_new_column_that_is_not_replicated_is_ignored(
+    facts: dict[str, Any], options: dict[str, Any]
+) -> None:
+    now = with_columns({"4": column("extra", "integer", **facts)})
+    change = only(now, stored={"extra": ("{5}",)}, **options)
+    assert (change.verdict, change.moves_lake) == (Verdict.IGNORE, False)
+
+
+def test_a_dropped_column_stays() -> None:
+    change = only(with_columns({"2": None}))
+    assert isinstance(change, DropColumn)
+    assert (change.verdict, change.moves_lake) == (Verdict.EVOLVE, True)
+
+
+def test_a_dropped_column_that_was_not_replicated_is_ignored() -> None:
+    lake = {"id": "int", "price": "decimal(10,2)"}
+    change = only(with_columns({"2": None}), lake=lake)
+    assert change.verdict is Verdict.IGNORE
+
+
+def test_a_column_that_was_dropped_and_added_again_needs_a_copy() -> None:
+    dropped, added = compared(with_columns({"2": None, "4": column("note")}))
+    assert isinstance(dropped, DropColumn)
+    assert added.verdict is Verdict.BOOTSTRAP
+    assert "was dropped" in added.why
+
+
+def test_a_column_that_the_lake_only_kept_needs_a_copy_when_it_returns() -> None:
+    now = with_columns({"4": column("gone")})
+    lake = {**LAKE, "gone": "string"}
+    assert only(now, lake=lake, dropped=("gone",)).verdict is Verdict.BOOTSTRAP
+    assert compared(deepcopy(FACTS), lake=lake, dropped=("gone",)) == ()
+
+
+def test_a_column_that_the_settings_left_out_until_now_needs_a_copy() -> None:
+    lake = {"id": "int", "price": "decimal(10,2)"}
+    change = only(deepcopy(FACTS), lake=lake)
+    assert isinstance(change, AddColumn)
+    assert change.verdict is Verdict.BOOTSTRAP
+    assert compared(deepcopy(FACTS), lake=lake, left_out=("note",)) == ()
+
+
+def test_a_column_that_the_settings_leave_out_now_stays() -> None:
+    change = only(deepcopy(FACTS), left_out=("note",))
+    assert isinstance(change, DropColumn)
+    assert change.verdict is Verdict.EVOLVE
+
+
+def test_a_renamed_column_needs_a_copy() -> None:
+    change = only(with_columns({"2": column("remark")}))
+    assert isinstance(change, RenameColumn)
+    assert change.what == "column 'note' was renamed to 'remark'"
+    assert change.verdict is Verdict.BOOTSTRAP
+
+
+def test_a_renamed_column_that_is_not_replicated_is_ignored() -> None:
+    lake = {"id": "int", "price": "decimal(10,2)"}
+    change = only(with_columns({"2": column("remark")}), lake=lake, left_out=("remark",))
+    assert change.verdict is Verdict.IGNORE
+
+
+def retyped(shown: str, **facts: Any) -> dict[str, Any]:
+    return with_columns({"3": column("price", shown, written="800")}, **facts)
+
+
+def test_a_wider_type_evolves_also_by_a_rewrite() -> None:
+    for facts in ({}, {"relfilenode": 9}):
+        change = only(retyped("numeric(20,2)", **facts))
+        assert isinstance(change, WidenType)
+        assert (change.verdict, change.moves_lake) == (Verdict.EVOLVE, True)
+
+
+def test_other_types_need_a_copy() -> None:
+    change = only(retyped("text", relfilenode=9))
+    assert isinstance(change, ChangeType)
+    assert change.what == "column 'price' changed from numeric(10,2) to text"
+    assert change.verdict is Verdict.BOOTSTRAP
+    lake = {**LAKE, "price": "decimal(20,2)"}
+    narrower = only(retyped("numeric(10,2)", relfilenode=9), lake=lake)
+    assert isinstance(narrower, NarrowType)
+    assert narrower.verdict is Verdict.BOOTSTRAP
+
+
+def test_a_type_that_is_the_same_in_the_lake_evolves_unless_rows_were_rewritten() -> None:
+    longer = {"2": column("note", "character varying(20)", written="800")}
+    change = only(with_columns(longer))
+    assert isinstance(change, WidenType)
+    assert (change.verdict, change.moves_lake) == (Verdict.EVOLVE, False)
+    assert isinstance(only(with_columns(longer, relfilenode=9)), RewriteColumn)
+
+
+def test_an_integer_that_was_a_smallint_evolves() -> None:
+    before = with_columns({"3": column("price", "smallint")})
+    now = with_columns({"3": column("price", "integer", written="800")}, relfilenode=9)
+    (change,) = diff(
+        Catalog.read(before),
+        Catalog.read(now),
+        wanted=[Column("id", "integer", "int"), Column("price", "integer", "int")],
+        lake=LakeColumns({"id": "int", "price": "int"}),
+        stored={},
+    )
+    assert isinstance(change, WidenType)
+    assert change.verdict is Verdict.EVOLVE
+
+
+def test_a_rewrite_of_an_altered_column_needs_a_copy_although_its_type_is_the_same() -> None:
+    change = only(retyped("numeric(10,2)", relfilenode=9))
+    assert isinstance(change, RewriteColumn)
+    assert change.verdict is Verdict.BOOTSTRAP
+    assert compared(retyped("numeric(10,2)")) == (), "statistics, storage: no row changes"
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"relfilenode": 999},
+        {"leaves": {"public.o1": {"oid": 101, "relfilenode": 9, "replica_identity": "d"}}},
+    ],
+)
+def test_a_new_file_alone_is_followed(facts: dict[str, Any]) -> None:
+    change = only(changed(**facts))
+    assert isinstance(change, NewFile)
+    assert (change.verdict, change.moves_lake) == (Verdict.EVOLVE, False)
+
+
+def test_nullability_and_defaults_are_told_and_followed() -> None:
+    now = with_columns({"2": column("note", nullable=False, default="'x'", written="800")})
+    nullable, default = compared(now)
+    assert isinstance(nullable, ChangeNullability)
+    assert isinstance(default, ChangeDefault)
+    assert nullable.what == "column 'note' no longer allows NULL"
+    assert default.what == "the default of column 'note' was None, is 'x'"
+    assert {nullable.verdict, default.verdict} == {Verdict.EVOLVE}
+
+
+@pytest.mark.parametrize("keys", [{"primary": "1 2"}, {}, {"primary": "1", "identity": "2"}])
+def test_another_key_needs_a_copy(keys: dict[str, str]) -> None:
+    change = only(changed(keys=keys))
+    assert isinstance(change, ChangeKey)
+    assert change.verdict is Verdict.BOOTSTRAP
+
+
+@pytest.mark.parametrize(
+    ("identity", "verdict"),
+    [("f", Verdict.EVOLVE), ("n", Verdict.BOOTSTRAP), ("i", Verdict.BOOTSTRAP)],
+)
+def test_replica_identities_evolve_while_events_keep_their_key(
+    identity: str, verdict: Verdict
+) -> None:
+    change = only(changed(replica_identity=identity))
+    assert isinstance(change, ChangeIdentity)
+    assert change.verdict is verdict
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"oid": 101},
+        {"persistence": "u"},
+        {"publication_entry": 8},
+        {"leaves": {}},
+        {"leaves": {**FACTS["leaves"], "public.o2": {"oid": 9, "relfilenode": 9}}},
+        {"leaves": {"public.o1": {"oid": 9, "relfilenode": 201, "replica_identity": "d"}}},
+        {"named": "900"},
+    ],
+)
+def test_what_loses_events_needs_a_copy(facts: dict[str, Any]) -> None:
+    changes = compared(changed(**facts))
+    assert any(isinstance(change, LoseEvents) for change in changes)
+    assert Verdict.gravest(change.verdict for change in changes) is Verdict.BOOTSTRAP
+
+
+def test_a_new_owner_loses_nothing() -> None:
+    assert compared(changed(owner="other", named="900")) == ()
+
+
+def test_changes_are_plain_values_with_their_kind() -> None:
+    change = only(with_columns({"2": None}))
+    assert change.to_json() == {
+        "change": "DropColumn",
+        "what": "column 'note' was dropped",
+        "why": "it stays in the lake, NULL from then on",
+        "verdict": "evolve",
+        "name": "note",
+    }
+
+
+def test_the_gravest_verdict_of_nothing_is_to_ignore() -> None:
+    assert Verdict.gravest([]) is Verdict.IGNORE
+    assert Verdict.gravest([Verdict.FILL, Verdict.EVOLVE]) is Verdict.FILL

@@ -1,0 +1,56 @@
+"""Applies to a generation that is not published yet what its topic holds."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from bootstrap.capture import show_offsets
+from bootstrap.errors import BootstrapError
+from bootstrap.steps import reaches
+from cdc.run import run_table
+from cdc.state import State
+
+if TYPE_CHECKING:
+    from cdc.run import RunContext
+    from cdc.state import TableRecord
+
+
+def catch_up(
+    context: RunContext, record: TableRecord, upto: Mapping[int, int] | None = None
+) -> TableRecord:
+    """Run until the generation has reached the offsets, or the topic's end when there are none.
+
+    Args:
+        context: What runs work with.
+        record: The generation; CATCHING_UP.
+        upto: Offsets to reach per partition.
+
+    Returns:
+        The record as it is now.
+
+    Raises:
+        BootstrapError: It did not get there.
+    """
+    table = record.table
+    result = run_table(context, record, until=upto)
+    if result.error is not None:
+        again = f"Run `tributary resync {table}` again: it begins another attempt."
+        spoiled = record.beside and result.state is State.NEEDS_BOOTSTRAP
+        raise BootstrapError(
+            f"{_what(record)} could not catch up: {result.error['message']}",
+            remedy=again if spoiled else str(result.error["remedy"]),
+            table=table,
+        )
+    if result.skipped or not reaches(result.offsets, upto or {}):
+        raise BootstrapError(
+            f"the run of {_what(record)} ended at offsets {show_offsets(result.offsets)}, before"
+            f" {show_offsets(upto or {})}. {' '.join(result.warnings)}",
+            remedy="Run the command again; it goes on from there.",
+            table=table,
+        )
+    return context.store.newest(record)
+
+
+def _what(record: TableRecord) -> str:
+    return str(record.resource) if record.beside else f"table {record.table}"

@@ -1,0 +1,218 @@
+"""Names of lake tables in a Hive Metastore, and their move from generation to generation.
+
+The metastore has three places that say where a table is: its location, a property of its serde,
+and the location of each partition. Engines read different ones, so they change together or not at
+all.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JJavaError
+
+from cdc.errors import LakeError
+from cdc.failpoints import crash
+from cdc.spark import java_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+_NEXT, _FORMER = "__next", "__former"
+"""What is appended to a table's name while it moves."""
+
+
+@dataclass(frozen=True)
+class CatalogEntry:
+    """A table of the lake as readers by name are to find it.
+
+    Args:
+        database: Its database, made when it is missing.
+        name: Its name.
+        table_base: Folder of the table, which holds all its generations.
+        path: Base path of the published generation's Hudi table.
+        partition_by: Its partition columns.
+    """
+
+    database: str
+    name: str
+    table_base: str
+    path: str
+    partition_by: Sequence[str] = ()
+
+    def __str__(self) -> str:
+        return f"{self.database}.{self.name}"
+
+
+def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
+    """Let the name stand for the path, with the columns and partitions that are there now.
+
+    A name that stood for another generation moves in one step of the metastore. Where that is
+    refused (partitions, or a column type that it does not let change in place) the name is taken
+    by two renames; between them, for milliseconds, it is missing. A move that was cut short there
+    is finished by the next call.
+
+    Args:
+        spark: The session, whose JVM has the clients.
+        metastore: Its URI.
+        entry: The table.
+
+    Raises:
+        LakeError: The metastore refuses or cannot be reached, or the name is someone else's.
+    """
+    with _client(spark, metastore, entry) as client:
+        _finish_move(spark, client, entry)
+        at = _location(spark, client, entry, entry.name)
+        if at is None or at == _plain(spark, entry.path):
+            _register(spark, metastore, entry, entry.name)
+        else:
+            _drop(client, entry, _NEXT)
+            _register(spark, metastore, entry, entry.name + _NEXT)
+            crash("catalog.before_move")
+            _move(spark, client, entry)
+        for left in (_NEXT, _FORMER):
+            _drop(client, entry, left)
+
+
+def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
+    """Take the name out of the metastore; data stays. A name that is someone else's is left.
+
+    Raises:
+        LakeError: The metastore refuses or cannot be reached.
+    """
+    with _client(spark, metastore, entry) as client:
+        for suffix in ("", _NEXT, _FORMER):
+            if _location(spark, client, entry, entry.name + suffix) is not None:
+                _drop(client, entry, suffix)
+
+
+def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
+    """Give a name back that was missing between two renames when a process died."""
+    if client.tableExists(entry.database, entry.name):
+        return
+    for suffix in (_NEXT, _FORMER):
+        if _location(spark, client, entry, entry.name + suffix) is not None:
+            _rename(client, entry, suffix, "")
+            return
+
+
+def _move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
+    if not entry.partition_by:
+        # Without partitions, one object says all there is to say of a table.
+        table = client.getTable(entry.database, entry.name + _NEXT)
+        table.setTableName(entry.name)
+        try:
+            client.alter_table(entry.database, entry.name, table)
+        except Py4JJavaError as error:
+            _log.info("%s is moved by renames: %s", entry, error.java_exception)
+        else:
+            return
+    _drop(client, entry, _FORMER)
+    _rename(client, entry, "", _FORMER)
+    crash("catalog.between_renames")
+    _rename(client, entry, _NEXT, "")
+
+
+def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
+    table = client.getTable(entry.database, entry.name + of)
+    table.setTableName(entry.name + to)
+    client.alter_table(entry.database, entry.name + of, table)
+
+
+def _drop(client: Any, entry: CatalogEntry, suffix: str) -> None:
+    """Forget a name of ours; its data stays."""
+    client.dropTable(entry.database, entry.name + suffix, False, True)
+
+
+def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) -> str | None:
+    """Where a name leads, None when there is no such name.
+
+    Raises:
+        LakeError: It leads out of the table's folder: it is not ours to change.
+    """
+    if not client.tableExists(entry.database, name):
+        return None
+    at = str(client.getTable(entry.database, name).getSd().getLocation())
+    base = _plain(spark, entry.table_base)
+    if not at.startswith(base + "/"):
+        raise LakeError(
+            f"the name {entry.database}.{name} stands for {at}, which is not in {base}",
+            remedy="Drop that name, or give this table another one: catalog.database and"
+            " catalog.table are templates.",
+            path=entry.path,
+            field="catalog",
+        )
+    return at
+
+
+def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: str) -> None:
+    """Make the name, or renew its columns and partitions, by Hudi's own tool."""
+    properties = java_class(spark, "java.util.Properties")()
+    kind = "MultiPartKeysValueExtractor" if entry.partition_by else "NonPartitionedExtractor"
+    for key, value in {
+        "hoodie.datasource.meta.sync.base.path": entry.path,
+        "hoodie.datasource.hive_sync.mode": "hms",
+        "hoodie.datasource.hive_sync.metastore.uris": metastore,
+        "hoodie.datasource.hive_sync.database": entry.database,
+        "hoodie.datasource.hive_sync.table": name,
+        "hoodie.datasource.hive_sync.partition_fields": ",".join(entry.partition_by),
+        "hoodie.datasource.hive_sync.partition_extractor_class": f"org.apache.hudi.hive.{kind}",
+        "hoodie.datasource.hive_sync.support_timestamp": "true",
+        "hoodie.datasource.write.hive_style_partitioning": "true",
+        "hoodie.datasource.hive_sync.auto_create_database": "true",
+    }.items():
+        properties.setProperty(key, value)
+    none = java_class(spark, "org.apache.hudi.common.util.Option").empty()
+    tool = java_class(spark, "org.apache.hudi.hive.HiveSyncTool")
+    syncing = tool(properties, _conf(spark, metastore), none)
+    try:
+        syncing.syncHoodieTable()
+    finally:
+        syncing.close()
+
+
+@contextmanager
+def _client(spark: SparkSession, metastore: str, entry: CatalogEntry) -> Iterator[Any]:
+    """A client of the metastore; Java errors become LakeError."""
+    client = None
+    try:
+        client = java_class(spark, "org.apache.hadoop.hive.metastore.HiveMetaStoreClient")(
+            _conf(spark, metastore)
+        )
+        yield client
+    except Py4JJavaError as error:
+        cause = error.java_exception
+        while cause.getCause() is not None:
+            cause = cause.getCause()
+        raise LakeError(
+            f"the name {entry} could not be kept in the metastore {metastore}: {cause}",
+            remedy="Check catalog.metastore and that it runs. The lake itself is up to date;"
+            " the next run or the same command brings the name up to date as well.",
+            path=entry.path,
+            field="catalog.metastore",
+        ) from error
+    finally:
+        if client is not None:
+            client.close()
+
+
+def _conf(spark: SparkSession, metastore: str) -> Any:
+    conf = java_class(spark, "org.apache.hadoop.hive.conf.HiveConf")(
+        spark.sparkContext._jsc.hadoopConfiguration(),
+        java_class(spark, "java.lang.Class").forName("org.apache.hadoop.hive.conf.HiveConf"),
+    )
+    conf.set("hive.metastore.uris", metastore)
+    return conf
+
+
+def _plain(spark: SparkSession, path: str) -> str:
+    """A path as the metastore has it, with its file system."""
+    hadoop = java_class(spark, "org.apache.hadoop.fs.Path")(path)
+    conf = spark.sparkContext._jsc.hadoopConfiguration()
+    return str(hadoop.getFileSystem(conf).makeQualified(hadoop).toString())

@@ -1,0 +1,135 @@
+"""Which generation of a table readers are to open: one small file in the table's folder."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+from cdc.errors import LakeError
+
+POINTER = "_current.json"
+"""Name of the file."""
+
+_SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:")
+_LOCAL = re.compile(r"file:(?://(?=/)|(?=/[^/]))")
+
+
+@dataclass(frozen=True)
+class Published:
+    """A generation that is, or was, shown to readers.
+
+    Args:
+        path: Base path of its Hudi table.
+        generation: Its number, from 1.
+        attempt: UUID of the bootstrap attempt that wrote it.
+        published_at: When it was published, aware UTC.
+    """
+
+    path: str
+    generation: int
+    attempt: str
+    published_at: datetime
+
+    def to_plain(self) -> dict[str, Any]:
+        """The generation as plain values."""
+        return {
+            "path": self.path,
+            "generation": self.generation,
+            "attempt": self.attempt,
+            "published_at": self.published_at.isoformat(),
+        }
+
+    @classmethod
+    def from_plain(cls, values: Mapping[str, Any]) -> Published:
+        """Read what :meth:`to_plain` wrote."""
+        published_at = datetime.fromisoformat(values["published_at"])
+        return cls(values["path"], values["generation"], values["attempt"], published_at)
+
+
+@dataclass(frozen=True)
+class Pointer:
+    """The published generation of a table, and those that were published before it.
+
+    Args:
+        current: What readers are to open.
+        former: What readers may still have open, newest first.
+    """
+
+    current: Published
+    former: tuple[Published, ...] = ()
+
+    @property
+    def path(self) -> str:
+        """Base path of the Hudi table that readers are to open."""
+        return self.current.path
+
+    def to_json(self) -> str:
+        """The text of the file."""
+        former = [one.to_plain() for one in self.former]
+        return json.dumps({**self.current.to_plain(), "former": former}, indent=2)
+
+    @classmethod
+    def from_json(cls, text: str, *, folder: str) -> Pointer:
+        """Read what :meth:`to_json` wrote.
+
+        Args:
+            text: The text of the file.
+            folder: The table's folder, for the error.
+
+        Raises:
+            LakeError: It is something else.
+        """
+        try:
+            values = json.loads(text)
+            former = tuple(Published.from_plain(one) for one in values["former"])
+            return cls(Published.from_plain(values), former)
+        except (ValueError, KeyError, TypeError) as error:
+            raise LakeError(
+                f"{folder}/{POINTER} is not a pointer to a table: {error}",
+                remedy="Something else wrote it; restore it, or bootstrap the table again.",
+                path=folder,
+            ) from error
+
+
+def moved(pointer: Pointer | None, to: Published) -> Pointer:
+    """The pointer after a generation was published, which may have been published before."""
+    if pointer is None:
+        return Pointer(to)
+    if pointer.current.attempt == to.attempt:
+        return pointer
+    former = (pointer.current, *pointer.former)
+    return Pointer(to, tuple(one for one in former if one.attempt != to.attempt))
+
+
+def local_folder(url: str) -> Path | None:
+    """The folder that a URL names on this machine, None when it is elsewhere.
+
+    As for Hadoop, what follows ``file:`` is a path as it is, without escapes.
+    """
+    if (local := _LOCAL.match(url)) is not None:
+        return Path(url[local.end() :])
+    return None if _SCHEME.match(url) else Path(url)
+
+
+def read_local(folder: Path) -> Pointer | None:
+    """The pointer of a table's folder on this machine, or None when nothing is published.
+
+    Raises:
+        LakeError: The file cannot be read.
+    """
+    try:
+        text = (folder / POINTER).read_text("utf-8")
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise LakeError(
+            f"{folder}/{POINTER} cannot be read: {error.strerror}",
+            remedy="Check the permissions of the lake's folder.",
+            path=str(folder),
+        ) from error
+    return Pointer.from_json(text, folder=str(folder))

@@ -1,0 +1,47 @@
+"""Who may commit to a lake table, and what the state store remembers of a commit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from cdc.errors import FencedError
+from cdc.state import CommitSummary
+
+if TYPE_CHECKING:
+    from cdc.lake.timeline import Committed, Timeline
+    from cdc.lease import Lease
+    from schemas.table import TableId
+
+
+def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
+    """Refuses a commit unless the table is still ours, and as it was when we read.
+
+    Offsets alone would not tell that another run has followed a change of the schema.
+    """
+
+    def guard(timeline: Timeline) -> None:
+        latest = timeline.latest_offsets()
+        if latest is None or latest.instant != newest.instant:
+            found = "no commit" if latest is None else f"commit {latest.instant}"
+            raise FencedError(
+                f"table {table} was at commit {newest.instant} when this run began and is at"
+                f" {found} now: another run has committed",
+                remedy="Nothing was committed. Run again; it starts from the newest commit.",
+                table=table,
+            )
+        lease.check()
+
+    return guard
+
+
+def commit_summary(committed: Committed) -> CommitSummary:
+    """What the state store remembers of a commit."""
+    record = committed.record
+    return CommitSummary(
+        offsets=dict(record.offsets),
+        position=record.position,
+        watermark=record.watermark,
+        instant=committed.instant,
+        committed_at=committed.at,
+    )

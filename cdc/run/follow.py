@@ -1,0 +1,117 @@
+"""Lets a lake table follow the schema of its source, in one commit."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc.failpoints import crash
+from cdc.lake.commit import CommitRecord
+from cdc.lake.timeline import Committed
+from cdc.lake.write import LakeTable
+from cdc.run.shape import Comparison, carried, fill_value, followed
+from schemas.changes import AddColumn, Verdict, WidenType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from cdc.lake.guard import Guard
+    from cdc.run.context import RunContext
+    from cdc.sources.values import SourceTable
+    from schemas.table import TableSchema
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class LakeShape:
+    """A lake table as a run writes it.
+
+    Args:
+        lake: The lake table, with all the columns that it carries.
+        source_table: The table as the source's catalog has it.
+        source_schema: Its lake schema by that catalog.
+    """
+
+    lake: LakeTable
+    source_table: SourceTable
+    source_schema: TableSchema
+
+
+def follow(
+    context: RunContext, path: str, latest: Committed, compared: Comparison, guard: Guard
+) -> tuple[LakeShape, Committed]:
+    """Commit what the changes ask of the lake, together with the catalog that it follows then.
+
+    The offsets stay where they are. Before the commit nothing has happened, after it nothing is
+    left to do, so a run that dies in between begins again.
+
+    Args:
+        context: What runs work with.
+        path: Base path of the lake table.
+        latest: Its newest commit with offsets.
+        compared: The lake beside its source; no change asks for a bootstrap.
+        guard: Called under the commit; raises to refuse it.
+
+    Returns:
+        The lake table, and its newest commit with offsets now.
+    """
+    record = latest.record
+    handoff = record.handoff or {}
+    table = compared.source_table
+    settings = compared.settings
+    source = context.sources[table.table.source]
+    schema = source.schema(table, settings)
+    if not compared.changes:
+        lake = LakeTable(context.spark, path, carried(schema, handoff), settings)
+        return LakeShape(lake, table, schema), latest
+    for change in compared.changes:
+        _log.info("table %s: %s (%s)", table.table, change, change.verdict.value)
+    fills = {}
+    for change in compared.changes:
+        if isinstance(change, AddColumn) and change.verdict is Verdict.FILL and change.stored:
+            fills[change.name] = fill_value(*source.stored_value(table, change.name, change.stored))
+    now = datetime.now(timezone.utc)
+    new = followed(handoff, compared, fills=fills, at=now, schema_ids=record.schema_ids)
+    lake = LakeTable(context.spark, path, carried(schema, new), settings)
+    commit = CommitRecord(
+        kind="run",
+        table=record.table,
+        attempt=record.attempt,
+        generation=record.generation,
+        start_offsets=record.offsets,
+        offsets=record.offsets,
+        topic=record.topic,
+        topic_id=record.topic_id,
+        position=record.position,
+        watermark=record.watermark,
+        schema_ids=record.schema_ids,
+        handoff=new,
+        run_id=context.run_id,
+    )
+    crash("run.before_follow")
+    widened = any(isinstance(one, WidenType) and one.in_lake for one in compared.changes)
+    if fills or widened:
+        instant = lake.overwrite(_rewritten(lake, fills), commit, guard)
+    else:
+        instant = lake.empty_commit(commit, guard)
+    crash("run.after_follow")
+    return LakeShape(lake, table, schema), Committed(instant, "commit", commit)
+
+
+def _rewritten(lake: LakeTable, fills: Mapping[str, str]) -> DataFrame:
+    """All rows of the lake with its new columns; a deleted row that is kept gets no values."""
+    rows = lake.read()
+    new = []
+    for column in lake.layout.schema.columns:
+        if column.name in fills:
+            value = F.when(F.col("_cdc_op") != "d", F.expr(fills[column.name]))
+            new.append(value.alias(column.name))
+        elif column.name not in rows.columns:
+            new.append(F.lit(None).cast(column.lake_type).alias(column.name))
+    return rows.select("*", *new)

@@ -1,0 +1,169 @@
+"""Brings records back that a table left out, once they can be read: exactly, or not at all.
+
+A record may not simply be applied late: a later change of its key may have been applied since, and
+of a later delete nothing is left in the lake that could tell. So everything since the record is
+read from the topic again and folded as one batch, whose end is where the lake is. Per key the last
+change wins, which is what the lake has to hold there. Where the topic does not have all of it any
+more, nothing is done.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from cdc import position_check
+from cdc.errors import LostHistoryError, SchemaChangeError, StateError, copy_again
+from cdc.lake.timeline import Committed, Timeline
+from cdc.plan import Range
+from cdc.quarantine import Quarantine
+from cdc.run.batch import BatchWriter, Replayed
+from cdc.run.checks import topic_facts
+from cdc.run.commits import commit_guard, commit_summary
+from cdc.run.follow import follow
+from cdc.run.shape import compare
+from cdc.state import State, TableRecord, with_commit
+
+if TYPE_CHECKING:
+    from cdc.lake.guard import Guard
+    from cdc.lease import Lease
+    from cdc.run.context import RunContext
+    from cdc.run.follow import LakeShape
+    from cdc.state import Attempt
+
+_log = logging.getLogger(__name__)
+
+
+def replay_table(
+    context: RunContext, record: TableRecord, *, first: int | None = None, lease_wait_s: float = 0.0
+) -> Replayed:
+    """Apply what a table left out, with everything since, as one commit at the same offsets.
+
+    Args:
+        context: What runs work with.
+        record: The table.
+        first: Only records from this offset on; earlier ones stay left out.
+        lease_wait_s: How long to wait for another process's lease.
+
+    Raises:
+        LostHistoryError: The topic no longer holds all changes since; only a bootstrap helps.
+        SchemaChangeError: The table was changed since its last run.
+        DecodeError: None of the records can be read by now.
+        StateError: There is nothing to replay, or the table is not kept up to date.
+        LeaseHeldError: A run holds the table.
+    """
+    with context.leases.hold(record.table, wait_s=lease_wait_s) as lease:
+        current = context.store.get(record.table, shard=record.shard) or record
+        return _Replay(context, current, lease).run(first)
+
+
+class _Replay:
+    def __init__(self, context: RunContext, record: TableRecord, lease: Lease) -> None:
+        self._context = context
+        self._record = record
+        self._table = record.table
+        self._lease = lease
+        self._settings = context.config.table_settings(record.table)
+
+    def run(self, first: int | None) -> Replayed:
+        attempt = self._attempt()
+        latest = Timeline(self._context.spark, attempt.path).latest_offsets()
+        if latest is None or latest.record.attempt != str(attempt.id):
+            raise self._refused("its lake table carries no offsets of this attempt")
+        start = self._start(attempt, latest, first)
+        piece = Range(start, dict(latest.record.offsets))
+        self._require_history(attempt, latest, start)
+        guard = commit_guard(self._table, self._lease, latest)
+        shape = self._shape(attempt, latest, guard)
+        writer = BatchWriter(
+            self._context,
+            source_table=shape.source_table,
+            source_schema=shape.source_schema,
+            lake=shape.lake,
+            settings=self._settings,
+            topic=self._record.topic,
+        )
+        replayed = writer.replay(piece, latest.record, guard)
+        applied = replayed.applied
+        summary = commit_summary(Committed(applied.instant, "commit", applied.record))
+        self._context.store.put(with_commit(self._record, summary, at=_now()))
+        _log.info(
+            "table %s: %d records replayed from %s", self._table, replayed.records, dict(start)
+        )
+        return replayed
+
+    def _attempt(self) -> Attempt:
+        """The attempt of a table that is kept up to date, or was before it failed."""
+        record = self._record
+        state = record.resume_to if record.state is State.FAILED else record.state
+        if state is not State.INCREMENTAL or record.attempt is None:
+            raise self._refused(f"it is {record.state.value}")
+        return record.attempt
+
+    def _start(self, attempt: Attempt, latest: Committed, first: int | None) -> Mapping[int, int]:
+        """From where the topic has to be read again."""
+        offsets = dict(latest.record.offsets)
+        places = [
+            (partition, at)
+            for partition, at in Quarantine(self._context.store).offsets(str(attempt.id))
+            if at < offsets.get(partition, 0) and (first is None or at >= first)
+        ]
+        if not places:
+            since = "" if first is None else f" from offset {first} on"
+            raise StateError(
+                f"table {self._table} has no quarantined record{since}",
+                remedy=f"`tributary quarantine list {self._table}` shows what there is.",
+                table=self._table,
+            )
+        for partition, at in places:
+            offsets[partition] = min(offsets[partition], at)
+        return offsets
+
+    def _require_history(
+        self, attempt: Attempt, latest: Committed, start: Mapping[int, int]
+    ) -> None:
+        topic = self._record.topic
+        try:
+            position_check.check_topic(
+                self._table,
+                topic,
+                topic_id=latest.record.topic_id or attempt.topic_id,
+                start=start,
+                now=topic_facts(self._context, [topic])[topic],
+            )
+        except LostHistoryError as error:
+            raise LostHistoryError(
+                f"the quarantined records of table {self._table} cannot be replayed: a later change"
+                f" of the same row may be in the lake, and {error.message}",
+                remedy=f"To be exact, {copy_again(self._table)}.",
+                **error.context,
+            ) from error
+
+    def _shape(self, attempt: Attempt, latest: Committed, guard: Guard) -> LakeShape:
+        """The lake table as the last run left it; to follow the source's schema is a run's part."""
+        source = self._context.sources[self._table.source]
+        source_table, fingerprint = source.described(self._table, self._record.publication)
+        handoff = latest.record.handoff or {}
+        compared = compare(source, source_table, fingerprint, self._settings, handoff)
+        if compared.changes:
+            raise SchemaChangeError(
+                f"table {self._table} has changed since its last run:"
+                f" {'; '.join(str(change) for change in compared.changes)}",
+                remedy=f"Let a run look at it first: `tributary run {self._table}`.",
+                table=self._table,
+            )
+        shape, _ = follow(self._context, attempt.path, latest, compared, guard)
+        return shape
+
+    def _refused(self, reason: str) -> StateError:
+        return StateError(
+            f"the quarantined records of table {self._table} cannot be replayed: {reason}",
+            remedy=f"See `tributary status {self._table}` for what it needs first.",
+            table=self._table,
+        )
+
+
+def _now() -> datetime:
+    return datetime.now(timezone.utc)

@@ -1,0 +1,61 @@
+"""The schemas that a topic's records were written with, learned as records name them."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from schemas.avro import DebeziumSchema
+from schemas.errors import AvroSchemaError, RegistryError, UnknownSchemaError
+
+if TYPE_CHECKING:
+    from schemas.registry import SchemaRegistry
+
+_log = logging.getLogger(__name__)
+
+
+class WriterSchemas:
+    """Schemas of one topic's change events by id.
+
+    Args:
+        registry: Where they are found.
+        topic: The topic, whose events have a schema of their own.
+    """
+
+    def __init__(self, registry: SchemaRegistry, topic: str) -> None:
+        self._registry = registry
+        self._topic = topic
+        self.known: dict[int, DebeziumSchema] = {}
+        self.refused: dict[int, str] = {}
+        """Why an id has no schema that the topic's events can have."""
+
+    def expect(self, schema_ids: Iterable[int]) -> None:
+        """Have schemas ready that a batch will most likely need; those that cannot be had wait."""
+        for schema_id in schema_ids:
+            try:
+                self.learn(schema_id)
+            except RegistryError as error:
+                _log.debug("schema %s is not at hand: %s", schema_id, error)
+
+    def learn(self, schema_id: int) -> bool:
+        """Fetch a schema; False when it can never be had, for the reason in :attr:`refused`.
+
+        Raises:
+            RegistryError: The registry is unreachable or refuses: no record is to blame.
+        """
+        if schema_id in self.known:
+            return True
+        if schema_id in self.refused:
+            return False
+        try:
+            schema = DebeziumSchema.parse(self._registry.schema(schema_id))
+        except (AvroSchemaError, UnknownSchemaError) as error:
+            self.refused[schema_id] = error.message
+            return False
+        mismatch = schema.mismatch(self._topic)
+        if mismatch is not None:
+            self.refused[schema_id] = mismatch
+            return False
+        self.known[schema_id] = schema
+        return True

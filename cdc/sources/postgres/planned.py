@@ -1,0 +1,263 @@
+"""A table as planned statements would leave it: a value, for which nothing is run or locked."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from copy import deepcopy
+from dataclasses import dataclass, replace
+from typing import Any
+
+from psycopg import sql
+
+from cdc.sources.postgres import catalog
+from cdc.sources.postgres.connection import Session
+from cdc.sources.values import Fingerprint, Planned, SourceColumn, SourceTable
+from schemas.changes import Change, LoseEvents, RewriteColumn, Verdict
+from schemas.ddl_postgres import (
+    Action,
+    Add,
+    AddKey,
+    Drop,
+    DropConstraint,
+    Leave,
+    Rename,
+    Retype,
+    SetDefault,
+    SetIdentity,
+    SetNullable,
+)
+from schemas.errors import DdlError
+from schemas.table import TableId
+from schemas.types_postgres import PostgresType
+
+_CONSTRAINTS = """
+SELECT o.conname, o.contype = 'p', coalesce(i.indisreplident, false)
+FROM pg_catalog.pg_constraint o
+LEFT JOIN pg_catalog.pg_index i ON i.indexrelid = o.conindid
+WHERE o.conrelid = %s
+"""
+_VOLATILE = """
+SELECT proname, bool_or(provolatile = 'v') FROM pg_catalog.pg_proc
+WHERE proname = ANY(%s) GROUP BY proname
+"""
+_PLANNED = "planned"
+_IDENTITIES = {"default": "d", "full": "f", "nothing": "n", "index": "i"}
+_LONGER = ("varchar", "varbit", "timestamp", "timestamptz", "time", "timetz", "interval")
+"""Types that take a longer or no limit without a rewrite."""
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """What only the server knows.
+
+    Args:
+        type: The type that a text names.
+        volatile: Those of the functions that may give another value for each row.
+        constraints: By name, whether it is the primary key, and whether the replica identity.
+    """
+
+    type: Callable[[str], PostgresType]
+    volatile: Callable[[Collection[str]], frozenset[str]]
+    constraints: dict[str, tuple[bool, bool]]
+
+
+def plan(
+    session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
+) -> Planned:
+    """Apply actions to a table's description; reads the catalog only."""
+
+    def resolved(text: str) -> PostgresType:
+        found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
+        if found is None or found[0] is None:
+            raise _refused(table.table, f"there is no type {text}")
+        # Planned as a value of nothing: the answer's description holds the modifier.
+        answer = session.execute(sql.SQL("SELECT NULL::{}").format(sql.SQL(text)))
+        result = answer.pgresult
+        modifier = result.fmod(0) if result is not None else -1
+        return catalog.read_type(session, int(found[0]), modifier)
+
+    def volatile(names: Collection[str]) -> frozenset[str]:
+        rows = session.execute(_VOLATILE, (list(names),)).fetchall()
+        unknown = sorted(set(names) - {row[0] for row in rows})
+        if unknown:
+            raise _refused(table.table, f"there is no function {', '.join(unknown)}")
+        return frozenset(row[0] for row in rows if row[1])
+
+    known = session.execute(_CONSTRAINTS, (table.oid,)).fetchall()
+    lookups = Lookups(resolved, volatile, {row[0]: (row[1], row[2]) for row in known})
+    return planned(table, fingerprint, actions, lookups)
+
+
+def planned(
+    table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action], lookups: Lookups
+) -> Planned:
+    """Apply actions to a table's description.
+
+    Raises:
+        DdlError: An action does not fit the table.
+    """
+    draft = _Draft(table, fingerprint, lookups)
+    for action in actions:
+        draft.apply(action)
+    return draft.result()
+
+
+class _Draft:
+    def __init__(self, table: SourceTable, fingerprint: Fingerprint, lookups: Lookups) -> None:
+        self._table, self._lookups = table, lookups
+        self._facts: dict[str, Any] = deepcopy(dict(fingerprint.facts))
+        self._columns = {column.attnum: column for column in table.columns}
+        self._key = table.primary_key
+        self._told: list[Change] = []
+        self._next = max([*self._columns, *(int(n) for n in self._facts["columns"])], default=0)
+
+    def result(self) -> Planned:
+        table = replace(
+            self._table,
+            columns=tuple(self._columns[number] for number in sorted(self._columns)),
+            primary_key=self._key,
+            unique_indexes=(*self._table.unique_indexes, *((self._key,) if self._key else ())),
+        )
+        return Planned(table, Fingerprint(self._facts), tuple(self._told))
+
+    def apply(self, action: Action) -> None:
+        if isinstance(action, Add):
+            self._add(action)
+        elif isinstance(action, Drop):
+            self._drop(action)
+        elif isinstance(action, AddKey):
+            self._set_key(action.columns)
+        elif isinstance(action, DropConstraint):
+            self._drop_constraint(action)
+        elif isinstance(action, SetIdentity):
+            self._facts["replica_identity"] = _IDENTITIES[action.identity]
+        elif isinstance(action, Leave):
+            why = "its changes go nowhere, or to another topic"
+            told = LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=f"the table {action.how}")
+            self._told.append(told)
+        else:
+            self._alter(action)
+
+    def _add(self, action: Add) -> None:
+        if any(column.name == action.name for column in self._columns.values()):
+            if action.if_missing:
+                return
+            raise _refused(self._table.table, f"there is a column {action.name!r} already")
+        kind = self._lookups.type(action.type)
+        default = action.default
+        rewrites = action.rewrites or (
+            default is not None and bool(self._lookups.volatile(default.functions))
+        )
+        stored = None if default is None or rewrites else "{" + default.sql + "}"
+        self._next += 1
+        self._columns[self._next] = SourceColumn(
+            name=action.name,
+            type=kind,
+            attnum=self._next,
+            nullable=action.nullable,
+            generated=action.generated,
+            default_sql=None if default is None else default.sql,
+            old_values=(stored,),
+        )
+        self._facts["columns"][str(self._next)] = {
+            "name": action.name,
+            "shown": str(kind),
+            "nullable": action.nullable,
+            "default": None if default is None else default.sql,
+            "generated": action.generated,
+            "written": _PLANNED,
+        }
+        if rewrites:
+            self._rewrite()
+
+    def _drop(self, action: Drop) -> None:
+        if action.if_there and not self._numbers(action.name):
+            return
+        number = self._number(action.name)
+        del self._columns[number], self._facts["columns"][str(number)]
+        for which, numbers in list(self._facts["keys"].items()):
+            if str(number) in numbers.split():  # the index goes with its column
+                del self._facts["keys"][which]
+        if action.name in self._key:
+            self._key = ()
+
+    def _drop_constraint(self, action: DropConstraint) -> None:
+        if action.name not in self._lookups.constraints:
+            raise _refused(self._table.table, f"there is no constraint {action.name!r}")
+        primary, identity = self._lookups.constraints[action.name]
+        if primary:
+            self._key = ()
+            self._facts["keys"].pop("primary", None)
+        if identity:
+            self._facts["keys"].pop("identity", None)
+
+    def _set_key(self, names: Sequence[str]) -> None:
+        numbers = [self._number(name) for name in names]
+        self._key = tuple(names)
+        self._facts["keys"]["primary"] = " ".join(str(number) for number in numbers)
+        for number in numbers:
+            self._change(number, nullable=False)
+
+    def _alter(self, action: Rename | Retype | SetNullable | SetDefault) -> None:
+        number = self._number(action.name)
+        if isinstance(action, Rename):
+            self._change(number, name=action.to)
+            self._key = tuple(action.to if name == action.name else name for name in self._key)
+        elif isinstance(action, SetNullable):
+            self._change(number, nullable=action.nullable)
+        elif isinstance(action, SetDefault):
+            self._change(number, default=action.default)
+        else:
+            self._retype(number, action)
+
+    def _retype(self, number: int, action: Retype) -> None:
+        old, new = self._columns[number].type, self._lookups.type(action.type)
+        self._columns[number] = replace(self._columns[number], type=new)
+        self._facts["columns"][str(number)] |= {"shown": str(new), "written": _PLANNED}
+        if action.using is not None:
+            why = f"USING {action.using} may give its rows other values, which send no events"
+            self._told.append(RewriteColumn(verdict=Verdict.BOOTSTRAP, why=why, name=action.name))
+        if not _stays(old, new):
+            self._rewrite()
+
+    def _change(self, number: int, **facts: Any) -> None:
+        column = self._columns[number]
+        if "name" in facts:
+            column = replace(column, name=facts["name"])
+        if "nullable" in facts:
+            column = replace(column, nullable=facts["nullable"])
+        if "default" in facts:
+            column = replace(column, default_sql=facts["default"])
+        self._columns[number] = column
+        self._facts["columns"][str(number)] |= facts
+
+    def _rewrite(self) -> None:
+        self._facts["relfilenode"] = _PLANNED
+        for leaf in self._facts["leaves"].values():
+            leaf["relfilenode"] = _PLANNED
+
+    def _numbers(self, name: str) -> list[int]:
+        return [number for number, column in self._columns.items() if column.name == name]
+
+    def _number(self, name: str) -> int:
+        for number in self._numbers(name):
+            return number
+        raise _refused(self._table.table, f"there is no column {name!r}")
+
+
+def _stays(old: PostgresType, new: PostgresType) -> bool:
+    """Whether rows stay as they are on disk when a column gets another type."""
+    if old == new:
+        return True
+    if new.typmod == -1 and (old.name, new.name) in (("varchar", "text"), ("text", "varchar")):
+        return True
+    limits = new.typmod == -1 or (old.typmod != -1 and new.typmod >= old.typmod)
+    return old.name == new.name and old.name in _LONGER and limits
+
+
+def _refused(table: TableId, why: str) -> DdlError:
+    return DdlError(
+        f"the statements do not fit table {table}: {why}",
+        remedy="Compare them with the table as it is on the source now.",
+        table=table,
+    )

@@ -1,0 +1,71 @@
+"""Opens the state store's database, so that writers wait for each other instead of failing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError
+
+from cdc.errors import StateError
+from cdc.secrets import keep_out_of_logs
+
+BUSY_TIMEOUT_S = 30
+"""How long a statement waits for another writer of the store."""
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for a SQLAlchemy URL; nothing is connected yet.
+
+    Raises:
+        StateError: The URL is none, its driver is missing, or the file's folder cannot be made.
+    """
+    try:
+        parsed = make_url(url)
+        if parsed.password is not None:
+            keep_out_of_logs(parsed.password)
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(parsed)
+        return sa.create_engine(parsed, pool_pre_ping=True, hide_parameters=True)
+    except (ArgumentError, ImportError, ValueError) as error:
+        # The library's own text may repeat the URL, and with it the password.
+        reason = f"no driver: {error}" if isinstance(error, ImportError) else "it is not a URL"
+        raise StateError(
+            f"state.url cannot be used: {reason}",
+            remedy="Give a SQLAlchemy URL, such as sqlite:///state.db or "
+            "postgresql+psycopg://user:${PASSWORD}@host/database, and install its driver.",
+            field="state.url",
+        ) from None
+
+
+def _sqlite(url: URL) -> Engine:
+    if url.database and url.database != ":memory:" and not url.database.startswith("file:"):
+        try:
+            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StateError(
+                f"the folder of the state store {url.database} cannot be made: {error.strerror}",
+                remedy="Name a file in a folder that you can write as state.url.",
+                field="state.url",
+            ) from None
+    engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True)
+
+    @sa.event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: object) -> None:
+        # Transactions are begun below; the driver must not begin its own.
+        connection.isolation_level = None
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that turns from reading to writing fails at once when another one wrote
+        # meanwhile, whatever the busy timeout; one that begins as a writer waits its turn.
+        # Source: https://www.sqlite.org/lang_transaction.html
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine

@@ -1,0 +1,113 @@
+"""The state store's tables in SQL."""
+
+from __future__ import annotations
+
+import sqlalchemy as sa
+from sqlalchemy.dialects import mysql
+from sqlalchemy.types import TypeEngine
+
+FORMAT = 1
+"""Version of the tables below; a store of a later version is refused."""
+
+MYSQL = ("mysql", "mariadb")
+
+
+def _name(length: int = 128) -> TypeEngine[str]:
+    """A name that compares by its bytes, also where the server's default folds case."""
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return sa.String(length).with_variant(exact, *MYSQL)
+
+
+def _document() -> TypeEngine[str]:
+    return sa.Text().with_variant(mysql.LONGTEXT(), *MYSQL)
+
+
+def _bytes() -> TypeEngine[bytes]:
+    return sa.LargeBinary().with_variant(mysql.LONGBLOB(), *MYSQL)
+
+
+metadata = sa.MetaData()
+
+format_rows = sa.Table(
+    "tributary_format",
+    metadata,
+    sa.Column("version", sa.Integer, primary_key=True, autoincrement=False),
+)
+
+table_rows = sa.Table(
+    "tributary_table",
+    metadata,
+    sa.Column("source", _name(), primary_key=True),
+    sa.Column("schema_name", _name(), primary_key=True),
+    sa.Column("table_name", _name(), primary_key=True),
+    sa.Column("shard", _name(), primary_key=True),
+    sa.Column("beside", sa.Boolean, primary_key=True),
+    sa.Column("state", sa.String(32), nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("version", sa.BigInteger, nullable=False),
+    sa.Column("record", _document(), nullable=False),
+)
+
+run_rows = sa.Table(
+    "tributary_run",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
+    sa.Column("source", _name(), nullable=False),
+    sa.Column("schema_name", _name(), nullable=False),
+    sa.Column("table_name", _name(), nullable=False),
+    sa.Column("entry", _document(), nullable=False),
+    sa.Index("tributary_run_table", "source", "schema_name", "table_name", "id"),
+)
+
+schema_rows = sa.Table(
+    "tributary_registry_schema",
+    metadata,
+    sa.Column("registry", _name(512), primary_key=True),
+    sa.Column("schema_id", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("document", _document(), nullable=False),
+)
+
+quarantine = sa.Table(
+    "tributary_quarantine",
+    metadata,
+    sa.Column("attempt", sa.String(36), primary_key=True),
+    sa.Column("partition_no", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("record_offset", sa.BigInteger, primary_key=True, autoincrement=False),
+    sa.Column("source", _name(), nullable=False),
+    sa.Column("schema_name", _name(), nullable=False),
+    sa.Column("table_name", _name(), nullable=False),
+    sa.Column("topic", _name(255), nullable=False),
+    sa.Column("topic_id", sa.String(64), nullable=True),
+    sa.Column("schema_id", sa.BigInteger, nullable=True),
+    sa.Column("reason", _document(), nullable=False),
+    sa.Column("record_millis", sa.BigInteger, nullable=True),
+    sa.Column("size_bytes", sa.BigInteger, nullable=False),
+    sa.Column("run_id", sa.String(64), nullable=False),
+    sa.Column("quarantined_millis", sa.BigInteger, nullable=False),
+    sa.Column("key_bytes", _bytes(), nullable=True),
+    sa.Column("value_bytes", _bytes(), nullable=True),
+    sa.Index("tributary_quarantine_table", "source", "schema_name", "table_name"),
+)
+"""One row per record that a lake table lacks."""
+
+schema_change_rows = sa.Table(
+    "tributary_schema_change",
+    metadata,
+    sa.Column("id", sa.BigInteger().with_variant(sa.Integer(), "sqlite"), primary_key=True),
+    sa.Column("entry_key", _name(), nullable=False, unique=True),
+    sa.Column("source", _name(), nullable=False),
+    sa.Column("schema_name", _name(), nullable=False),
+    sa.Column("table_name", _name(), nullable=False),
+    sa.Column("entry", _document(), nullable=False),
+    sa.Index("tributary_schema_change_table", "source", "schema_name", "table_name", "id"),
+)
+
+leases = sa.Table(
+    "tributary_lease",
+    metadata,
+    sa.Column("resource", _name(512), primary_key=True),
+    sa.Column("owner", sa.String(256), nullable=True),
+    sa.Column("token", sa.BigInteger, nullable=False),
+    sa.Column("expires_at", sa.Double, nullable=False),
+)
+"""One row per resource that was ever leased; rows stay, so that tokens only rise."""

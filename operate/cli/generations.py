@@ -1,0 +1,112 @@
+"""``generations``: what a table's folder in the lake holds, and removing what nobody needs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from operate.cli.options import ConfigOption, OutputOption, VerboseOption
+from operate.cli.tables import size
+from operate.render import Output, Renderer
+
+if TYPE_CHECKING:
+    from cdc.lake.generations import Generation
+
+app = typer.Typer(
+    name="generations", help="The copies of a table in the lake.", no_args_is_help=True
+)
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="[source:]schema.table")]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands to the root."""
+    parent.add_typer(app)
+
+
+@app.command("list")
+def list_(
+    table: TableArgument,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """List what serves, what is being built, what served before, and what was abandoned."""
+    from operate.context import services
+    from operate.generations import look
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        wanted = opened.config.table_id(table)
+        found = look(opened, wanted)
+    renderer.document({"table": wanted, "generations": _plain(found)})
+    if not found:
+        renderer.line(f"{wanted} has nothing in the lake.")
+        return
+    renderer.table(
+        ("generation", "attempt", "is", "published (UTC)", "size"),
+        [
+            (
+                one.number,
+                one.attempt,
+                one.kind.value,
+                None if one.published_at is None else f"{one.published_at:%Y-%m-%d %H:%M:%S}",
+                size(one.size_bytes),
+            )
+            for one in found
+        ],
+        numbers="generation,size",
+    )
+
+
+@app.command()
+def remove(
+    table: TableArgument,
+    generation: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[GENERATION]...",
+            help="Its number, or the beginning of its attempt; none for all beyond"
+            " retain_generations and all that was abandoned.",
+            show_default=False,
+        ),
+    ] = None,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Remove generations that no longer serve; one that is being built beside is given up.
+
+    Interrupted, the same command goes on. The serving generation is never removed.
+    """
+    from operate.context import services
+    from operate.generations import remove as drop
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        wanted = opened.config.table_id(table)
+        done = drop(opened, wanted, generation or ())
+    renderer.document(
+        {"table": wanted, "removed": _plain(done.removed), "generations": _plain(done.left)}
+    )
+    for one in done.removed:
+        renderer.line(
+            f"removed {one.kind.value} generation {one.number or 'unknown'}, attempt {one.attempt},"
+            f" {size(one.size_bytes)}"
+        )
+    if not done.removed:
+        renderer.line(f"{wanted} has nothing that could go.")
+
+
+def _plain(found: Iterable[Generation]) -> list[dict[str, Any]]:
+    return [
+        {
+            "generation": one.number,
+            "attempt": one.attempt,
+            "kind": one.kind.value,
+            "published_at": one.published_at,
+            "bytes": one.size_bytes,
+        }
+        for one in found
+    ]

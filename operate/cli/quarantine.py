@@ -1,0 +1,117 @@
+"""``tributary quarantine``: records that tables left out."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from operate.cli.operations import SomeTablesArgument
+from operate.cli.options import ConfigOption, OutputOption, VerboseOption
+from operate.cli.tables import finish
+from operate.exit_codes import ExitCode
+from operate.render import Output, Renderer
+
+_SHOWN_BYTES = 1024
+
+app = typer.Typer(
+    help="Records that could not be applied and were left out (on_bad_message: quarantine).",
+    no_args_is_help=True,
+)
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="[source:]schema.table")]
+
+
+def register(parent: typer.Typer) -> None:
+    """Add the commands to the root."""
+    parent.add_typer(app, name="quarantine")
+
+
+@app.command("list")
+def list_(
+    tables: SomeTablesArgument = None,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """List the records that lake tables lack, and why."""
+    from operate.context import services
+    from operate.inventory import on_plan
+    from operate.quarantined import kept, to_json
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        records = kept(opened, on_plan(opened, tables or ()))
+    renderer.document({"records": [to_json(record) for record in records]})
+    if not records:
+        renderer.line("No record was left out.")
+        return
+    renderer.table(
+        ("table", "offset", "schema id", "bytes", "quarantined (UTC)", "reason"),
+        [
+            (
+                record.table,
+                record.offset,
+                record.schema_id,
+                f"{record.size:,}",
+                f"{record.quarantined_at:%Y-%m-%d %H:%M:%S}",
+                record.reason,
+            )
+            for record in records
+        ],
+        numbers="offset,schema id,bytes",
+    )
+
+
+@app.command()
+def show(
+    table: TableArgument,
+    offset: Annotated[int, typer.Argument(metavar="OFFSET", min=0)],
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Show one record with its raw bytes, which hold every column: base64 in JSON."""
+    from operate.context import services
+    from operate.quarantined import hexdump, one, to_json
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        record = one(opened, opened.config.table_id(table), offset)
+    renderer.document(to_json(record, with_bytes=True))
+    for name, value in to_json(record).items():
+        renderer.line(f"{name:<15} {'-' if value is None else value}")
+    for name, data in (("key", record.key), ("value", record.value)):
+        renderer.line(f"{name}: {'none' if data is None else f'{len(data):,} bytes'}")
+        for line in hexdump(data or b"", _SHOWN_BYTES):
+            renderer.line(f"  {line}")
+
+
+@app.command()
+def replay(
+    table: TableArgument,
+    offset: Annotated[
+        int | None,
+        typer.Option("--offset", min=0, help="Only the records from this offset on."),
+    ] = None,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Apply what can be read by now, with all changes since: exact, or refused.
+
+    The topic has to hold everything since the first of the records.
+    """
+    from operate.context import services
+    from operate.outcome import for_each
+    from operate.quarantined import replay as bring_back
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        outcomes = for_each(
+            [opened.config.table_id(table)],
+            lambda wanted: bring_back(opened, wanted, first=offset),
+            action="replay",
+        )
+    finish(renderer, outcomes)
+    if any(outcome.details.get("left_out") for outcome in outcomes):
+        raise typer.Exit(ExitCode.SOME_FAILED)

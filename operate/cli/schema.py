@@ -1,0 +1,166 @@
+"""``tributary schema``: compare schemas, ask what a change would mean, look back."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from operate.cli.options import ConfigOption, OutputOption, VerboseOption
+from operate.exit_codes import ExitCode
+from operate.render import Output, Renderer
+from schemas.changes import Verdict
+from schemas.errors import DdlError
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from schemas.changes import Change
+
+schema_app = typer.Typer(
+    name="schema",
+    help="Compare schemas, ask what a change would mean, look back.",
+    no_args_is_help=True,
+)
+
+TableArgument = Annotated[
+    str, typer.Argument(metavar="TABLE", help="[source:]schema.table", show_default=False)
+]
+_MEANING = {
+    Verdict.IGNORE: "the lake is not touched",
+    Verdict.EVOLVE: "the lake follows in place",
+    Verdict.FILL: "the lake follows in place, and old rows get their value",
+    Verdict.BOOTSTRAP: "the table needs a bootstrap",
+}
+_STYLES = {Verdict.BOOTSTRAP: "bold red", Verdict.FILL: "yellow"}
+
+
+def register(app: typer.Typer) -> None:
+    """Add the commands."""
+    app.add_typer(schema_app)
+
+
+@schema_app.command("diff")
+def diff(
+    table: TableArgument,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Show source, registry and lake side by side; exit code 4 when a bootstrap is needed."""
+    from operate.context import services
+    from operate.schema import difference
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        found = difference(opened, opened.config.table_id(table))
+    renderer.document(found.to_json())
+    renderer.table(
+        ("column", "source", "registry", "lake"),
+        [(side.name, side.source, side.registry, side.lake) for side in found.columns],
+    )
+    _finish(renderer, found.changes, found.verdict)
+
+
+@schema_app.command("check")
+def check(
+    table: TableArgument,
+    ddl: Annotated[
+        str, typer.Option("--ddl", help="The planned statements, for example alter table ...")
+    ],
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Say what planned statements would mean; nothing is run.
+
+    Exit code 0 when the lake would follow, 4 when the table would need a bootstrap, 2 when the
+    statements are not understood.
+    """
+    from operate.context import services
+    from operate.schema import check as ask
+
+    renderer = Renderer(output)
+    try:
+        with renderer.progress() as progress, services(config, progress) as opened:
+            answer = ask(opened, opened.config.table_id(table), ddl)
+    except DdlError as error:
+        renderer.error(error)
+        raise typer.Exit(ExitCode.USAGE) from None
+    renderer.document(answer.to_json())
+    _finish(renderer, answer.changes, answer.verdict)
+
+
+@schema_app.command("history")
+def history(
+    table: TableArgument,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Show how a table's schema changed, and what was made of it."""
+    from operate.context import services
+    from operate.schema import history as look
+
+    renderer = Renderer(output)
+    with renderer.progress() as progress, services(config, progress) as opened:
+        entries = look(opened, opened.config.table_id(table))
+    renderer.document({"history": [entry.to_json() for entry in entries]})
+    if not entries:
+        renderer.line("No change since it was copied.")
+        return
+    renderer.table(
+        ("generation", "version", "when (UTC)", "schema id before", "verdict", "outcome", "change"),
+        [
+            (
+                entry.generation,
+                entry.version,
+                f"{entry.at:%Y-%m-%d %H:%M:%S}",
+                ", ".join(str(one) for one in entry.schema_ids) or None,
+                change["verdict"],
+                entry.outcome,
+                change["what"],
+            )
+            for entry in entries
+            for change in entry.changes
+        ],
+        numbers="generation,version",
+    )
+
+
+@schema_app.command("types")
+def types(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the page docs/types.md.")
+    ] = False,
+    config: ConfigOption = None,
+    output: OutputOption = Output.TEXT,
+    verbose: VerboseOption = 0,
+) -> None:
+    """Print what each type of PostgreSQL becomes in the lake, or why it is refused."""
+    from schemas.type_map import OVERRIDE, as_markdown, type_map
+
+    renderer = Renderer(output)
+    entries = type_map()
+    renderer.document({"types": entries, "override": OVERRIDE})
+    if renderer.json:
+        return
+    if markdown:
+        typer.echo(as_markdown(), nl=False)
+        return
+    renderer.table(
+        ("PostgreSQL", "topic", "lake", "notes"),
+        [
+            (one.postgres, one.debezium, one.lake or f"refused; see {OVERRIDE}", one.notes or None)
+            for one in entries
+        ],
+    )
+
+
+def _finish(renderer: Renderer, changes: Sequence[Change], verdict: Verdict) -> None:
+    for change in changes:
+        style = _STYLES.get(change.verdict)
+        renderer.line(f"{change.verdict.value:<10} {change}", style=style)
+    renderer.line(f"Verdict: {_MEANING[verdict] if changes else 'nothing has changed'}.")
+    if verdict is Verdict.BOOTSTRAP:
+        raise typer.Exit(ExitCode.NEEDS_BOOTSTRAP)

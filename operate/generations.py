@@ -1,0 +1,135 @@
+"""``generations``: what a table's folder in the lake holds, and removing what nobody needs."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc.errors import StateError
+from cdc.failpoints import crash
+from cdc.lake.generations import Generation, Kind, generations, named, superfluous
+from operate.lifecycle import LEASE_WAIT_S, forget_build
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.state import TableRecord
+    from operate.context import Services
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Removed:
+    """What a removal did.
+
+    Args:
+        removed: Generations that are gone.
+        left: Those that are still there.
+    """
+
+    removed: tuple[Generation, ...]
+    left: tuple[Generation, ...]
+
+
+def look(services: Services, table: TableId) -> list[Generation]:
+    """The generations of a table, former and abandoned ones as well.
+
+    Raises:
+        StateError: The table was never on the plan.
+        LakeError: Its folder cannot be read.
+    """
+    from cdc.lake.publish import attempt_folders, read_pointer
+
+    record = _known(services, table)
+    folders = attempt_folders(services.spark, record.base_path)
+    pointer = read_pointer(services.spark, record.base_path)
+    build = services.store.get(table, beside=True)
+    records = [_known(services, table), *([build] if build is not None else ())]
+    return generations(folders, pointer, records)
+
+
+def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Removed:
+    """Remove generations by name; without names, what is beyond `retain_generations`.
+
+    Args:
+        services: What to work with.
+        table: The table.
+        names: Numbers of generations, or beginnings of attempts' UUIDs.
+
+    Raises:
+        StateError: A name means none, or one that is in use; nothing was removed then.
+        LakeError: A folder cannot be deleted; the same command goes on.
+    """
+    with services.leases.hold(table, wait_s=LEASE_WAIT_S):
+        chosen = _chosen(services, table, names)
+        if any(one.beside for one in chosen):
+            forget_build(services, table)
+        _delete(services, _known(services, table), chosen)
+        return Removed(tuple(chosen), tuple(look(services, table)))
+
+
+def clean(services: Services, table: TableId) -> None:
+    """Remove what a new generation has made superfluous; what fails is left for the next time."""
+    try:
+        gone = remove(services, table).removed
+    except TributaryError as error:
+        _log.warning("older generations of table %s were not removed: %s", table, error)
+    else:
+        for one in gone:
+            _log.info("removed %s attempt %s of table %s", one.kind.value, one.attempt, table)
+
+
+def _chosen(services: Services, table: TableId, names: Sequence[str]) -> list[Generation]:
+    found = look(services, table)
+    if not names:
+        retain = services.config.table_settings(table).retain_generations
+        return superfluous(found, retain)
+    chosen: dict[str, Generation] = {}
+    for name, meant in named(found, names).items():
+        if not meant:
+            raise StateError(
+                f"table {table} has no generation {name}",
+                remedy=f"See `tributary generations list {table}`.",
+                table=table,
+            )
+        for one in meant:
+            if not (one.removable or one.beside):
+                raise _in_use(table, one)
+            chosen[one.attempt] = one
+    return list(chosen.values())
+
+
+def _delete(services: Services, record: TableRecord, chosen: Sequence[Generation]) -> None:
+    from cdc.lake.publish import attempt_path, delete_path
+
+    for one in chosen:
+        crash("generations.before_delete")
+        delete_path(services.spark, attempt_path(record.base_path, one.attempt))
+        crash("generations.after_delete")
+
+
+def _known(services: Services, table: TableId) -> TableRecord:
+    record = services.store.get(table)
+    if record is None:
+        raise StateError(
+            f"table {table} is not on the plan and never was",
+            remedy="See `tributary status` for the tables that are.",
+            table=table,
+        )
+    return record
+
+
+def _in_use(table: TableId, one: Generation) -> StateError:
+    if one.kind is Kind.SERVING:
+        remedy = f"Run `tributary resync {table}` first; readers are sent to the new one then."
+    else:
+        remedy = f"Let it be finished: `tributary bootstrap {table}`."
+    return StateError(
+        f"generation {one.number} of table {table} is {one.kind.value} and stays",
+        remedy=remedy,
+        table=table,
+        attempt=one.attempt,
+    )

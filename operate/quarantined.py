@@ -1,0 +1,114 @@
+"""What a person does about records that were left out: list, look at and replay them."""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cdc.errors import StateError
+from cdc.quarantine import Quarantine, Quarantined
+from operate.lifecycle import LEASE_WAIT_S, require
+from operate.outcome import Outcome
+
+if TYPE_CHECKING:
+    from operate.context import Services
+    from schemas.table import TableId
+
+_ROW_BYTES = 16
+
+
+def kept(services: Services, tables: Sequence[TableId]) -> list[Quarantined]:
+    """The records that the tables' present lake tables lack, without their bytes."""
+    wanted = set(tables)
+    attempts = [
+        str(record.attempt.id)
+        for record in services.store.tables()
+        if record.table in wanted and record.attempt is not None
+    ]
+    return Quarantine(services.store).list(attempts)
+
+
+def one(services: Services, table: TableId, offset: int, *, partition: int = 0) -> Quarantined:
+    """One record with its bytes.
+
+    Raises:
+        StateError: There is none at that offset.
+    """
+    attempt = require(services, table).attempt
+    found = None
+    if attempt is not None:
+        found = Quarantine(services.store).get(str(attempt.id), offset, partition=partition)
+    if found is None:
+        raise StateError(
+            f"table {table} has no quarantined record at offset {offset}",
+            remedy=f"`tributary quarantine list {table}` shows those that it has.",
+            table=table,
+            offset=offset,
+        )
+    return found
+
+
+def replay(services: Services, table: TableId, *, first: int | None = None) -> Outcome:
+    """Apply what can be read by now, with everything since; exact, or refused.
+
+    Args:
+        services: What to work with.
+        table: The table.
+        first: Only records from this offset on.
+    """
+    from cdc.run import replay_table
+
+    done = replay_table(
+        services.run_context, require(services, table), first=first, lease_wait_s=LEASE_WAIT_S
+    )
+    state = require(services, table).state
+    notes = [
+        f"offset {problem.offset} still cannot be applied: {problem.reason}"
+        for problem in done.left_out
+    ]
+    return Outcome(
+        table,
+        f"replayed {done.records:,} records, with {done.applied.events:,} changes since the first",
+        state,
+        details={
+            "replayed": done.records,
+            "left_out": [problem.offset for problem in done.left_out],
+            "notes": notes,
+        },
+    )
+
+
+def to_json(record: Quarantined, *, with_bytes: bool = False) -> dict[str, Any]:
+    """A record as plain values; its bytes in base64."""
+    values = {
+        "table": str(record.table),
+        "topic": record.topic,
+        "topic_id": record.topic_id,
+        "partition": record.partition,
+        "offset": record.offset,
+        "schema_id": record.schema_id,
+        "reason": record.reason,
+        "timestamp": record.timestamp,
+        "size": record.size,
+        "attempt": record.attempt,
+        "run_id": record.run_id,
+        "quarantined_at": record.quarantined_at,
+    }
+    if with_bytes:
+        values |= {"key": _base64(record.key), "value": _base64(record.value)}
+    return values
+
+
+def hexdump(data: bytes, limit: int) -> Iterator[str]:
+    """Lines of offset, bytes and their ASCII characters, up to ``limit`` bytes."""
+    for at in range(0, min(len(data), limit), _ROW_BYTES):
+        row = data[at : min(at + _ROW_BYTES, limit)]
+        shown = "".join(chr(byte) if 32 <= byte < 127 else "." for byte in row)
+        yield f"{at:06x}  {row.hex(' '):<{3 * _ROW_BYTES}} {shown}"
+    if len(data) > limit:
+        yield f"and {len(data) - limit:,} more bytes"
+
+
+def _base64(data: bytes | None) -> str | None:
+    return None if data is None else base64.b64encode(data).decode()

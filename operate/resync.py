@@ -1,0 +1,46 @@
+"""``resync``: a new generation of tables that serve, in their place once it has caught up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from cdc.errors import StateError
+from cdc.state import State
+from operate.generations import clean
+from operate.lifecycle import require
+from operate.onboard import copied, recaptured
+from operate.outcome import Outcome, for_each
+
+if TYPE_CHECKING:
+    from operate.context import Services
+    from schemas.table import TableId
+
+
+def resync(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
+    """Copy tables again, beside what they serve; or go on with it where it was left."""
+    return recaptured(services, tables, _resync)
+
+
+def _resync(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
+    if not tables:
+        return []
+    from bootstrap.resync import resync_table
+
+    context = services.run_context
+
+    def one(table: TableId) -> Outcome:
+        record = require(services, table)
+        if record.state is State.REGISTERED:
+            raise StateError(
+                f"table {table} was never copied: there is nothing to copy again",
+                remedy=f"Run `tributary bootstrap {table}`.",
+                table=table,
+                state=record.state.value,
+            )
+        done = resync_table(context, services.connect, record)
+        clean(services, table)
+        return copied(done, f"published them as generation {done.record.generation}")
+
+    parallel = min(services.config.spark.parallel_tables, len(tables))
+    return for_each(tables, one, action="resync", parallel=parallel)

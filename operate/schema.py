@@ -1,0 +1,166 @@
+"""``schema``: a table's columns on each side, and what changes of them mean or have meant."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdc.errors import LakeError, StateError
+from cdc.run.shape import Comparison, compare, lake_columns
+from operate.lifecycle import require
+from schemas.avro import DebeziumSchema
+from schemas.changes import Change, Verdict
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.history import SchemaEntry
+    from operate.context import Services
+
+
+@dataclass(frozen=True)
+class Side:
+    """One column on all sides; None where it is not there.
+
+    Args:
+        name: The column.
+        source: Its type at the source.
+        registry: Its type in the newest schema of the topic.
+        lake: Its type in the lake.
+    """
+
+    name: str
+    source: str | None
+    registry: str | None
+    lake: str | None
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A table's schema on all sides, and what the next run would make of it.
+
+    Args:
+        table: The table.
+        columns: Its columns.
+        schema_id: Id of the newest schema in the registry; None without one.
+        changes: What is not as the lake has it.
+    """
+
+    table: TableId
+    columns: tuple[Side, ...]
+    schema_id: int | None
+    changes: tuple[Change, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the changes together ask of the lake."""
+        return Verdict.gravest(change.verdict for change in self.changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The difference as plain values."""
+        return {
+            "table": str(self.table),
+            "verdict": self.verdict.value,
+            "changes": [change.to_json() for change in self.changes],
+            "schema_id": self.schema_id,
+            "columns": [vars(side) for side in self.columns],
+        }
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What planned statements would mean for a table."""
+
+    table: TableId
+    changes: tuple[Change, ...]
+
+    @property
+    def verdict(self) -> Verdict:
+        """What the changes together ask of the lake."""
+        return Verdict.gravest(change.verdict for change in self.changes)
+
+    def to_json(self) -> dict[str, Any]:
+        """The answer as plain values."""
+        return {
+            "table": str(self.table),
+            "verdict": self.verdict.value,
+            "changes": [change.to_json() for change in self.changes],
+        }
+
+
+def difference(services: Services, table: TableId) -> Difference:
+    """Compare source, registry and lake; nothing moves.
+
+    Raises:
+        StateError: The table is not on the plan, or was not copied yet.
+        UnsupportedTypeError: A new column has a type without a rule.
+    """
+    handoff, compared = _now(services, table)
+    record = require(services, table)
+    registered = services.registry.newest(f"{record.topic}-value")
+    writer = None if registered is None else DebeziumSchema.parse(registered.text)
+    source = {column.name: str(column.type) for column in compared.source_table.columns}
+    lake = lake_columns(handoff)
+    sides = []
+    for name in dict.fromkeys([*source, *lake.types]):
+        field = None if writer is None else writer.field(name)
+        kept = lake.types.get(name)
+        if kept is not None and name in lake.dropped:
+            kept = f"{kept}, NULL"
+        written = None if field is None else field.connect_name or field.avro_type
+        sides.append(Side(name, source.get(name), written, kept))
+    schema_id = None if registered is None else registered.id
+    return Difference(table, tuple(sides), schema_id, compared.changes)
+
+
+def check(services: Services, table: TableId, ddl: str) -> Answer:
+    """What statements would mean for the table if they were run now; they are not.
+
+    Raises:
+        DdlError: A statement is not understood, or does not fit the table.
+        StateError: The table is not on the plan, or was not copied yet.
+        UnsupportedTypeError: A new column would have a type without a rule.
+    """
+    handoff, compared = _now(services, table)
+    source = services.source(table.source)
+    planned = source.planned(compared.source_table, compared.fingerprint, ddl)
+    settings = services.config.table_settings(table)
+    then = compare(source, planned.table, planned.fingerprint, settings, handoff)
+    return Answer(table, (*planned.told, *then.changes))
+
+
+def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
+    """How the table's schema changed, oldest first."""
+    require(services, table)
+    return services.store.schema_history(table)
+
+
+def _now(services: Services, table: TableId) -> tuple[Mapping[str, Any], Comparison]:
+    """What the lake follows, and the lake beside the source."""
+    from cdc.lake.timeline import Timeline
+
+    record = require(services, table)
+    if record.attempt is None:
+        raise _not_copied(table)
+    latest = Timeline(services.spark, record.attempt.path).latest_offsets()
+    if latest is None:
+        raise _not_copied(table)
+    handoff = latest.record.handoff
+    if handoff is None:
+        raise LakeError(
+            f"the newest commit of table {table} carries no handoff",
+            remedy=f"Copy the table again: `tributary bootstrap {table}`.",
+            table=table,
+        )
+    source = services.source(table.source)
+    source_table, fingerprint = source.described(table, record.publication)
+    settings = services.config.table_settings(table)
+    return handoff, compare(source, source_table, fingerprint, settings, handoff)
+
+
+def _not_copied(table: TableId) -> StateError:
+    return StateError(
+        f"table {table} has no copy in the lake yet, so there is nothing to compare",
+        remedy=f"Run `tributary bootstrap {table}`.",
+        table=table,
+    )

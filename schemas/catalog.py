@@ -1,0 +1,90 @@
+"""What a source's catalog says of a table, read from the facts of its fingerprint."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+_IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
+_FILE = "relfilenode"
+
+
+@dataclass(frozen=True)
+class CatalogColumn:
+    """One column.
+
+    Args:
+        name: Its name.
+        type: Its type as the server prints it.
+        nullable: Whether it allows NULL.
+        default: Its default, or the expression that generates it, as the server prints it.
+        generated: Whether it is generated.
+        written: Identifies when its definition was last written.
+    """
+
+    name: str
+    type: str
+    nullable: bool
+    default: str | None
+    generated: bool
+    written: str
+
+
+@dataclass(frozen=True)
+class Catalog:
+    """One table.
+
+    Args:
+        columns: By number, which is never used again.
+        primary_key: Its columns.
+        identity_key: Columns of the index that is the replica identity; empty when none is.
+        replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
+        files: Where its rows lie; one file per partition.
+        owner: The owning role.
+        named: Identifies when the table last got its name, schema or owner.
+        rest: Facts whose every change loses events.
+    """
+
+    columns: Mapping[int, CatalogColumn]
+    primary_key: tuple[str, ...]
+    identity_key: tuple[str, ...]
+    replica_identity: str
+    files: tuple[Any, ...]
+    owner: str
+    named: str
+    rest: Mapping[str, Any]
+
+    @classmethod
+    def read(cls, facts: Mapping[str, Any]) -> Catalog:
+        """The catalog in the facts of a fingerprint, whether they were stored meanwhile or not."""
+        plain = json.loads(json.dumps(facts))
+        names = {number: column["name"] for number, column in plain["columns"].items()}
+        keys = {
+            which: tuple(names.get(number, number) for number in numbers.split())
+            for which, numbers in plain.pop("keys").items()
+        }
+        columns = {
+            int(number): CatalogColumn(
+                name=column["name"],
+                type=column["shown"],
+                nullable=column["nullable"],
+                default=column["default"],
+                generated=column["generated"],
+                written=column["written"],
+            )
+            for number, column in plain.pop("columns").items()
+        }
+        leaves = plain["leaves"]
+        files = [plain.pop(_FILE), *(leaves[leaf].pop(_FILE) for leaf in sorted(leaves))]
+        return cls(
+            columns=columns,
+            primary_key=keys.get("primary", ()),
+            identity_key=keys.get("identity", ()),
+            replica_identity=_IDENTITIES[plain.pop("replica_identity")],
+            files=tuple(files),
+            owner=plain.pop("owner"),
+            named=plain.pop("named"),
+            rest=plain,
+        )

@@ -1,0 +1,348 @@
+"""ALTER TABLE as values: what a planned statement does to a table, without running it.
+
+What is not understood is refused by name; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from schemas.errors import DdlError
+from schemas.table import TableId
+
+_DIALECT = "postgres"
+_NAME = r'(?:"[^"]+"|\w+)'
+_HARMLESS = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"owner to {_NAME}",
+        rf"(enable|disable) (replica |always )?(trigger|rule) {_NAME}",
+        rf"alter (column )?{_NAME} set (statistics|storage|compression) -?\w+",
+        rf"validate constraint {_NAME}",
+        rf"rename constraint {_NAME} to {_NAME}",
+        rf"cluster on {_NAME}",
+        r"set without cluster",
+        r"(enable|disable|force|no force) row level security",
+    )
+)
+"""Actions that the parser has no tree for, and that change neither rows nor columns."""
+_IDENTITY = re.compile(
+    rf"replica identity (default|full|nothing|using index {_NAME})", re.IGNORECASE
+)
+_MOVES = re.compile(rf"set schema {_NAME}", re.IGNORECASE)
+_SERIAL = {"SMALLSERIAL": "smallint", "SERIAL": "integer", "BIGSERIAL": "bigint"}
+_QUIET = (exp.Insert, exp.Update, exp.Delete, exp.TruncateTable, exp.Comment, exp.Set)
+_TRANSACTION = (exp.Transaction, exp.Commit)
+_CONSTANT = (exp.CurrentTimestamp, exp.CurrentDate, exp.CurrentTime, exp.Cast, exp.Array)
+
+
+@dataclass(frozen=True)
+class Default:
+    """A column's default.
+
+    Args:
+        sql: As written.
+        functions: Functions that it calls, whose volatility only the server knows.
+    """
+
+    sql: str
+    functions: frozenset[str] = frozenset()
+
+
+@dataclass(frozen=True)
+class Add:
+    """ADD COLUMN; ``rewrites`` for identity and serial columns, whose rows all differ."""
+
+    name: str
+    type: str
+    nullable: bool = True
+    default: Default | None = None
+    generated: bool = False
+    rewrites: bool = False
+    if_missing: bool = False
+
+
+@dataclass(frozen=True)
+class Drop:
+    """DROP COLUMN."""
+
+    name: str
+    if_there: bool = False
+
+
+@dataclass(frozen=True)
+class Rename:
+    """RENAME COLUMN."""
+
+    name: str
+    to: str
+
+
+@dataclass(frozen=True)
+class Retype:
+    """ALTER COLUMN TYPE; ``using`` only where it is more than a cast of the column itself."""
+
+    name: str
+    type: str
+    using: str | None = None
+
+
+@dataclass(frozen=True)
+class SetNullable:
+    """SET or DROP NOT NULL."""
+
+    name: str
+    nullable: bool
+
+
+@dataclass(frozen=True)
+class SetDefault:
+    """SET or DROP DEFAULT."""
+
+    name: str
+    default: str | None
+
+
+@dataclass(frozen=True)
+class AddKey:
+    """ADD PRIMARY KEY."""
+
+    columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class DropConstraint:
+    """DROP CONSTRAINT; only the catalog knows whether it is the key."""
+
+    name: str
+
+
+@dataclass(frozen=True)
+class SetIdentity:
+    """REPLICA IDENTITY: ``default``, ``full``, ``nothing`` or ``index``."""
+
+    identity: str
+
+
+@dataclass(frozen=True)
+class Leave:
+    """The table leaves its name, its schema, or the database."""
+
+    how: str
+
+
+Action = (
+    Add
+    | Drop
+    | Rename
+    | Retype
+    | SetNullable
+    | SetDefault
+    | AddKey
+    | DropConstraint
+    | SetIdentity
+    | Leave
+)
+
+
+def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
+    """What statements do to a table, in order.
+
+    Args:
+        text: One or more statements of PostgreSQL.
+        table: The table that they are about.
+
+    Raises:
+        DdlError: A statement cannot be read, is not understood, or is about another table.
+    """
+    # The parser says what it does not know on its logger; here that is an error of its own.
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    try:
+        statements = sqlglot.parse(text, read=_DIALECT)
+    except SqlglotError as error:
+        first = str(error).splitlines()[0]
+        raise _refused(table, text, f"it cannot be read ({first})") from error
+    found: list[Action] = []
+    for statement in statements:
+        if statement is not None:
+            found.extend(_statement(statement, table))
+    return tuple(found)
+
+
+def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
+    if isinstance(statement, (*_QUIET, *_TRANSACTION)):
+        return  # rows send events of their own; the rest changes no column
+    if isinstance(statement, exp.Create) and statement.args.get("kind") == "INDEX":
+        return
+    if isinstance(statement, exp.Command):
+        yield from _command(statement, table)
+        return
+    if isinstance(statement, exp.Drop) and statement.args.get("kind") == "TABLE":
+        for dropped in statement.find_all(exp.Table):
+            _require(dropped, table, statement)
+        yield Leave("is dropped")
+        return
+    if not isinstance(statement, exp.Alter) or statement.args.get("kind") != "TABLE":
+        raise _refused(table, _sql(statement), "only ALTER TABLE is understood")
+    _require(statement.this, table, statement)
+    for action in statement.args.get("actions") or ():
+        yield from _action(action, table)
+
+
+def _command(statement: exp.Command, table: TableId) -> Iterator[Action]:
+    """A statement that the parser did not take apart."""
+    text = " ".join(f"{statement.this} {statement.expression}".split())
+    match = re.fullmatch(
+        rf"alter table (?:if exists )?(?:only )?({_NAME}(?:\.{_NAME})?) (.+)", text, re.IGNORECASE
+    )
+    if match is None:
+        raise _refused(table, text, "only ALTER TABLE is understood")
+    _require(exp.to_table(match[1], dialect=_DIALECT), table, statement)
+    action = match[2].rstrip(";").strip()
+    identity = _IDENTITY.fullmatch(action)
+    if identity is not None:
+        kind = identity[1].lower().split()[0]
+        yield SetIdentity("index" if kind == "using" else kind)
+    elif _MOVES.fullmatch(action):
+        yield Leave("is moved to another schema")
+    elif not any(pattern.fullmatch(action) for pattern in _HARMLESS):
+        raise _refused(table, text, f"the action {action!r} is not understood")
+
+
+def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
+    if isinstance(action, exp.ColumnDef):
+        yield _added(action, table)
+    elif isinstance(action, exp.Drop) and action.args.get("kind") in ("COLUMN", "CONSTRAINT"):
+        # Names of dropped things arrive as tables.
+        name = _only_name(action)
+        if action.args["kind"] == "COLUMN":
+            yield Drop(name, if_there=bool(action.args.get("exists")))
+        else:
+            yield DropConstraint(name)
+    elif isinstance(action, exp.RenameColumn):
+        yield Rename(_name(action.this), _name(action.args["to"]))
+    elif isinstance(action, exp.AlterRename):
+        yield Leave("or one of its columns is renamed")  # the parser does not tell RENAME a TO b
+    elif isinstance(action, exp.AlterColumn):
+        yield from _altered(action, table)
+    elif isinstance(action, exp.AddConstraint):
+        yield from _constraints(action)
+    elif isinstance(action, exp.AlterSet):
+        raise _refused(table, _sql(action), "the server refuses it for a published table")
+    else:
+        raise _refused(table, _sql(action), "it is not understood")
+
+
+def _added(action: exp.ColumnDef, table: TableId) -> Add:
+    kind = action.args.get("kind")
+    if kind is None:
+        raise _refused(table, _sql(action), "it names no type")
+    shown = _sql(kind)
+    nullable, default = True, None
+    generated = False
+    rewrites = shown.upper() in _SERIAL
+    for constraint in action.args.get("constraints") or ():
+        rule = constraint.args.get("kind")
+        if isinstance(rule, exp.NotNullColumnConstraint):
+            nullable = bool(rule.args.get("allow_null"))
+        elif isinstance(rule, exp.DefaultColumnConstraint):
+            default = _default(rule.this)
+        elif isinstance(rule, exp.GeneratedAsIdentityColumnConstraint):
+            # The parser reads both kinds as this one; an identity has no expression.
+            generated = rule.args.get("expression") is not None
+            rewrites = not generated
+        elif isinstance(rule, exp.ComputedColumnConstraint):
+            generated = True
+        elif isinstance(rule, exp.PrimaryKeyColumnConstraint):
+            raise _refused(table, _sql(action), "a new column as the key is a new key")
+    return Add(
+        name=_name(action.this),
+        type=_SERIAL.get(shown.upper(), shown),
+        nullable=nullable and not rewrites,
+        default=default,
+        generated=generated,
+        rewrites=rewrites,
+        if_missing=bool(action.args.get("exists")),
+    )
+
+
+def _default(value: exp.Expr) -> Default | None:
+    if isinstance(value, exp.Null):
+        return None
+    functions = {
+        _sql(node).partition("(")[0].lower()
+        for node in value.find_all(exp.Func)
+        if not isinstance(node, _CONSTANT)
+    }
+    return Default(_sql(value), frozenset(functions))
+
+
+def _altered(action: exp.AlterColumn, table: TableId) -> Iterator[Action]:
+    name, given = _name(action.this), action.args
+    if given.get("dtype") is not None:
+        using = given.get("using") or None
+        computed = _sql(using) if using is not None and _computes(using, name) else None
+        yield Retype(name, _sql(given["dtype"]), computed)
+    elif given.get("default") is not None:
+        yield SetDefault(name, _sql(given["default"]))
+    elif "allow_null" in given and given["allow_null"] is not None:
+        yield SetNullable(name, nullable=bool(given["allow_null"]))
+    elif given.get("drop"):
+        yield SetDefault(name, None)
+    else:
+        raise _refused(table, _sql(action), "it is not understood")
+
+
+def _computes(using: exp.Expr, name: str) -> bool:
+    """Whether USING is more than the column, cast."""
+    while isinstance(using, (exp.Cast, exp.Paren)):
+        using = using.this
+    return not (isinstance(using, exp.Column) and using.name == name)
+
+
+def _constraints(action: exp.AddConstraint) -> Iterator[Action]:
+    for key in action.find_all(exp.PrimaryKey):
+        yield AddKey(tuple(one.name for one in key.expressions))
+
+
+def _require(found: exp.Expr, table: TableId, statement: exp.Expr) -> None:
+    """Refuse a statement about another table; an unqualified name is taken for ours."""
+    schema = found.args.get("db") if isinstance(found, exp.Table) else None
+    if not isinstance(found, exp.Table) or _name(found.this) != table.name:
+        raise _refused(table, _sql(statement), "it is about another table")
+    if schema is not None and _name(schema) != table.schema:
+        raise _refused(table, _sql(statement), "it is about a table of another schema")
+
+
+def _only_name(action: exp.Drop) -> str:
+    dropped = action.args.get("this") or action.args["tables"][0]
+    return _name(dropped)
+
+
+def _name(node: exp.Expr) -> str:
+    """A name as the catalog has it: folded, unless it was quoted."""
+    inner = node.find(exp.Identifier)
+    if inner is None:
+        return node.name.lower()
+    return str(inner.this) if inner.args.get("quoted") else str(inner.this).lower()
+
+
+def _sql(node: exp.Expr) -> str:
+    return node.sql(dialect=_DIALECT)
+
+
+def _refused(table: TableId, text: str, why: str) -> DdlError:
+    shown = " ".join(text.split())
+    return DdlError(
+        f"no verdict on table {table} for {shown[:200]!r}: {why}",
+        remedy="Give one table's ALTER TABLE statements, as PostgreSQL takes them.",
+        table=table,
+        statement=shown,
+    )

@@ -1,0 +1,250 @@
+"""The total map of PostgreSQL's types, for people: what each becomes, or why it cannot travel.
+
+The lake types are those of the rules themselves, so this cannot say what the code does not do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from schemas.errors import UnsupportedTypeError
+from schemas.types_postgres import PostgresType, rule_for
+
+OVERRIDE = "columns.exclude"
+"""The setting that lets a table with such a column travel without it."""
+
+_DEBEZIUM = "io.debezium."
+
+
+@dataclass(frozen=True)
+class TypeEntry:
+    """One line of the map.
+
+    Args:
+        postgres: The type, or the kind of types.
+        debezium: Its schema in the topic; None when it is refused.
+        lake: Its Spark SQL type in the lake; None when it is refused.
+        notes: What a reader of the lake should know, or why it is refused.
+    """
+
+    postgres: str
+    debezium: str | None
+    lake: str | None
+    notes: str = ""
+
+
+def type_map() -> list[TypeEntry]:
+    """Every type of PostgreSQL, those that travel first."""
+    return [*_travelling(), *_refused()]
+
+
+def as_markdown() -> str:
+    """The map as the page ``docs/types.md``."""
+    lines = [
+        "# Types",
+        "",
+        "Generated from the code by `tributary schema types --markdown`; a test compares. Snapshot",
+        "and stream give the same lake value for the same cell, or stop and name the column.",
+        "",
+        "| PostgreSQL | in the topic | in the lake | notes |",
+        "|---|---|---|---|",
+    ]
+    for entry in type_map():
+        if entry.lake is not None:
+            lines.append(f"| {entry.postgres} | {entry.debezium} | {entry.lake} | {entry.notes} |")
+    lines += [
+        "",
+        "## Refused",
+        "",
+        f"A table with such a column is refused at onboarding; `{OVERRIDE}` leaves the column out.",
+        "",
+        "| PostgreSQL | why |",
+        "|---|---|",
+    ]
+    lines += [f"| {one.postgres} | {one.notes} |" for one in type_map() if one.lake is None]
+    return "\n".join(lines) + "\n"
+
+
+def _travelling() -> Iterator[TypeEntry]:
+    for shown, kind, debezium, notes in _RULED:
+        lake = rule_for(kind, table="t", column="c").lake_type
+        yield TypeEntry(shown, debezium, lake, notes)
+
+
+def _refused() -> Iterator[TypeEntry]:
+    for shown, kinds, why in _REFUSED:
+        for kind in kinds:
+            _require_refused(kind)
+        yield TypeEntry(shown, None, None, why)
+
+
+def _require_refused(kind: PostgresType) -> None:
+    try:
+        rule_for(kind, table="t", column="c")
+    except UnsupportedTypeError:
+        return
+    raise AssertionError(f"{kind} has a rule and is listed as refused")
+
+
+def _numeric(precision: int, scale: int) -> PostgresType:
+    return PostgresType("numeric", ((precision << 16) | (scale & 0x7FF)) + 4)
+
+
+def _array(element: PostgresType) -> PostgresType:
+    return PostgresType(f"_{element.name}", element=element)
+
+
+def _plain(*names: str) -> tuple[PostgresType, ...]:
+    return tuple(PostgresType(name) for name in names)
+
+
+_ENUM = PostgresType("mood", kind="e")
+_YEARS = "years 1 to 9999; infinity and other years stop the table"
+_WORDS = "text, digit for digit; NaN and infinities as NAN, POSITIVE_INFINITY, NEGATIVE_INFINITY"
+
+_RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
+    ("boolean", PostgresType("bool"), "boolean", ""),
+    ("smallint", PostgresType("int2"), "int16", ""),
+    ("integer", PostgresType("int4"), "int32", ""),
+    ("bigint", PostgresType("int8"), "int64", ""),
+    ("oid", PostgresType("oid"), "int64", ""),
+    ("real", PostgresType("float4"), "float32", ""),
+    ("double precision", PostgresType("float8"), "float64", ""),
+    (
+        "numeric(p,s), up to 38 digits",
+        _numeric(10, 2),
+        "string",
+        "p and s as at the source; NaN stops the table",
+    ),
+    ("numeric(p,s), above 38 digits", _numeric(60, 2), "string", _WORDS),
+    ("numeric", PostgresType("numeric"), "string", _WORDS),
+    ("money", PostgresType("money"), "string", "text of the number, without currency"),
+    ("text, varchar(n), citext", PostgresType("text"), "string", ""),
+    ("char(n)", PostgresType("bpchar"), "string", "padded, as the source prints it"),
+    ('"char"', PostgresType("char"), "string", ""),
+    ("bytea", PostgresType("bytea"), "bytes", ""),
+    ("uuid", PostgresType("uuid"), f"{_DEBEZIUM}data.Uuid", ""),
+    ("json, jsonb", PostgresType("json"), f"{_DEBEZIUM}data.Json", "text as the source prints it"),
+    ("xml", PostgresType("xml"), f"{_DEBEZIUM}data.Xml", ""),
+    ("ltree", PostgresType("ltree"), f"{_DEBEZIUM}data.Ltree", ""),
+    ("tsvector", PostgresType("tsvector"), f"{_DEBEZIUM}data.Tsvector", ""),
+    ("inet, cidr, macaddr, macaddr8", PostgresType("inet"), "string", ""),
+    ("date", PostgresType("date"), f"{_DEBEZIUM}time.Date", _YEARS),
+    ("time", PostgresType("time"), f"{_DEBEZIUM}time.MicroTime", "microseconds; 24:00 is kept"),
+    (
+        "timetz",
+        PostgresType("timetz"),
+        f"{_DEBEZIUM}time.ZonedTime",
+        "in UTC; 24:00 stops the table",
+    ),
+    ("timestamp", PostgresType("timestamp"), f"{_DEBEZIUM}time.MicroTimestamp", _YEARS),
+    ("timestamptz", PostgresType("timestamptz"), f"{_DEBEZIUM}time.ZonedTimestamp", _YEARS),
+    ("interval", PostgresType("interval"), f"{_DEBEZIUM}time.Interval", "ISO 8601"),
+    ("bit(1)", PostgresType("bit", 1), "boolean", ""),
+    (
+        "int4range, int8range, numrange, daterange, tsrange",
+        PostgresType("int4range", kind="r"),
+        "string",
+        "text as the source prints it",
+    ),
+    ("enums", _ENUM, f"{_DEBEZIUM}data.Enum", "the label"),
+    (
+        "domains",
+        PostgresType("d", kind="d", base=PostgresType("int4")),
+        "of the base type",
+        "as their base type (here integer)",
+    ),
+    (
+        "arrays of boolean, smallint, integer, bigint, oid, real, double precision, numeric, bytea,"
+        " text, varchar, char, citext, uuid, json, jsonb, inet, cidr, macaddr, macaddr8, numrange,"
+        " timetz",
+        _array(PostgresType("int4")),
+        "array",
+        "of one dimension, with NULLs (here integer[]); of more dimensions stop the table",
+    ),
+)
+
+_REFUSED: tuple[tuple[str, tuple[PostgresType, ...], str], ...] = (
+    ("name", _plain("name"), "arrives as NULL"),
+    (
+        "bit(n), bit varying",
+        (PostgresType("bit", 8), PostgresType("varbit")),
+        "its length is lost on the way",
+    ),
+    ("numeric of negative scale", (_numeric(5, -2),), "the topic's digits are not the source's"),
+    (
+        "hstore, tstzrange",
+        (*_plain("hstore"), PostgresType("tstzrange", kind="r")),
+        "its text depends on the connector's session or on hash order",
+    ),
+    (
+        "point, line, lseg, box, path, polygon, circle",
+        _plain("point", "line", "lseg", "box", "path", "polygon", "circle"),
+        "floating point arrives in another form than the source prints",
+    ),
+    ("multiranges", (PostgresType("int4multirange", kind="m"),), "not in the topic at all"),
+    ("composite types", (PostgresType("pair", kind="c"),), "not in the topic at all"),
+    (
+        "tsquery, pg_lsn, pg_snapshot, txid_snapshot, xid, xid8, cid, tid, jsonpath, refcursor,"
+        " aclitem, gtsvector, int2vector, oidvector, pg_node_tree and other types of the catalog",
+        _plain(
+            "tsquery",
+            "pg_lsn",
+            "pg_snapshot",
+            "txid_snapshot",
+            "xid",
+            "xid8",
+            "cid",
+            "tid",
+            "jsonpath",
+            "refcursor",
+            "aclitem",
+            "gtsvector",
+            "int2vector",
+            "oidvector",
+        ),
+        "not in the topic at all",
+    ),
+    (
+        "regclass, regtype and other reg types",
+        _plain(
+            "regclass",
+            "regcollation",
+            "regconfig",
+            "regdictionary",
+            "regnamespace",
+            "regoper",
+            "regoperator",
+            "regproc",
+            "regprocedure",
+            "regrole",
+            "regtype",
+        ),
+        "not in the topic at all",
+    ),
+    (
+        "arrays of date, time, timestamp, timestamptz",
+        tuple(_array(one) for one in _plain("date", "time", "timestamp", "timestamptz")),
+        "the connector takes their elements through another calendar, zone or precision",
+    ),
+    (
+        "arrays of enums, ltree, tsvector, bit",
+        (_array(_ENUM), *(_array(one) for one in _plain("ltree", "tsvector", "bit", "varbit"))),
+        "a NULL element, or any value, stops the connector, and with it every table",
+    ),
+    (
+        "arrays of domains, interval, money, xml, ranges other than numrange, and of refused types",
+        (
+            *(_array(one) for one in _plain("interval", "money", "xml", "name", "point")),
+            _array(PostgresType("int4range", kind="r")),
+            _array(PostgresType("d", kind="d", base=PostgresType("int4"))),
+        ),
+        "not in the topic, or not exactly",
+    ),
+    (
+        "types of extensions that are not named above",
+        _plain("geometry", "vector"),
+        "nobody has proven that snapshot and stream agree",
+    ),
+)

@@ -1,0 +1,58 @@
+"""A Hive Metastore, the server that knows tables by name, from the jars that pyspark brings."""
+
+from __future__ import annotations
+
+import socket
+from xml.sax.saxutils import escape
+
+from cdc.jars import pyspark_jars
+from stack.jvm import JavaServer
+from stack.ports import HOST
+from stack.process import Command
+
+_PROBE_S = 3.0
+# Its libraries are older than Java's modules, and reach into them.
+_OPENED = tuple(
+    f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "net", "util")
+)
+
+
+class Metastore(JavaServer):
+    """A Hive Metastore that keeps its tables in a Derby database of its own."""
+
+    name = "metastore"
+
+    def prepare(self) -> None:
+        """Write the configuration."""
+        self.folder.mkdir(parents=True, exist_ok=True)
+        settings = {
+            "javax.jdo.option.ConnectionURL": f"jdbc:derby:{self.folder / 'db'};create=true",
+            "hive.metastore.warehouse.dir": str(self.folder / "warehouse"),
+            "datanucleus.schema.autoCreateAll": "true",
+            "hive.metastore.schema.verification": "false",
+            # Its asynchronous logging needs a library that pyspark leaves out.
+            "hive.async.log.enabled": "false",
+        }
+        properties = "".join(
+            f"<property><name>{name}</name><value>{escape(value)}</value></property>\n"
+            for name, value in settings.items()
+        )
+        text = f"<configuration>\n{properties}</configuration>\n"
+        (self.folder / "hive-site.xml").write_text(text, "utf-8")
+
+    def command(self) -> Command:
+        """How to start it."""
+        argv = self._java(
+            *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_OPENED),
+            *("-cp", f"{self.folder}:{pyspark_jars()}/*"),
+            *("org.apache.hadoop.hive.metastore.HiveMetaStore", "-p", str(self.port)),
+        )
+        return Command(argv, self.folder)
+
+    def unhealthy(self) -> str | None:
+        """Why it is not ready, or None when it is."""
+        try:
+            with socket.create_connection((HOST, self.port), timeout=_PROBE_S):
+                return None
+        except OSError as error:
+            return f"no answer ({type(error).__name__})"

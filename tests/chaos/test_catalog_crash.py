@@ -1,0 +1,91 @@
+"""Kill the process while a name moves; the same command again must give the table its name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import yaml
+from pyspark.sql import SparkSession
+
+from cdc.config import load
+from cdc.failpoints import FAILPOINTS
+from cdc.progress import NullProgress
+from cdc.spark import java_class
+from operate.context import Services
+from operate.onboard import onboard
+from operate.resync import resync
+from schemas.table import TableId
+from stack.local import LocalStack
+from tests.chaos.test_crash_points import killed_at
+from tests.integration.conftest import own_database
+from tests.integration.project import Project
+
+POINTS = [name for name in FAILPOINTS if name.startswith("catalog.")]
+MARKS = {"catalog.before_move": pytest.mark.breadth}
+
+
+@pytest.fixture(scope="module")
+def project(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
+    stack.up(metastore=True)
+    folder = tmp_path_factory.mktemp("catalog")
+    with own_database(stack) as database:
+        made = Project.create(
+            folder,
+            stack.config_text(database=database.name),
+            database.dsn(),
+            source=database.name,
+            # With partitions, a name moves by two renames.
+            defaults={"partition_by": ["part"]},
+        )
+        file = folder / "tributary.yaml"
+        document = yaml.safe_load(file.read_text())
+        document["catalog"] = {"metastore": stack.addresses().metastore_url}
+        file.write_text(yaml.safe_dump(document))
+        yield made
+
+
+@pytest.mark.parametrize("point", [pytest.param(p, marks=MARKS.get(p, ())) for p in POINTS])
+def test_a_move_killed_at_each_point_and_repeated(
+    point: str, project: Project, spark: SparkSession
+) -> None:
+    name = point.replace(".", "_")
+    project.execute(
+        f"create table public.{name} (id int, part int, primary key (id, part))",
+        f"insert into public.{name} select g, g % 3 from generate_series(1, 100) g",
+    )
+    table = TableId(project.source, "public", name)
+    config = load(project.folder / "tributary.yaml")
+    assert config.catalog is not None
+    services = Services(config, NullProgress(), spark=spark)
+    try:
+        assert [one.error for one in onboard(services, [table])] == [None]
+        killed_at(project, point, "resync", f"public.{name}")
+        before = names(spark, config.catalog.metastore, f"{project.source}_public", name)
+        assert (name in before) == (point == "catalog.before_move")
+        assert f"{name}__next" in before
+        assert [one.error for one in resync(services, [table])] == [None]
+        record = services.store.get(table)
+        assert record is not None
+        assert record.attempt is not None
+        after = names(spark, config.catalog.metastore, f"{project.source}_public", name)
+        assert after == {name: record.attempt.path.replace("file:///", "file:/")}
+        assert record.generation == 2
+    finally:
+        services.close()
+
+
+def names(spark: SparkSession, url: str, database: str, prefix: str) -> dict[str, str]:
+    """Names in the metastore, and where each leads."""
+    conf: Any = java_class(spark, "org.apache.hadoop.hive.conf.HiveConf")()
+    conf.set("hive.metastore.uris", url)
+    client = java_class(spark, "org.apache.hadoop.hive.metastore.HiveMetaStoreClient")(conf)
+    try:
+        return {
+            str(name): str(client.getTable(database, str(name)).getSd().getLocation())
+            for name in client.getAllTables(database)
+            if str(name).startswith(prefix)
+        }
+    finally:
+        client.close()

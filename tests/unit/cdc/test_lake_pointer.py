@@ -1,0 +1,59 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from cdc.errors import LakeError
+from cdc.lake.pointer import POINTER, Pointer, Published, local_folder, moved, read_local
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+
+
+def published(number: int) -> Published:
+    return Published(f"/l/attempt={number}", number, f"{number}", NOW + timedelta(days=number))
+
+
+def test_a_pointer_remembers_what_it_showed_before() -> None:
+    pointer = moved(moved(moved(None, published(1)), published(2)), published(3))
+    assert pointer.path == "/l/attempt=3"
+    assert pointer.former == (published(2), published(1))
+    assert Pointer.from_json(pointer.to_json(), folder="/l") == pointer
+
+
+def test_publishing_again_changes_nothing() -> None:
+    pointer = moved(moved(None, published(1)), published(2))
+    again = Published("/l/attempt=2", 2, "2", NOW + timedelta(days=9))
+    assert moved(pointer, again) == pointer
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"),
+    [
+        ("/lake/a b", "/lake/a b"),
+        ("file:/lake/orders", "/lake/orders"),
+        ("file:///lake/100%25", "/lake/100%25"),
+        ("relative/lake", "relative/lake"),
+        ("file://host/lake", None),
+        ("s3a://bucket/lake", None),
+        ("hdfs:/lake", None),
+    ],
+)
+def test_what_is_on_this_machine(url: str, folder: str | None) -> None:
+    assert local_folder(url) == (None if folder is None else Path(folder))
+
+
+def test_a_folder_without_a_pointer_shows_nothing(tmp_path: Path) -> None:
+    assert read_local(tmp_path) is None
+    (tmp_path / POINTER).write_text(moved(None, published(1)).to_json())
+    found = read_local(tmp_path)
+    assert found is not None
+    assert found.current == published(1)
+
+
+@pytest.mark.parametrize("text", ["", "{}", "[]", '{"path": 1}'])
+def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
+    (tmp_path / POINTER).write_text(text)
+    with pytest.raises(LakeError, match="is not a pointer"):
+        read_local(tmp_path)
