@@ -5,7 +5,6 @@ from __future__ import annotations
 from cdc.debezium.audit import Finding, audit
 from cdc.debezium.connector import (
     CONNECTOR_CLASS,
-    PLACEHOLDER,
     config_digest,
     connector_config,
     heartbeat_sql,
@@ -21,7 +20,6 @@ from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
 
 __all__ = [
     "CONNECTOR_CLASS",
-    "PLACEHOLDER",
     "CaptureNames",
     "Finding",
     "Heartbeat",

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cdc.debezium.connector import CAPTURE_SETTINGS
+from cdc.debezium.connector import capture_settings
 from cdc.debezium.names import CaptureNames
 
 NOT_SET = "(not set)"
@@ -102,12 +102,7 @@ def audit(
     Returns:
         What is not as it must be, sorted by property; empty when the capture is proven.
     """
-    required = {
-        **CAPTURE_SETTINGS,
-        "topic.prefix": capture.topic_prefix,
-        "publication.name": capture.publication,
-        "slot.name": capture.slot,
-    }
+    required = capture_settings(capture)
     if exactly_once:
         required["exactly.once.support"] = "required"
     findings = [

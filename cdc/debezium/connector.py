@@ -18,9 +18,6 @@ if TYPE_CHECKING:
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 
-PLACEHOLDER = "__tributary_unavailable_7c1f0f0e__"
-"""What a column holds whose unchanged TOAST value was not in the log."""
-
 CAPTURE_SETTINGS: Mapping[str, str] = {
     "connector.class": CONNECTOR_CLASS,
     "tasks.max": "1",
@@ -50,7 +47,6 @@ CAPTURE_SETTINGS: Mapping[str, str] = {
     "interval.handling.mode": "string",
     "hstore.handling.mode": "json",
     "binary.handling.mode": "bytes",
-    "unavailable.value.placeholder": PLACEHOLDER,
     # One to one, so names of any script travel and no two become one. With `avro`, columns such as
     # "größe" and "grüße" do, and a table that has both stops the connector for all.
     "schema.name.adjustment.mode": "avro_unicode",
@@ -61,10 +57,25 @@ CAPTURE_SETTINGS: Mapping[str, str] = {
     "topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy",
     "topic.delimiter": ".",
 }
-"""What every connector must have; `audit` compares each."""
+"""What every connector has, whatever it captures."""
 
 _APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 _CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
+
+
+def capture_settings(capture: CaptureNames) -> dict[str, str]:
+    """The settings that the handoff's proof rests on; `audit` compares each.
+
+    Args:
+        capture: What the connector captures.
+    """
+    return {
+        **CAPTURE_SETTINGS,
+        "topic.prefix": capture.topic_prefix,
+        "publication.name": capture.publication,
+        "slot.name": capture.slot,
+        "unavailable.value.placeholder": capture.placeholder,
+    }
 
 
 def heartbeat_sql(capture: CaptureNames) -> str:
@@ -106,11 +117,8 @@ def connector_config(
     capture = names(source_name, source, tier)
     replication = str(kafka.topic.replication_factor)
     config = {
-        **CAPTURE_SETTINGS,
+        **capture_settings(capture),
         "name": capture.connector,
-        "topic.prefix": capture.topic_prefix,
-        "publication.name": capture.publication,
-        "slot.name": capture.slot,
         **_database(source),
         "heartbeat.interval.ms": str(source.heartbeat_interval_ms),
         "heartbeat.action.query": heartbeat_sql(capture),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections import defaultdict
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -45,6 +46,16 @@ class CaptureNames:
     def topic(self, table: TableId) -> str:
         """The topic of a table's changes."""
         return topic_for(self.topic_prefix, table.schema, table.name)
+
+    @property
+    def placeholder(self) -> str:
+        """What a column holds in this capture's events whose unchanged TOAST value is not there.
+
+        Each capture has its own, so that events which someone keeps in a table, stand-ins and
+        all, travel like any text.
+        """
+        digest = hashlib.sha256(f"{self.topic_prefix}\0{self.slot}".encode()).hexdigest()
+        return f"__tributary_unavailable_{digest[:32]}__"
 
     @property
     def heartbeat_topic(self) -> str:

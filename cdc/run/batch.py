@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from cdc.plan import Range
     from cdc.run.context import RunContext
     from cdc.sources.values import SourceTable
+    from cdc.state import TableRecord
     from schemas.table import TableSchema
 
 _log = logging.getLogger(__name__)
@@ -76,7 +77,7 @@ class BatchWriter:
         source_schema: Its lake schema by that catalog.
         lake: The lake table, with the columns that it keeps.
         settings: The table's settings.
-        topic: The topic.
+        record: The table, its topic and tier.
     """
 
     def __init__(
@@ -87,7 +88,7 @@ class BatchWriter:
         source_schema: TableSchema,
         lake: LakeTable,
         settings: TableSettings,
-        topic: str,
+        record: TableRecord,
     ) -> None:
         self._context = context
         self._source_table = source_table
@@ -95,12 +96,13 @@ class BatchWriter:
         self._lake = lake
         self._schema = lake.layout.schema
         self._settings = settings
-        self._topic = topic
+        self._topic = record.topic
         self._held: list[DataFrame] = []
         self._reader = BatchReader(
             context,
             self._schema,
-            topic,
+            record.topic,
+            placeholder=context.capture(record).placeholder,
             quarantines=settings.on_bad_message == "quarantine",
             hold=self._hold,
             drop=self._drop,

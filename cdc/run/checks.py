@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc.debezium import CaptureNames, audit, names
+from cdc.debezium import CaptureNames, audit
 from cdc.errors import ConnectError, SourceError
 from cdc.position_check import TopicFacts
 
@@ -68,9 +68,8 @@ class CaptureChecks:
         return known
 
     def _gather(self, record: TableRecord) -> CaptureFacts:
-        name = record.table.source
-        source = self._context.sources[name]
-        capture = names(name, self._context.config.source(name), record.tier)
+        source = self._context.sources[record.table.source]
+        capture = self._context.capture(record)
         server, slot = source.identity(), source.slot_health(capture.slot)
         stored, problems = self._connector(capture)
         return CaptureFacts(capture, server, slot, stored, problems)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
+from cdc.debezium import names
 from cdc.state import State
 from schemas.table import TableId
 
@@ -15,10 +16,12 @@ if TYPE_CHECKING:
 
     from cdc.config import Config
     from cdc.connect import ConnectClient
+    from cdc.debezium import CaptureNames
     from cdc.kafka import KafkaAdmin
     from cdc.lease import Leases
     from cdc.progress import Progress
     from cdc.sources.base import Source
+    from cdc.state import TableRecord
     from cdc.store import Store
     from schemas.registry import SchemaRegistry
 
@@ -50,6 +53,11 @@ class RunContext:
     progress: Progress
     run_id: str
     connect: ConnectClient | None = None
+
+    def capture(self, record: TableRecord) -> CaptureNames:
+        """The capture that a table's changes come from."""
+        source = record.table.source
+        return names(source, self.config.source(source), record.tier)
 
 
 @dataclass(frozen=True)

@@ -11,7 +11,6 @@ from pyspark.sql import functions as F
 
 from cdc import plan
 from cdc.changes import Problem, Summary, problems, summarize
-from cdc.debezium import PLACEHOLDER
 from cdc.decode import SCHEMA_ID, UNKNOWN_SCHEMA, decode, read_changes
 from cdc.errors import DecodeError, copy_again
 from cdc.run.shape import require_columns
@@ -61,6 +60,7 @@ class BatchReader:
         context: What runs work with.
         schema: The columns that the lake table keeps.
         topic: The topic.
+        placeholder: What the connector sends for an unchanged value that it does not have.
         quarantines: Whether the table leaves records out, as far as they are tolerated.
         hold: Keeps a frame's rows until the batch is done.
         drop: Gives up the frame that was held last.
@@ -72,6 +72,7 @@ class BatchReader:
         schema: TableSchema,
         topic: str,
         *,
+        placeholder: str,
         quarantines: bool,
         hold: Callable[[DataFrame], DataFrame],
         drop: Callable[[], None],
@@ -79,6 +80,7 @@ class BatchReader:
         self._context = context
         self._schema = schema
         self.topic = topic
+        self._placeholder = placeholder
         self._quarantines = quarantines
         self._hold = hold
         self._drop = drop
@@ -130,7 +132,7 @@ class BatchReader:
                 records,
                 self._writers.known,
                 self._schema,
-                placeholder=PLACEHOLDER,
+                placeholder=self._placeholder,
                 ingested_at=datetime.now(timezone.utc),
                 absent=self._absent,
                 nulls_are_kept=self._context.config.connect.converter == "confluent",

@@ -83,7 +83,7 @@ class _Replay:
             source_schema=shape.source_schema,
             lake=shape.lake,
             settings=self._settings,
-            topic=self._record.topic,
+            record=self._record,
         )
         replayed = writer.replay(piece, latest.record, guard)
         applied = replayed.applied

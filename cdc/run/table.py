@@ -178,7 +178,7 @@ class _TableRun:
             source_schema=shape.source_schema,
             lake=shape.lake,
             settings=self._settings,
-            topic=self._record.topic,
+            record=self._record,
         )
         newest, at = latest, dict(latest.record.offsets)
         end = {partition: max(offset, end.get(partition, 0)) for partition, offset in at.items()}

@@ -11,7 +11,6 @@ from typing import Any
 
 import pytest
 
-from cdc.debezium import PLACEHOLDER
 from cdc.errors import ConnectError
 from stack.local import LocalStack
 from tests.integration.captured import Captured, capturing, wait_until
@@ -177,8 +176,6 @@ def test_what_arrives_for_each_type(captured: Captured) -> None:
     assert wrong == []
 
 
-MD5 = hashlib.md5(PLACEHOLDER.encode(), usedforsecurity=False).digest()
-BYTES = list(PLACEHOLDER.encode())
 LONG = "(SELECT string_agg(md5(i::text), '') FROM generate_series(1, 400) i)"
 
 
@@ -186,41 +183,45 @@ def array(item: str) -> str:
     return f"(SELECT array_agg({item}) FROM generate_series(1, 6000) i)"
 
 
-PLACEHOLDERS = (
-    ("text", LONG, PLACEHOLDER),
-    ("varchar", LONG, PLACEHOLDER),
-    ("citext", LONG, PLACEHOLDER),
-    ("email", LONG, PLACEHOLDER),
-    ("json", f"to_json({LONG})", PLACEHOLDER),
-    ("jsonb", f"to_jsonb({LONG})", PLACEHOLDER),
-    ("xml", f"('<a>' || {LONG} || '</a>')::xml", PLACEHOLDER),
-    ("bytea", f"{LONG}::bytea", PLACEHOLDER.encode()),
-    ("hstore", f"hstore('a', {LONG})", f'{{"{PLACEHOLDER}":"{PLACEHOLDER}"}}'),
-    ("tsvector", f"to_tsvector('simple', regexp_replace({LONG}, '(.{{9}})', '\\1 ', 'g'))",
-     PLACEHOLDER),
-    ("numeric", "(SELECT string_agg((1 + abs(hashint4(i)) % 9)::text, '')::numeric"
-     " FROM generate_series(1, 20000) i)", PLACEHOLDER),
-    ("text[]", array("md5(i::text)"), [PLACEHOLDER]),
-    ("varchar(40)[]", array("md5(i::text)::varchar(40)"), [PLACEHOLDER]),
-    ("json[]", array("to_json(i)"), [PLACEHOLDER]),
-    ("jsonb[]", array("to_jsonb(i)"), [PLACEHOLDER]),
-    ("bytea[]", array("md5(i::text)::bytea"), [PLACEHOLDER.encode()]),
-    ("uuid[]", array("md5(i::text)::uuid"), [str(uuid.UUID(bytes=MD5, version=3))]),
-    ("int[]", array("i"), BYTES),
-    ("bigint[]", array("i::bigint"), BYTES),
-    ("date[]", array("date '2000-01-01' + i % 999"), BYTES),
-)  # fmt: skip
+def stand_ins(shown: str) -> tuple[tuple[str, str, object], ...]:
+    """By type: a value that is stored out of line, and what stands for it."""
+    md5 = hashlib.md5(shown.encode(), usedforsecurity=False).digest()
+    return (
+        ("text", LONG, shown),
+        ("varchar", LONG, shown),
+        ("citext", LONG, shown),
+        ("email", LONG, shown),
+        ("json", f"to_json({LONG})", shown),
+        ("jsonb", f"to_jsonb({LONG})", shown),
+        ("xml", f"('<a>' || {LONG} || '</a>')::xml", shown),
+        ("bytea", f"{LONG}::bytea", shown.encode()),
+        ("hstore", f"hstore('a', {LONG})", f'{{"{shown}":"{shown}"}}'),
+        ("tsvector", f"to_tsvector('simple', regexp_replace({LONG}, '(.{{9}})', '\\1 ', 'g'))",
+         shown),
+        ("numeric", "(SELECT string_agg((1 + abs(hashint4(i)) % 9)::text, '')::numeric"
+         " FROM generate_series(1, 20000) i)", shown),
+        ("text[]", array("md5(i::text)"), [shown]),
+        ("varchar(40)[]", array("md5(i::text)::varchar(40)"), [shown]),
+        ("json[]", array("to_json(i)"), [shown]),
+        ("jsonb[]", array("to_jsonb(i)"), [shown]),
+        ("bytea[]", array("md5(i::text)::bytea"), [shown.encode()]),
+        ("uuid[]", array("md5(i::text)::uuid"), [str(uuid.UUID(bytes=md5, version=3))]),
+        ("int[]", array("i"), list(shown.encode())),
+        ("bigint[]", array("i::bigint"), list(shown.encode())),
+        ("date[]", array("date '2000-01-01' + i % 999"), list(shown.encode())),
+    )  # fmt: skip
 
 
 def test_what_stands_for_an_unchanged_large_value(captured: Captured) -> None:
-    columns = ", ".join(f"c{at} {kind}" for at, (kind, _, _) in enumerate(PLACEHOLDERS))
-    external = ", ".join(f"ALTER c{at} SET STORAGE EXTERNAL" for at in range(len(PLACEHOLDERS)))
+    large = stand_ins(captured.names.placeholder)
+    columns = ", ".join(f"c{at} {kind}" for at, (kind, _, _) in enumerate(large))
+    external = ", ".join(f"ALTER c{at} SET STORAGE EXTERNAL" for at in range(len(large)))
     captured.database.execute(
         f"CREATE TABLE large (id int PRIMARY KEY, n int, {columns})",
         f"ALTER TABLE large {external}",
     )
     topic = captured.add("large")
-    values = ", ".join(value for _, value, _ in PLACEHOLDERS)
+    values = ", ".join(value for _, value, _ in large)
     captured.database.execute(
         f"INSERT INTO large VALUES (1, 1, {values})",
         "UPDATE large SET n = 2",
@@ -234,14 +235,12 @@ def test_what_stands_for_an_unchanged_large_value(captured: Captured) -> None:
     assert (updated["n"], full["n"]) == (2, 3)
     wrong = [
         (kind, updated[f"c{at}"])
-        for at, (kind, _, placeholder) in enumerate(PLACEHOLDERS)
+        for at, (kind, _, placeholder) in enumerate(large)
         if updated[f"c{at}"] != placeholder or inserted[f"c{at}"] == placeholder
     ]
     assert wrong == []
-    kept = [
-        kind for at, (kind, _, _) in enumerate(PLACEHOLDERS) if full[f"c{at}"] == inserted[f"c{at}"]
-    ]
-    assert len(kept) == len(PLACEHOLDERS), "a full replica identity brings every value"
+    kept = [kind for at, (kind, _, _) in enumerate(large) if full[f"c{at}"] == inserted[f"c{at}"]]
+    assert len(kept) == len(large), "a full replica identity brings every value"
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc.config import Config
 from cdc.connect import ConnectClient
-from cdc.debezium import PLACEHOLDER, connector_config, names
+from cdc.debezium import connector_config, names
 from cdc.decode import PROBLEM, decode, read_changes
 from cdc.kafka import KafkaAdmin
 from cdc.progress import NullProgress
@@ -108,7 +108,7 @@ class Stream:
                     read_changes(self._spark, self._config.kafka.java_config(), topic, start, end),
                     schemas,
                     schema,
-                    placeholder=PLACEHOLDER,
+                    placeholder=self._names.placeholder,
                     ingested_at=datetime.now(timezone.utc),
                 )
                 problems = [row[0] for row in frame.select(PROBLEM).collect() if row[0]]

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 
 from cdc.config import Config, parse
 from cdc.debezium import (
-    PLACEHOLDER,
     CaptureNames,
     audit,
     config_digest,
@@ -22,7 +21,7 @@ from cdc.debezium import (
     topic_for,
 )
 from cdc.debezium.audit import NOT_SET
-from cdc.debezium.connector import CAPTURE_SETTINGS, apicurio_url
+from cdc.debezium.connector import apicurio_url, capture_settings
 from cdc.errors import ConfigError
 from schemas.table import TableId
 from tests.unit.cdc.configuration import ENVIRONMENT, full, minimal
@@ -235,10 +234,7 @@ def test_raw_overrides_are_audited_too() -> None:
 
 
 PROVEN = [
-    *CAPTURE_SETTINGS,
-    "topic.prefix",
-    "publication.name",
-    "slot.name",
+    *capture_settings(names("shop", read(with_connect()).sources["shop"])),
     "exactly.once.support",
     "key.converter",
     "value.converter",
@@ -340,6 +336,7 @@ def test_another_connectors_names_are_found() -> None:
         "publication.name": other.publication,
         "slot.name": other.slot,
         "topic.prefix": other.topic_prefix,
+        "unavailable.value.placeholder": other.placeholder,
     }
     assert capture != other
 
@@ -352,6 +349,10 @@ def test_findings_are_sorted_and_all_reported() -> None:
     assert found == ["errors.tolerance", "snapshot.mode", "transforms"]
 
 
-def test_the_placeholder_is_what_the_decoder_expects() -> None:
-    config, _ = plain()
-    assert config["unavailable.value.placeholder"] == PLACEHOLDER
+def test_each_capture_has_a_placeholder_of_its_own() -> None:
+    config, capture = plain()
+    assert config["unavailable.value.placeholder"] == capture.placeholder
+    source = read(with_connect()).sources["shop"]
+    found = {names("shop", source, tier).placeholder for tier in ("default", "hot", "cold")}
+    assert len(found) == 3
+    assert names("shop", source).placeholder == capture.placeholder, "it never changes"
