@@ -7,7 +7,6 @@ is replaced by running the same command again.
 
 from __future__ import annotations
 
-import json
 import logging
 import uuid
 from collections.abc import Callable
@@ -239,7 +238,7 @@ class _Bootstrap:
             replace(
                 self._attempt,
                 x0=x0,
-                fingerprint=json.loads(fingerprint.to_json()),
+                fingerprint=dict(fingerprint.facts),
                 fingerprint_digest=fingerprint.digest,
             )
         )

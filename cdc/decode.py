@@ -3,7 +3,8 @@
 Normal form, one row per record: the lake's meta columns and the table's columns in lake types, and
 four columns of our own that never reach the lake: ``_cdc_partition``, ``_cdc_unavailable`` (names
 of the columns whose value the connector did not have, null when it had all), ``_cdc_unclear``
-(whether some of these may have been sent, as a NULL or as the column's default) and
+(whether some of these may have changed: a NULL that was sent as the column's default, or a column
+that is always asked of the source) and
 ``_cdc_problem`` (why the record cannot be applied, null when it can). A record with a problem has
 no ``_cdc_op``.
 """
@@ -212,6 +213,12 @@ def _plan(
     garbled: list[tuple[str, str]] = []
     given: dict[str, str] = {}
     for column in table.columns:
+        if column.asked:
+            lacked = f"{event}.after IS NOT NULL"
+            values[column.name] = "NULL"
+            flags.append((column.name, lacked))
+            unclear.append(lacked)
+            continue
         field = schema.field(column.name) if column.live else None
         if field is None:
             values[column.name] = absent.get(column.name, "NULL")

@@ -83,7 +83,13 @@ def judge(table: SourceTable, settings: TableSettings) -> Verdict:
             f" [{', '.join(table.identity_columns)}] for the table.",
         )
     return Verdict(
-        notes=(*_notes(table), *_generated(table), *_null_defaults(table), *hazards(table))
+        notes=(
+            *_notes(table),
+            *_generated(table),
+            *_asked(settings),
+            *_null_defaults(table),
+            *hazards(table),
+        )
     )
 
 
@@ -176,6 +182,13 @@ def _generated(table: SourceTable) -> tuple[str, ...]:
     if not names:
         return ()
     return (f"generated columns are not in the log and are left out: {', '.join(names)}",)
+
+
+def _asked(settings: TableSettings) -> tuple[str, ...]:
+    if not settings.columns.as_:
+        return ()
+    names = ", ".join(quote_name(name) for name in settings.columns.as_)
+    return (f"{names}: asked of the primary by key, for each row that changes (columns.as)",)
 
 
 def _null_defaults(table: SourceTable) -> tuple[str, ...]:

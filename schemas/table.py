@@ -118,12 +118,15 @@ class Column:
         source_type: The type as the source prints it, for example ``numeric(10,2)``.
         lake_type: The Spark SQL type of the lake column, for example ``decimal(10,2)``.
         nullable: Whether the source allows NULL.
+        asked: Whether its values are asked of the source by key, as text, because no event
+            carries them exactly.
     """
 
     name: str
     source_type: str
     lake_type: str
     nullable: bool = True
+    asked: bool = False
 
     @property
     def live(self) -> bool:

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from schemas.errors import UnsupportedTypeError
 from schemas.types_postgres import PostgresType, rule_for
 
-OVERRIDE = "columns.exclude"
-"""The setting that lets a table with such a column travel without it."""
+OVERRIDE = "columns.as: {column: string}"
+"""The setting that lets a column of any type travel, as the text that the server prints."""
 
 _DEBEZIUM = "io.debezium."
 
@@ -57,7 +57,10 @@ def as_markdown() -> str:
         "",
         "## Refused",
         "",
-        f"A table with such a column is refused at onboarding; `{OVERRIDE}` leaves the column out.",
+        "A table with such a column is refused at onboarding, unless its settings say what to do.",
+        f"`{OVERRIDE}` brings it as the text that the server prints, whatever the type:",
+        "the copy reads that text, and for each row that changes it is asked of the primary by",
+        "key. `columns.exclude: [column]` leaves it out.",
         "",
         "| PostgreSQL | why |",
         "|---|---|",

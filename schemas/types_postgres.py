@@ -86,23 +86,30 @@ class TypeRule:
         return self.jdbc_cast.replace(_COLUMN, column)
 
 
-def rule_for(column_type: PostgresType, *, table: TableId | str, column: str) -> TypeRule:
+def rule_for(
+    column_type: PostgresType, *, table: TableId | str, column: str, as_text: bool = False
+) -> TypeRule:
     """The rule of a column's type. Total: every type has one or raises.
 
     Args:
         column_type: The type.
         table: Named in messages.
         column: Named in messages.
+        as_text: Whether the lake gets what the server itself prints, whatever the type.
 
     Raises:
         UnsupportedTypeError: There is no rule under which snapshot and stream are known to agree.
     """
+    if as_text:
+        return _PRINTED
     place = f"column {_plain(column)} of {_plain(str(table))}"
     rule = _rule(column_type, place)
     if rule is None:
         raise UnsupportedTypeError(
             f"column {column!r} of table {table} has type {column_type}, which has no rule",
-            remedy=f"Leave it out with columns.exclude: [{column}], or change its type.",
+            remedy=f"Set columns.as: {{{column}: string}} for the table: its text is then asked of"
+            " the source by key, for each row that changes; or leave it out with columns.exclude:"
+            f" [{column}].",
             table=table,
             field=column,
         )
@@ -256,6 +263,9 @@ def _same(lake: str, read_sql: str = "{column}") -> TypeRule:
 
 _OUTSIDE = f"outside {_FIRST} to {_LAST}"
 _TEXT = _same("string", "{column}::text")
+# What the type's output function prints, which a cast to text does not always give. A composite
+# whose fields are NULL is not NULL itself, and IS NULL says it is.
+_PRINTED = _same("string", "CASE WHEN num_nulls({column}) = 0 THEN format('%s', {column}) END")
 _NUMERIC_TEXT = _same(
     "string",
     "CASE {column}::text WHEN 'NaN' THEN 'NAN' WHEN 'Infinity' THEN 'POSITIVE_INFINITY' "

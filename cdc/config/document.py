@@ -13,6 +13,7 @@ from typing import Annotated, Any, Union, get_args, get_origin
 
 import yaml
 from pydantic import BaseModel, ValidationError
+from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from cdc.config.root import Config
@@ -207,7 +208,7 @@ def _keys_at(path: _Path) -> list[str]:
     annotation: Any = Config
     for part in path:
         annotation, _ = _child(annotation, part)
-    return list(annotation.model_fields) if _is_model(annotation) else []
+    return list(_fields(annotation)) if _is_model(annotation) else []
 
 
 def _expand(value: Any, annotation: Any, path: _Path, problems: list[Problem]) -> Any:
@@ -261,7 +262,7 @@ def _url_password(url: str, path: _Path) -> Iterator[Problem]:
 def _child(annotation: Any, key: object) -> tuple[Any, set[type]]:
     """Type of what lies under a key of a value of that type, and the marks on it."""
     if _is_model(annotation):
-        field = annotation.model_fields.get(str(key))
+        field = _fields(annotation).get(str(key))
         if field is None:
             return None, set()
         inner, marks = _unwrap(field.annotation)
@@ -282,6 +283,11 @@ def _unwrap(annotation: Any) -> tuple[Any, set[type]]:
         rest = [item for item in get_args(annotation) if item is not types.NoneType]
         return _unwrap(rest[0])
     return annotation, set()
+
+
+def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields by the key that the file has for them: `as` is no name of Python's."""
+    return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _is_model(annotation: Any) -> bool:

@@ -27,6 +27,9 @@ class ColumnRules(Section):
     """Only these; empty means all."""
     exclude: tuple[NonEmpty, ...] = ()
     """All but these."""
+    as_: Annotated[dict[NonEmpty, Literal["string"]], Field(alias="as", default_factory=dict)]
+    """By column, string: the text that the server prints, asked by key for each row that changes.
+    For types that events do not carry exactly."""
 
 
 class ResyncLimits(Section):
@@ -115,6 +118,9 @@ class TableSettings(Section):
         if lost:
             names = ", ".join(sorted(lost))
             found.append((("columns",), f"key columns must be replicated; left out: {names}"))
+        if asked := set(self.key_columns) & set(self.columns.as_):
+            names = ", ".join(sorted(asked))
+            found.append((("columns", "as"), f"rows are asked for by key, so not for: {names}"))
         if self.buckets is not None and self.index in ("bloom", "simple"):
             found.append((("buckets",), f"index {self.index} has no buckets; use index: bucket"))
         return found
@@ -182,9 +188,9 @@ def resolve(
 
 def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:
     """The defaults with the keys that the overrides set; maps are merged key by key."""
-    merged = base.model_dump(exclude_unset=True)
+    merged = base.model_dump(exclude_unset=True, by_alias=True)
     for settings in overrides:
-        merged = _merge(merged, settings.model_dump(exclude_unset=True))
+        merged = _merge(merged, settings.model_dump(exclude_unset=True, by_alias=True))
     return TableSettings.model_validate(merged)
 
 

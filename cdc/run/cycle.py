@@ -89,13 +89,13 @@ def _changed_unseen(
     found: set[TableId] = set()
     for (source, publication), records in groups.items():
         try:
-            broken = {record.table for record in records if _capture_broken(checks, record)}
+            # Kept also when the catalog cannot be asked afterwards: it needs no catalog.
+            found |= {record.table for record in records if _capture_broken(checks, record)}
             tables = [record.table for record in records]
             now = context.sources[source].fingerprints(tables, publication)
         except SourceError as error:
             _log.warning("%d idle tables of %s were not checked: %s", len(records), source, error)
             continue
-        found |= broken
         for record in records:
             known = record.attempt.fingerprint_digest if record.attempt is not None else None
             seen = now.get(record.table)

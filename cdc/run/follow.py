@@ -75,7 +75,8 @@ def follow(
     fills = {}
     for change in compared.changes:
         if isinstance(change, AddColumn) and change.verdict is Verdict.FILL and change.stored:
-            fills[change.name] = fill_value(*source.stored_value(table, change.name, change.stored))
+            column = schema.column(change.name)
+            fills[change.name] = fill_value(*source.stored_value(table, column, change.stored))
     now = datetime.now(timezone.utc)
     new = followed(handoff, compared, fills=fills, at=now, schema_ids=record.schema_ids)
     lake = LakeTable(context.spark, path, carried(schema, new), settings)

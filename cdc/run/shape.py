@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from cdc.config.tables import ColumnRules
 from cdc.errors import SchemaChangeError
 from cdc.semantic_types import literal
 from schemas.catalog import Catalog
@@ -112,7 +111,9 @@ def frozen(settings: TableSettings, source_table: SourceTable, lake: LakeColumns
         for column in source_table.columns
         if column.name in lake.types and column.name not in excluded
     )
-    return settings.model_copy(update={"columns": ColumnRules(include=kept)})
+    return settings.model_copy(
+        update={"columns": settings.columns.model_copy(update={"include": kept, "exclude": ()})}
+    )
 
 
 def lake_columns(handoff: Mapping[str, Any]) -> LakeColumns:
@@ -233,7 +234,7 @@ def require_columns(
     """
     for schema_id, writer in written.items():
         for column in schema.columns:
-            if column.name in absent or writer.field(column.name) is not None:
+            if column.asked or column.name in absent or writer.field(column.name) is not None:
                 continue
             raise SchemaChangeError(
                 f"events of table {schema.table} with schema id {schema_id} have no column"

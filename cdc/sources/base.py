@@ -103,12 +103,12 @@ class Source(Protocol):
             DdlError: A statement is not understood, or does not fit the table.
         """
 
-    def stored_value(self, table: SourceTable, name: str, stored: str) -> tuple[str, TypeRule]:
+    def stored_value(self, table: SourceTable, column: Column, stored: str) -> tuple[str, TypeRule]:
         """What rows older than a column show in it.
 
         Args:
             table: The table.
-            name: The column.
+            column: The column as the lake gets it.
             stored: One of its ``old_values``.
 
         Returns:

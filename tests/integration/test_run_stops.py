@@ -12,7 +12,7 @@ import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from cdc.errors import FencedError
+from cdc.errors import FencedError, SourceError
 from cdc.lease import Lease, Leases
 from cdc.run import run_table, run_tables
 from cdc.state import State, transition
@@ -239,6 +239,22 @@ def test_a_source_that_is_down_is_asked_once_for_all_its_idle_tables(
     assert len(told) == 1, told
     assert told[0].startswith("2 idle tables")
     assert {shared.record(name).state for name in names} == {State.INCREMENTAL}
+
+
+def test_a_lost_slot_is_found_while_the_catalog_cannot_be_asked(
+    orders: Orders, shared: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    orders.run()
+
+    def away(*_: object) -> None:
+        raise SourceError("the catalog cannot be read now", remedy="Wait.")
+
+    monkeypatch.setattr(type(shared.source), "fingerprints", away)
+    monkeypatch.setattr(type(shared.source), "slot_health", lambda *_: None)
+    (result,) = run_tables(shared.context(), [shared.record(orders.name)])
+    assert result.state is State.NEEDS_BOOTSTRAP
+    assert "slot" in (shared.record(orders.name).reason or "")
 
 
 def test_a_lake_without_offsets_never_starts_again(orders: Orders, shared: Replication) -> None:

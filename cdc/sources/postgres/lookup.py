@@ -15,7 +15,7 @@ from cdc.sources.postgres.reader import identifier, relation
 from cdc.sources.postgres.selection import rules
 from cdc.sources.values import SourceTable
 from schemas.errors import SchemaError
-from schemas.table import TableSchema
+from schemas.table import Column, TableSchema
 from schemas.types_postgres import TypeRule, rule_for
 
 BATCH = 500
@@ -75,18 +75,18 @@ def fetch_by_key(
 
 
 def stored_value(
-    session: Session, table: SourceTable, name: str, stored: str
+    session: Session, table: SourceTable, wanted: Column, stored: str
 ) -> tuple[str, TypeRule]:
     """What rows older than a column show in it, as text of what its rule reads, and the rule.
 
     Args:
         session: On the primary.
         table: The table.
-        name: The column.
+        wanted: The column as the lake gets it.
         stored: An array of one element as the catalog prints it.
     """
-    column = next(one for one in table.columns if one.name == name)
-    rule = rule_for(column.type, table=table.table, column=name)
+    column = next(one for one in table.columns if one.name == wanted.name)
+    rule = rule_for(column.type, table=table.table, column=wanted.name, as_text=wanted.asked)
     # The element's own text is what the type reads: one element may be an array itself.
     value = sql.SQL("(({}::text[])[1])::{}").format(sql.Literal(stored), sql.SQL(str(column.type)))
     read = sql.SQL("SELECT {} AS value FROM (SELECT {} AS old) AS stored").format(

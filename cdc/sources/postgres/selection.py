@@ -21,7 +21,17 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
             there is no usable key.
     """
     columns = lake_columns(table, settings)
-    return TableSchema(table.table, columns, record_key(table, settings))
+    key = record_key(table, settings)
+    for column in columns:
+        if column.asked and column.name in key:
+            raise SchemaError(
+                f"key column {column.name!r} of table {table.table} is to be asked of the source,"
+                " which is asked by key",
+                remedy="Take it out of columns.as; a key needs a type that events carry.",
+                table=table.table,
+                field=column.name,
+            )
+    return TableSchema(table.table, columns, key)
 
 
 def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
@@ -35,10 +45,11 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
     """
     names = {column.name for column in table.columns}
     wanted = set(settings.columns.include) or names
-    for name in sorted((wanted | set(settings.columns.exclude)) - names):
+    asked = settings.columns.as_
+    for name in sorted((wanted | set(settings.columns.exclude) | set(asked)) - names):
         raise SchemaError(
             f"table {table.table} has no column {name!r}, which `columns` names",
-            remedy="Correct columns.include or columns.exclude of the table.",
+            remedy="Correct columns.include, columns.exclude or columns.as of the table.",
             table=table.table,
             field=name,
         )
@@ -52,8 +63,11 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
         Column(
             name=column.name,
             source_type=str(column.type),
-            lake_type=rule_for(column.type, table=table.table, column=column.name).lake_type,
+            lake_type=rule_for(
+                column.type, table=table.table, column=column.name, as_text=column.name in asked
+            ).lake_type,
             nullable=column.nullable,
+            asked=column.name in asked,
         )
         for column in kept
     )
@@ -118,7 +132,9 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
                 table=table.table,
                 field=column.name,
             )
-        found[column.name] = rule_for(types[column.name], table=table.table, column=column.name)
+        found[column.name] = rule_for(
+            types[column.name], table=table.table, column=column.name, as_text=column.asked
+        )
     return found
 
 

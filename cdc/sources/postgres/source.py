@@ -97,10 +97,10 @@ class PostgresSource:
         with self._connections.open("admin") as session:
             return planned.plan(session, table, fingerprint, actions)
 
-    def stored_value(self, table: SourceTable, name: str, stored: str) -> tuple[str, TypeRule]:
+    def stored_value(self, table: SourceTable, column: Column, stored: str) -> tuple[str, TypeRule]:
         """What rows older than a column show, as text of what its rule reads, and the rule."""
         with self._connections.open("admin") as session:
-            return lookup.stored_value(session, table, name, stored)
+            return lookup.stored_value(session, table, column, stored)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, generated columns left out, the record key."""

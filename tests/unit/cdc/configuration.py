@@ -45,7 +45,7 @@ _TABLE = {
     "key_columns": ["id"],
     "mode": "upsert",
     "partition_by": ["country"],
-    "columns": {"include": ["id", "country"], "exclude": []},
+    "columns": {"include": ["id", "country"], "exclude": [], "as": {"country": "string"}},
     "max_events_per_run": 10,
     "allowed_lateness_s": 5,
     "delete_mode": "soft",

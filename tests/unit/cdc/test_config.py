@@ -43,7 +43,7 @@ def maps(value: object, path: Path_ = ()) -> Iterator[Path_]:
 
 
 RAW = {"options", "librdkafka", "java", "config", "secrets", "connector", "hadoop", "conf", "hudi"}
-OPEN = RAW | {"sources", "tables"}
+OPEN = RAW | {"sources", "tables", "as"}
 CLOSED_MAPS = [path for path in maps(full()) if not path or path[-1] not in OPEN]
 
 
@@ -78,7 +78,8 @@ def test_the_full_document_sets_every_key_there_is() -> None:
     """So that the tests below, which change its keys in turn, cover the whole configuration."""
 
     def missing(model: type[BaseModel], value: Any, path: str) -> Iterator[str]:
-        for name, field in model.model_fields.items():
+        for attribute, field in model.model_fields.items():
+            name = field.alias or attribute
             if name not in value:
                 yield f"{path}.{name}"
             elif isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):

@@ -159,3 +159,21 @@ def test_a_table_can_have_a_path_of_its_own() -> None:
     assert (
         config.table_path(TableId("shop", "public", "orders")) == "s3a://bucket/lake/sales/orders"
     )
+
+
+def test_columns_that_are_asked_of_the_source_are_merged_by_name() -> None:
+    document = minimal()
+    document["defaults"] = {"columns": {"as": {"a": "string"}}}
+    document["tables"] = {"public.orders": {"columns": {"as": {"b": "string"}}}}
+    settings = read(document).table_settings(TableId("shop", "public", "orders"))
+    assert settings.columns.as_ == {"a": "string", "b": "string"}
+
+
+def test_a_key_column_is_not_asked_by_key() -> None:
+    document = minimal()
+    document["tables"] = {
+        "public.orders": {"key_columns": ["id"], "columns": {"as": {"id": "string"}}}
+    }
+    message = refusal(document).message
+    assert "columns.as" in message
+    assert "so not for: id" in message

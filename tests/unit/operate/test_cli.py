@@ -308,7 +308,7 @@ def test_the_starting_configuration_shows_every_key() -> None:
 
     def names(model: type[BaseModel]) -> Iterator[str]:
         for name, field in model.model_fields.items():
-            yield name
+            yield field.alias or name
             if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
                 yield from names(field.annotation)
 
