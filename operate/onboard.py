@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.config.templates import overlapping
-from cdc.errors import ConfigError, StateError
+from cdc.errors import ConfigError, SourceError, StateError
 from cdc.failpoints import crash
 from cdc.state import State, TableRecord, transition
 from operate import capture
@@ -16,13 +16,13 @@ from operate.generations import clean
 from operate.lifecycle import forget_build, require
 from operate.outcome import Outcome, for_each
 from operate.render import seconds
-from operate.verdict import judge
+from operate.verdict import DEFAULT_MESSAGE_BYTES, judge, too_large
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from bootstrap.handoff import BootstrapResult
-    from cdc.sources.base import SourceTable
+    from cdc.sources.values import SourceTable
     from operate.context import Services
     from schemas.table import TableSchema
 
@@ -59,7 +59,20 @@ def examine(services: Services, table: TableId) -> Candidate:
     found = source.table(table)
     verdict = judge(found, settings)
     verdict.require(table)
-    return Candidate(found, source.schema(found, settings), verdict.notes)
+    notes = (*verdict.notes, *_size(services, found))
+    return Candidate(found, source.schema(found, settings), notes)
+
+
+def _size(services: Services, table: SourceTable) -> Iterator[str]:
+    limit = services.config.kafka.topic.max_message_bytes
+    try:
+        largest = services.source(table.table.source).largest_row(table)
+    except SourceError as error:
+        yield f"no rows were sampled for their size: {error.message}"
+        return
+    if large := too_large(table, largest, limit or DEFAULT_MESSAGE_BYTES):
+        asks = "raise" if limit else "set, unless the brokers allow more"
+        yield f"{large} ({asks} kafka.topic.max_message_bytes)"
 
 
 def onboard(

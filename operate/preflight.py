@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
 from cdc.debezium import CONNECTOR_CLASS, CaptureNames, audit
-from cdc.errors import LakeError
+from cdc.errors import LakeError, SourceError
 from cdc.sources.values import Check, TableStats
 from cdc.state import State, TableRecord
-from operate.verdict import glance, judge
+from operate.verdict import DEFAULT_MESSAGE_BYTES, glance, judge, too_large
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -339,6 +339,23 @@ def _topic(services: Services, record: TableRecord) -> list[Check]:
                 "warning",
                 f"keeps changes {hours}, less than kafka.topic.retention_ms",
                 f"Raise retention.ms of topic {record.topic}.",
+            )
+        ]
+    source = services.source(record.table.source)
+    table = source.table(record.table)
+    limit = int(actual.get("max.message.bytes", DEFAULT_MESSAGE_BYTES))
+    try:
+        largest = source.largest_row(table)
+    except SourceError as error:
+        return [Check(name, "warning", f"no rows were sampled: {error.message}", error.remedy)]
+    if large := too_large(table, largest, limit):
+        return [
+            Check(
+                name,
+                "warning",
+                large,
+                f"Raise max.message.bytes of topic {record.topic}, and max_message_bytes under"
+                " kafka.topic, which the connector's producer follows.",
             )
         ]
     return [Check(name, "ok", f"one partition, keeps changes {hours}")]

@@ -93,6 +93,28 @@ def judge(table: SourceTable, settings: TableSettings) -> Verdict:
     )
 
 
+DEFAULT_MESSAGE_BYTES = 1_048_588
+"""Kafka's own limit of a message."""
+
+
+def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
+    """Why a row's events may not fit into a message; None when they do.
+
+    Args:
+        table: The table.
+        largest: Bytes of the largest row that was seen.
+        limit: Bytes of the largest message.
+    """
+    # With a full replica identity an update carries the row before the change as well.
+    event = (largest or 0) * (2 if table.replica_identity == "full" else 1)
+    if event <= limit:
+        return None
+    return (
+        f"a row of {largest:,} bytes was seen, and its events may not fit into messages of"
+        f" {limit:,}: that stops the connector, and with it every table of its tier"
+    )
+
+
 def _kind(table: SourceTable | TableStats) -> Verdict:
     if table.kind not in ("table", "partitioned"):
         return Verdict(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 _IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
@@ -22,6 +22,7 @@ class CatalogColumn:
         default: Its default, or the expression that generates it, as the server prints it.
         generated: Whether it is generated.
         written: Identifies when its definition was last written.
+        parts: What its type is made of: labels of enums and fields of composites.
     """
 
     name: str
@@ -30,6 +31,7 @@ class CatalogColumn:
     default: str | None
     generated: bool
     written: str
+    parts: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -41,7 +43,8 @@ class Catalog:
         primary_key: Its columns.
         identity_key: Columns of the index that is the replica identity; empty when none is.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
-        files: Where its rows lie; one file per partition.
+        files: Where its rows lie: one file, or one per partition, by the partition's name.
+        leaves: Its partitions by name, without their files.
         owner: The owning role.
         named: Identifies when the table last got its name, schema or owner.
         rest: Facts whose every change loses events.
@@ -51,7 +54,8 @@ class Catalog:
     primary_key: tuple[str, ...]
     identity_key: tuple[str, ...]
     replica_identity: str
-    files: tuple[Any, ...]
+    files: Mapping[str, Any]
+    leaves: Mapping[str, Mapping[str, Any]]
     owner: str
     named: str
     rest: Mapping[str, Any]
@@ -73,17 +77,21 @@ class Catalog:
                 default=column["default"],
                 generated=column["generated"],
                 written=column["written"],
+                parts=column.get("parts") or {},
             )
             for number, column in plain.pop("columns").items()
         }
-        leaves = plain["leaves"]
-        files = [plain.pop(_FILE), *(leaves[leaf].pop(_FILE) for leaf in sorted(leaves))]
+        leaves = plain.pop("leaves")
+        for leaf in leaves.values():
+            leaf["replica_identity"] = _IDENTITIES[leaf["replica_identity"]]
+        files = {"": plain.pop(_FILE)} | {name: leaf.pop(_FILE) for name, leaf in leaves.items()}
         return cls(
             columns=columns,
             primary_key=keys.get("primary", ()),
             identity_key=keys.get("identity", ()),
             replica_identity=_IDENTITIES[plain.pop("replica_identity")],
-            files=tuple(files),
+            files=files,
+            leaves=leaves,
             owner=plain.pop("owner"),
             named=plain.pop("named"),
             rest=plain,

@@ -167,6 +167,21 @@ class RewriteColumn(Change):
 
 
 @dataclass(frozen=True, kw_only=True)
+class ChangeParts(Change):
+    """A label of a column's enum, or a field of its composite, is another one."""
+
+    name: str
+    old: str | None
+    new: str | None
+
+    @property
+    def what(self) -> str:
+        """What changed."""
+        old, new = (repr(part) if part is not None else "none" for part in (self.old, self.new))
+        return f"a label or field of the type of column {self.name!r} changed from {old} to {new}"
+
+
+@dataclass(frozen=True, kw_only=True)
 class ChangeKey(Change):
     """Other columns identify a row."""
 
@@ -177,6 +192,18 @@ class ChangeKey(Change):
     def what(self) -> str:
         """What changed."""
         return f"its key changed from {self.old} to {self.new}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class AddPartition(Change):
+    """A partition that was created, or attached without rows."""
+
+    name: str
+
+    @property
+    def what(self) -> str:
+        """What changed."""
+        return f"partition {self.name} is new"
 
 
 @dataclass(frozen=True, kw_only=True)

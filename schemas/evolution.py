@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from schemas.catalog import Catalog, CatalogColumn
 from schemas.changes import (
     AddColumn,
+    AddPartition,
     Change,
     ChangeDefault,
     ChangeIdentity,
     ChangeKey,
     ChangeNullability,
+    ChangeParts,
     ChangeType,
     DropColumn,
     LoseEvents,
@@ -77,6 +79,7 @@ def diff(
     wanted: Iterable[Column],
     lake: LakeColumns,
     stored: Mapping[str, Sequence[str | None]],
+    empty: Collection[int] = (),
     frozen: bool = False,
 ) -> tuple[Change, ...]:
     """Everything that changed, from the catalog that the lake follows to that of now.
@@ -92,9 +95,10 @@ def diff(
         lake: The lake's columns.
         stored: By column, what the catalog stores for rows older than it; one value per file,
             None where there is none.
+        empty: Object ids of partitions that hold no row.
         frozen: Whether the lake takes no new columns.
     """
-    return tuple(_Diff(before, now, wanted, lake, stored, frozen=frozen).changes())
+    return tuple(_Diff(before, now, wanted, lake, stored, empty, frozen=frozen).changes())
 
 
 class _Diff:
@@ -105,13 +109,15 @@ class _Diff:
         wanted: Iterable[Column],
         lake: LakeColumns,
         stored: Mapping[str, Sequence[str | None]],
+        empty: Collection[int],
         *,
         frozen: bool,
     ) -> None:
         self._before, self._now = before, now
         self._wanted = {column.name: column for column in wanted}
         self._lake, self._stored, self._frozen = lake, stored, frozen
-        self._new_file = before.files != now.files
+        self._empty = empty
+        self._new_file = any(now.files.get(name) != file for name, file in before.files.items())
 
     def changes(self) -> Iterator[Change]:
         yield from self._table()
@@ -137,7 +143,19 @@ class _Diff:
 
     def _table(self) -> Iterator[Change]:
         before, now = self._before, self._now
-        for fact in _differences("", before.rest, now.rest):
+        fresh = {
+            name
+            for name, leaf in now.leaves.items()
+            if name not in before.leaves
+            and leaf["oid"] in self._empty
+            and leaf["replica_identity"] == now.replica_identity
+        }
+        for name in sorted(fresh):
+            why = "it is empty, so all its rows will come as events"
+            yield AddPartition(verdict=Verdict.EVOLVE, why=why, name=name)
+        leaves = {name: leaf for name, leaf in now.leaves.items() if name not in fresh}
+        partitions = _differences("leaves", before.leaves, leaves)
+        for fact in (*partitions, *_differences("", before.rest, now.rest)):
             yield LoseEvents(
                 verdict=Verdict.BOOTSTRAP,
                 why="that sends no events, and changes of rows may have sent none",
@@ -229,6 +247,7 @@ class _Diff:
                 yield AddColumn(verdict=Verdict.BOOTSTRAP, why=why, name=name, type=new.type)
         elif wanted is not None and carried is not None:
             yield from self._retyped(old, new, carried, wanted.lake_type)
+            yield from _remade(old, new)
         if old.nullable != new.nullable:
             yield ChangeNullability(
                 verdict=Verdict.EVOLVE,
@@ -266,6 +285,21 @@ class _Diff:
         elif was != now:
             why = f"both are {has} in the lake, and hold the same values"
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
+
+
+def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
+    """Labels and fields that all rows show anew. A label that is added is in no row yet."""
+    for part, was in sorted(old.parts.items()):
+        now = new.parts.get(part)
+        if was != now and old.type == new.type:
+            why = "its rows show that at once, without an event"
+            yield ChangeParts(verdict=Verdict.BOOTSTRAP, why=why, name=new.name, old=was, new=now)
+    for part in sorted(new.parts.keys() - old.parts.keys()):
+        if not part.startswith("label") and old.type == new.type:
+            why = "its rows show that at once, without an event"
+            yield ChangeParts(
+                verdict=Verdict.BOOTSTRAP, why=why, name=new.name, old=None, new=new.parts[part]
+            )
 
 
 def _keys(catalog: Catalog) -> str:

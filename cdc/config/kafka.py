@@ -157,6 +157,8 @@ class TopicConfig(Section):
     """Copies of each partition; -1 takes the broker's default."""
     retention_ms: Annotated[int, Field(ge=-1)] = 7 * 24 * 3600 * 1000
     """How long changes stay; longer than a bootstrap and the longest pause. -1 is for ever."""
+    max_message_bytes: Annotated[int, Field(ge=1)] | None = None
+    """Size of the largest change event; none takes the brokers' limit, 1 MiB unless raised."""
     config: Options = Field(default_factory=dict)
     """Other topic settings."""
 
@@ -171,6 +173,8 @@ class TopicConfig(Section):
             )
         if "retention.ms" in self.config:
             found.append((("config", "retention.ms"), "use retention_ms"))
+        if "max.message.bytes" in self.config:
+            found.append((("config", "max.message.bytes"), "use max_message_bytes"))
         return found
 
 

@@ -62,8 +62,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"recordtoolarge|message\.max\.bytes|max\.request\.size",
-        "Raise max.message.bytes of the topic and producer.override.max.request.size of the"
-        " connector (connect.connector).",
+        "Raise max.message.bytes of the topic, and max_message_bytes under kafka.topic, which the"
+        " connector's producer follows once its table is onboarded again.",
     ),
     (
         r"unknown_topic_or_partition|unknowntopicorpartition|not present in metadata",

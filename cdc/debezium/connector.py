@@ -59,6 +59,10 @@ CAPTURE_SETTINGS: Mapping[str, str] = {
 }
 """What every connector has, whatever it captures."""
 
+_LARGEST_REQUEST = 20 * 1024 * 1024
+_PRODUCER_BUFFER = 32 * 1024 * 1024
+"""Kafka's own default, in bytes."""
+
 _APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 _CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
 
@@ -115,6 +119,7 @@ def connector_config(
         connect: Kafka Connect.
     """
     capture = names(source_name, source, tier)
+    largest = kafka.topic.max_message_bytes or _LARGEST_REQUEST
     replication = str(kafka.topic.replication_factor)
     config = {
         **capture_settings(capture),
@@ -130,7 +135,8 @@ def connector_config(
         "topic.creation.default.cleanup.policy": "delete",
         "topic.creation.default.retention.ms": str(kafka.topic.retention_ms),
         "producer.override.compression.type": "lz4",
-        "producer.override.max.request.size": str(16 * 1024 * 1024),
+        "producer.override.max.request.size": str(largest),
+        "producer.override.buffer.memory": str(max(_PRODUCER_BUFFER, 2 * largest)),
         **_converters(kafka, connect),
     }
     if connect.exactly_once:

@@ -209,6 +209,8 @@ class KafkaAdmin:
 
     def _topic_settings(self, config: Mapping[str, str]) -> dict[str, str]:
         kept = {"retention.ms": str(self._topic.retention_ms)}
+        if self._topic.max_message_bytes is not None:
+            kept["max.message.bytes"] = str(self._topic.max_message_bytes)
         return {**self._topic.config, **kept, **config, "cleanup.policy": "delete"}
 
     def _create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:

@@ -74,11 +74,14 @@ def compare(
     lake = lake_columns(handoff)
     ruled = frozen(settings, source_table, lake)
     wanted = source.columns(source_table, ruled)
+    before, now = Catalog.read(handoff["fingerprint"]), Catalog.read(fingerprint.facts)
+    attached = [leaf["oid"] for name, leaf in now.leaves.items() if name not in before.leaves]
     changes = diff(
-        Catalog.read(handoff["fingerprint"]),
-        Catalog.read(fingerprint.facts),
+        before,
+        now,
         wanted=wanted,
         lake=lake,
+        empty=source.empty_partitions(attached) if attached else (),
         stored={column.name: column.old_values for column in source_table.columns},
         frozen=ruled is not settings,
     )

@@ -118,6 +118,13 @@ class Source(Protocol):
             SourceError: The lake cannot hold it.
         """
 
+    def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
+        """Those of the partitions whose file is empty now.
+
+        Args:
+            oids: Object ids of partitions.
+        """
+
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, generated columns left out, the record key.
 
@@ -242,6 +249,13 @@ class Source(Protocol):
 
     def size(self, table: SourceTable) -> TableSize:
         """Rows and bytes from the present size of the table."""
+
+    def largest_row(self, table: SourceTable) -> int | None:
+        """Bytes of the largest of some sampled rows; None when there are none.
+
+        Raises:
+            SourceError: The sample takes too long, or the table cannot be read.
+        """
 
     def sample_boundaries(
         self,

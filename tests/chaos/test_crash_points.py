@@ -34,11 +34,8 @@ COLUMNS = ("id", "v", "t")
 ONE_OF_EACH_KIND = frozenset(
     {
         "onboard.after_connector",
-        "bootstrap.after_view",
         "bootstrap.after_chunk_commit",
         "bootstrap.before_handoff_commit",
-        "bootstrap.after_publish",
-        "run.after_follow",
         "resync.after_swap",
         "run.in_commit",
         "run.after_commit",

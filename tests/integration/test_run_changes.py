@@ -186,6 +186,23 @@ def test_unchanged_large_values_of_each_type(shared: Replication) -> None:
     assert len(truth) == 4
 
 
+def test_values_of_16_mib_arrive(shared: Replication) -> None:
+    shared.database.execute(
+        "CREATE TABLE huge (id int PRIMARY KEY, n int, v text)",
+        "ALTER TABLE huge ALTER v SET STORAGE EXTERNAL",
+    )
+    shared.add("huge")
+    shared.database.execute(
+        "INSERT INTO huge SELECT 1, 0, string_agg(md5(g::text), '')"
+        " FROM generate_series(1, 524288) g",
+        "UPDATE huge SET n = 1",
+    )
+    assert shared.source.largest_row(shared.source.table(shared.table("huge"))) == 2 + 16 * 1024**2
+    results = {result.table.name: result for result in shared.run()}
+    assert results["huge"].error is None
+    shared.assert_equal("huge", ("id", "n", "v"))
+
+
 def test_an_inserted_value_that_equals_the_stand_in_survives(orders: Orders) -> None:
     shown = orders.replication.capture.placeholder
     orders.execute(f"INSERT INTO T VALUES (1, '{shown}', 'b', 1), (2, 'x', '{shown}', 2)")

@@ -17,6 +17,7 @@ MAX_SAMPLED_PAGES = 100_000
 MAX_SHARE = 0.3
 WHOLE_PAGES = 3000
 """Up to this size every row is looked at: a sample would be hardly cheaper, and less even."""
+MEASURED_ROWS = 5
 
 _BYTES = """
 SELECT coalesce(sum(pg_catalog.pg_table_size(c.oid)), 0)::int8,
@@ -84,6 +85,41 @@ def sample(
     points = list(dict.fromkeys(tuple(row[:-1]) for row in rows))
     counted = round(rows[0][-1] / (share or 1)) if rows else size.rows
     return Boundaries(tuple(points), TableSize(counted, size.heap_bytes))
+
+
+def largest_row(session: Session, table: SourceTable) -> int | None:
+    """Bytes of the largest of some sampled rows, as text; None when there are none.
+
+    The rows that take most space as they are stored are looked at, since others would have to be
+    decompressed to know.
+    """
+    names = [sql.Identifier(column.name) for column in table.columns if not column.generated]
+    if not names:
+        return None
+    pages = _bytes(session, table)[1] // PAGE_BYTES
+    clause = (
+        sql.SQL("")
+        if pages <= PAGES_PER_CHUNK
+        else sql.SQL(" TABLESAMPLE SYSTEM ({})").format(sql.Literal(100 * PAGES_PER_CHUNK / pages))
+    )
+
+    def total(measure: str) -> sql.Composable:
+        sizes = (sql.SQL(measure).format(name) for name in names)
+        return sql.SQL(" + ").join(sql.SQL("coalesce({}, 0)").format(size) for size in sizes)
+
+    query = sql.SQL(
+        "SELECT max({text}) FROM (SELECT {names} FROM {table}{sample}"
+        " ORDER BY {stored} DESC LIMIT {rows}) AS sampled"
+    ).format(
+        text=total("octet_length({}::text)::int8"),
+        names=sql.SQL(", ").join(names),
+        table=relation(table),
+        sample=clause,
+        stored=total("pg_column_size({})::int8"),
+        rows=sql.Literal(MEASURED_ROWS),
+    )
+    row = session.execute(query).fetchone()
+    return int(row[0]) if row is not None and row[0] is not None else None
 
 
 def sampled_share(main_bytes: int, chunks: int) -> float | None:

@@ -94,6 +94,8 @@ WHERE t.oid = ANY(%s)
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
 # A column's `written` tells ALTER ... TYPE ... USING, which keeps the type and sends no events,
 # from VACUUM FULL: both give the table a new file, but only the former writes the column's row.
+# `parts` tells a label of an enum, or a field of a composite, that was changed: no row is written,
+# and all show it. Types of the server itself, with oids below 16384, have none.
 # `named` tells a table that was renamed, or moved to another schema, and back: that writes the row
 # of its type, as a new owner does.
 _FINGERPRINTS = """
@@ -110,10 +112,36 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                     'shown', pg_catalog.format_type(a.atttypid, a.atttypmod),
                     'nullable', NOT a.attnotnull, 'generated', a.attgenerated <> '',
                     'default', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
-                    'written', a.xmin::text))
+                    'written', a.xmin::text, 'parts', parts.known))
                 FROM pg_catalog.pg_attribute a
                 LEFT JOIN pg_catalog.pg_attrdef d
                   ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+                LEFT JOIN LATERAL (
+                    WITH RECURSIVE part (oid) AS (
+                        SELECT a.atttypid
+                        UNION
+                        SELECT inner_type.oid
+                        FROM part JOIN pg_catalog.pg_type t ON t.oid = part.oid
+                        CROSS JOIN LATERAL (
+                            SELECT unnest(ARRAY[t.typelem, t.typbasetype])
+                            UNION ALL
+                            SELECT r.rngsubtype FROM pg_catalog.pg_range r
+                            WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
+                            UNION ALL
+                            SELECT f.atttypid FROM pg_catalog.pg_attribute f
+                            WHERE f.attrelid = t.typrelid AND f.attnum > 0 AND NOT f.attisdropped
+                        ) AS inner_type (oid)
+                        WHERE inner_type.oid >= 16384)
+                    SELECT jsonb_object_agg(made.part, made.shown) AS known
+                    FROM (SELECT 'label ' || e.oid, e.enumlabel::text
+                          FROM part JOIN pg_catalog.pg_enum e ON e.enumtypid = part.oid
+                          UNION ALL
+                          SELECT t.typname || ' field ' || f.attnum,
+                                 pg_catalog.format_type(f.atttypid, f.atttypmod)
+                          FROM part JOIN pg_catalog.pg_type t ON t.oid = part.oid
+                          JOIN pg_catalog.pg_attribute f ON f.attrelid = t.typrelid
+                          WHERE f.attnum > 0 AND NOT f.attisdropped) AS made (part, shown)
+                ) AS parts ON a.atttypid >= 16384
                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
     'keys', (SELECT coalesce(jsonb_object_agg(
                  CASE WHEN i.indisprimary THEN 'primary' ELSE 'identity' END, i.indkey::text), '{}')
@@ -200,6 +228,12 @@ def read_fingerprint(session: Session, table: TableId, publication: str) -> Fing
     if found is None:
         raise _missing(table)
     return found
+
+
+def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
+    """Those of the relations whose file is empty. That needs no privilege, and reads no row."""
+    query = "SELECT c FROM unnest(%s::oid[]) c WHERE pg_catalog.pg_relation_size(c) = 0"
+    return frozenset(int(row[0]) for row in session.execute(query, (list(oids),)))
 
 
 def read_described(

@@ -46,6 +46,7 @@ from schemas.types_postgres import TypeRule
 
 _SLOT_TIMEOUT_S = 120.0
 _SAMPLE_TIMEOUT_S = 1800.0
+_LOOK_TIMEOUT_S = 10.0
 
 
 class PostgresSource:
@@ -101,6 +102,11 @@ class PostgresSource:
         """What rows older than a column show, as text of what its rule reads, and the rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
+
+    def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
+        """Those of the partitions whose file is empty now."""
+        with self._connections.open("admin") as session:
+            return catalog.empty_files(session, oids)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, generated columns left out, the record key."""
@@ -263,6 +269,13 @@ class PostgresSource:
         """Rows and bytes from the present size of the table."""
         with self._connections.open("snapshot", on_replica=True) as session:
             return boundaries.table_size(session, table)
+
+    def largest_row(self, table: SourceTable) -> int | None:
+        """Bytes of the largest of some sampled rows; None when there are none."""
+        with self._connections.open(
+            "snapshot", on_replica=True, statement_timeout_s=_LOOK_TIMEOUT_S
+        ) as session:
+            return boundaries.largest_row(session, table)
 
     def sample_boundaries(
         self,

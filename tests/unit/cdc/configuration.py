@@ -110,6 +110,7 @@ def full() -> dict[str, Any]:
             "topic": {
                 "replication_factor": 3,
                 "retention_ms": 1000,
+                "max_message_bytes": 2000,
                 "config": {"min.insync.replicas": 2},
             },
         },

@@ -9,7 +9,7 @@ import pytest
 from cdc.config import TableSettings
 from cdc.errors import CaptureError
 from cdc.sources.values import SourceColumn, SourceTable, TableStats
-from operate.verdict import glance, judge
+from operate.verdict import glance, judge, too_large
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType
 
@@ -130,3 +130,22 @@ def test_a_null_that_would_arrive_as_a_default_is_said() -> None:
     table = replace(KEYED, columns=(*KEYED.columns, defaulted, never_null))
     (note,) = judge(table, DEFAULTS).notes
     assert note.startswith("state: a NULL in a column with a default")
+
+
+@pytest.mark.parametrize(
+    ("identity", "largest", "fits"),
+    [
+        ("default", None, True),
+        ("default", 1000, True),
+        ("default", 1001, False),
+        ("full", 500, True),
+        ("full", 501, False),
+    ],
+)
+def test_rows_that_do_not_fit_into_a_message_are_told(
+    identity: str, largest: int | None, *, fits: bool
+) -> None:
+    table = replace(KEYED, replica_identity=identity)
+    told = too_large(table, largest, 1000)
+    assert (told is None) == fits
+    assert told is None or f"a row of {largest:,} bytes" in told

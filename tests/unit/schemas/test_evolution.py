@@ -8,11 +8,13 @@ import pytest
 from schemas.catalog import Catalog
 from schemas.changes import (
     AddColumn,
+    AddPartition,
     Change,
     ChangeDefault,
     ChangeIdentity,
     ChangeKey,
     ChangeNullability,
+    ChangeParts,
     ChangeType,
     DropColumn,
     LoseEvents,
@@ -82,6 +84,7 @@ def compared(
     dropped: tuple[str, ...] = (),
     stored: dict[str, tuple[str | None, ...]] | None = None,
     left_out: tuple[str, ...] = (),
+    empty: tuple[int, ...] = (),
     frozen: bool = False,
 ) -> tuple[Change, ...]:
     wanted = [
@@ -95,6 +98,7 @@ def compared(
         wanted=wanted,
         lake=LakeColumns(lake or LAKE, frozenset(dropped)),
         stored=stored or {},
+        empty=empty,
         frozen=frozen,
     )
 
@@ -342,7 +346,12 @@ def test_replica_identities_evolve_while_events_keep_their_key(
         {"persistence": "u"},
         {"publication_entry": 8},
         {"leaves": {}},
-        {"leaves": {**FACTS["leaves"], "public.o2": {"oid": 9, "relfilenode": 9}}},
+        {
+            "leaves": {
+                **FACTS["leaves"],
+                "public.o2": {"oid": 9, "relfilenode": 9, "replica_identity": "d"},
+            }
+        },
         {"leaves": {"public.o1": {"oid": 9, "relfilenode": 201, "replica_identity": "d"}}},
         {"named": "900"},
     ],
@@ -371,3 +380,63 @@ def test_changes_are_plain_values_with_their_kind() -> None:
 def test_the_gravest_verdict_of_nothing_is_to_ignore() -> None:
     assert Verdict.gravest([]) is Verdict.IGNORE
     assert Verdict.gravest([Verdict.FILL, Verdict.EVOLVE]) is Verdict.FILL
+
+
+def with_partition(**facts: Any) -> dict[str, Any]:
+    leaf = {"oid": 102, "relfilenode": 202, "replica_identity": "d", **facts}
+    return changed(leaves={**deepcopy(FACTS["leaves"]), "public.o2": leaf})
+
+
+def test_a_partition_without_rows_is_followed() -> None:
+    change = only(with_partition(), empty=(102,))
+    assert isinstance(change, AddPartition)
+    assert (change.verdict, change.name) == (Verdict.EVOLVE, "public.o2")
+
+
+@pytest.mark.parametrize(
+    ("facts", "empty"), [({}, ()), ({}, (101,)), ({"replica_identity": "f"}, (102,))]
+)
+def test_any_other_partition_may_have_brought_rows(
+    facts: dict[str, Any], empty: tuple[int, ...]
+) -> None:
+    change = only(with_partition(**facts), empty=empty)
+    assert isinstance(change, LoseEvents)
+    assert change.verdict is Verdict.BOOTSTRAP
+    assert change.fact.startswith("leaves.public.o2 is new")
+
+
+def test_a_partition_without_rows_excuses_no_other_change() -> None:
+    now = with_partition()
+    now["leaves"]["public.o1"]["oid"] = 999
+    assert [change.verdict for change in compared(now, empty=(102,))] == [
+        Verdict.EVOLVE,
+        Verdict.BOOTSTRAP,
+    ]
+
+
+def made_of(parts: dict[str, str]) -> dict[str, Any]:
+    return with_columns({"2": column("note", "mood", parts=parts)})
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "verdicts"),
+    [
+        ({"label 1": "sad"}, {"label 1": "sad", "label 2": "glad"}, []),
+        ({"label 1": "sad"}, {"label 1": "blue"}, [Verdict.BOOTSTRAP]),
+        ({"pair field 1": "text"}, {"pair field 1": "integer"}, [Verdict.BOOTSTRAP]),
+        ({"pair field 1": "text"}, {}, [Verdict.BOOTSTRAP]),
+        ({}, {"pair field 2": "text"}, [Verdict.BOOTSTRAP]),
+    ],
+)
+def test_what_a_type_is_made_of(
+    before: dict[str, str], after: dict[str, str], verdicts: list[Verdict]
+) -> None:
+    old, now = made_of(before), made_of(after)
+    wanted = [
+        Column(one["name"], one["shown"], LAKE[one["name"]]) for one in now["columns"].values()
+    ]
+    changes = diff(
+        Catalog.read(old), Catalog.read(now), wanted=wanted, lake=LakeColumns(LAKE), stored={}
+    )
+    assert [change.verdict for change in changes] == verdicts
+    assert all(isinstance(change, ChangeParts) and "note" in str(change) for change in changes)
