@@ -7,17 +7,20 @@ import shlex
 from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
+from typing import get_args
 
 import pytest
 import typer
 from typer.core import TyperGroup
 
+from cdc.config import TableSettings
 from cdc.failpoints import FAILPOINTS
 from cdc.state import TRANSITIONS, State
 from operate.cli import app
 from operate.cli.options import Invocation
 from schemas.type_map import as_markdown
 from stack.artifacts import version_of
+from tests.integration.test_alter_table import KINDS
 
 ROOT = Path(__file__).parents[3]
 DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
@@ -132,3 +135,46 @@ def test_the_page_of_types_is_what_the_code_says() -> None:
     assert text("docs/types.md") == as_markdown(), (
         "write it anew: tributary schema types --markdown > docs/types.md"
     )
+
+
+CHANGES = "docs/changes.md"
+NAMES_OF_TESTS = re.compile(r"\btest_\w+")
+
+
+def kinds() -> str:
+    """The table of what `ALTER TABLE` and its like ask of the lake, from the test that does them."""
+    rows = [
+        f"| {'; '.join(f'`{text}`' for text in one.statements)} | {one.verdict.value} |"
+        for one in KINDS
+    ]
+    return "\n".join(["| change | verdict |", "|---|---|", *rows])
+
+
+def test_the_page_of_changes_names_tests_that_are_there() -> None:
+    there = {
+        name
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", file.read_text("utf-8"), re.MULTILINE)
+    }
+    rows = [
+        line for line in text(CHANGES).split("## Changes of tables")[0].splitlines() if "|" in line
+    ]
+    unproven = [row for row in rows if not NAMES_OF_TESTS.search(row) and "---" not in row]
+    assert [row.rsplit("|", 2)[1].strip() for row in unproven] == ["test", "test"]
+    named = {name for row in rows for name in NAMES_OF_TESTS.findall(row)}
+    assert len(rows) > 30
+    assert named <= there
+
+
+def test_the_page_of_changes_is_what_the_tests_do() -> None:
+    assert len(KINDS) > 25
+    assert text(CHANGES).endswith(f"\n{kinds()}\n"), f"write its last table anew:\n{kinds()}"
+
+
+def test_every_setting_of_a_policy_is_on_the_page_of_changes() -> None:
+    page = text(CHANGES)
+    for setting in ("on_truncate", "delete_mode", "on_bad_message"):
+        values = get_args(TableSettings.model_fields[setting].annotation)
+        default = TableSettings.model_fields[setting].default
+        said = set(re.findall(rf"`{setting}: (\w+)`", page))
+        assert said | {default} == set(values), setting
