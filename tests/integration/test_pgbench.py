@@ -11,6 +11,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
 from tests.integration.conftest import Database
 from tests.integration.project import Project
 
@@ -43,6 +45,7 @@ def load(dsn: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
         process.wait(30)
 
 
+@pytest.mark.breadth
 def test_tables_under_load_end_up_equal(database: Database, tmp_path: Path) -> None:
     dsn = database.dsn()
     subprocess.run([pgbench(), "-i", "-q", "-s", str(SCALE), dsn], check=True, capture_output=True)

@@ -142,7 +142,7 @@ NAMES_OF_TESTS = re.compile(r"\btest_\w+")
 
 
 def kinds() -> str:
-    """The table of what `ALTER TABLE` and its like ask of the lake, from the test that does them."""
+    """The table of what `ALTER TABLE` and its like ask of the lake, from the test of them."""
     rows = [
         f"| {'; '.join(f'`{text}`' for text in one.statements)} | {one.verdict.value} |"
         for one in KINDS
