@@ -232,6 +232,7 @@ def wait_until_captured(project: Project, services: Services, table: TableId) ->
         time.sleep(0.1)
 
 
+@pytest.mark.breadth
 def test_quarantine_killed_at_each_point_and_repeated(
     project: Project, running: str, spark: SparkSession
 ) -> None:
@@ -257,7 +258,8 @@ def test_quarantine_killed_at_each_point_and_repeated(
         refused = project.run("quarantine", "replay", name, "--output", "json").expect(3)
         assert f"schema id {lost.id}" in refused.stdout
 
-        lost.restore(schema_of_events(services, table))
+        schema, connector = schema_of_events(services, table), services.capture(table).connector
+        lost.restore(schema, services.connect, connector)
         killed_at(project, "quarantine.after_replay", "quarantine", "replay", name)
         assert len(kept(services, [table])) == 1, "the lake has it, and nobody has said so yet"
         project.assert_equal(spark, name, COLUMNS)

@@ -8,6 +8,8 @@ from typing import Any
 
 import httpx
 
+from cdc.connect import ConnectClient
+
 
 class LostSchema:
     """An id that the registry will give out before long.
@@ -25,11 +27,19 @@ class LostSchema:
         """A message as if it had been written with the lost schema."""
         return b"\x00" + self.id.to_bytes(4, "big") + value[5:]
 
-    def restore(self, schema: str) -> None:
-        """Give the id a schema: copies of it that differ in their documentation take the rest."""
+    def restore(self, schema: str, connect: ConnectClient, connector: str) -> None:
+        """Give the id a schema: copies of it that differ in their documentation take the rest.
+
+        The connector stands still meanwhile, since it takes ids, too.
+        """
         document = json.loads(schema)
-        while (made := self._register(document)) < self.id:
-            pass
+        connect.pause(connector)
+        try:
+            while (made := self._register(document)) < self.id:
+                pass
+        finally:
+            connect.resume(connector)
+            connect.wait_running(connector)
         assert made == self.id, "someone else took the id"
 
     def _register(self, schema: dict[str, Any]) -> int:

@@ -74,7 +74,9 @@ def lose(orders: Orders) -> LostSchema:
 def restore(lost: LostSchema, orders: Orders) -> None:
     """Let the registry know the id as the schema of the table's events."""
     schema_id = int.from_bytes(events(orders)[0][1][1:5], "big")
-    lost.restore(orders.replication.registry.schema(schema_id))
+    replication = orders.replication
+    schema = replication.registry.schema(schema_id)
+    lost.restore(schema, replication.connect, replication.capture.connector)
 
 
 def varint(number: int) -> bytes:

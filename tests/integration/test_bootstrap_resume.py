@@ -24,6 +24,7 @@ def project(database: Database, tmp_path: Path) -> Project:
     return Project.create(tmp_path, text, database.dsn(), source=database.name)
 
 
+@pytest.mark.breadth
 def test_killed_at_80_percent_it_rereads_at_most_a_quarter(
     database: Database, project: Project
 ) -> None:
