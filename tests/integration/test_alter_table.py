@@ -212,7 +212,6 @@ KINDS = [
         "attach_empty",
         EVOLVE,
         "CREATE TABLE T_p2 PARTITION OF T FOR VALUES FROM (200) TO (300)",
-        later=(*LATER, "INSERT INTO T VALUES (250, 'seen', 1, 1, 1)"),
         asked=False,
         create=PARTITIONED,
     ),

@@ -12,6 +12,7 @@ from operate.onboard import examine
 from operate.preflight import check
 from tests.integration.conftest import Database
 from tests.integration.shop import Shop, succeeded
+from tests.integration.sources import on_replica
 
 
 @pytest.fixture
@@ -111,6 +112,7 @@ def test_rows_that_do_not_fit_into_a_message_are_a_warning(shop: Shop) -> None:
     assert examine(shop.services, shop.table("orders")).notes == ()
     succeeded(shop.onboard("orders", with_bootstrap=False))
     shop.database.execute("UPDATE orders SET t = repeat('large', 10000) WHERE id = 1")
+    on_replica(shop.services.source(shop.database.name))
     found = lines(shop)[f"topic {shop.record('orders').topic}"]
     assert (found.status, "a row of 50,002 bytes" in found.detail) == ("warning", True), found
     (note,) = examine(shop.services, shop.table("orders")).notes
