@@ -18,6 +18,7 @@ from cdc.debezium.heartbeat import (
     wait_for_heartbeat,
 )
 from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
+from cdc.debezium.transactions import TransactionReader
 
 __all__ = [
     "CONNECTOR_CLASS",
@@ -25,6 +26,7 @@ __all__ = [
     "CaptureNames",
     "Finding",
     "Heartbeat",
+    "TransactionReader",
     "audit",
     "config_digest",
     "connector_config",

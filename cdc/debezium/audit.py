@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from cdc.debezium.connector import CAPTURE_SETTINGS
+from cdc.debezium.connector import capture_settings
 from cdc.debezium.names import CaptureNames
 
 NOT_SET = "(not set)"
@@ -47,6 +47,7 @@ _REASONS: Mapping[str, str] = {
     "unavailable.value.placeholder": "unchanged large values could not be told from real ones",
     "tombstones.on.delete": "the stream would not be what the run expects",
     "slot.drop.on.stop": "changes during a stop would be lost",
+    "provide.transaction.metadata": "only a log's handoff needs it, and cannot do without",
     "exactly.once.support": "the handoff could not tell what Kafka holds",
 }
 _DEFAULT_REASON = "the stream would not be what the run expects"
@@ -103,7 +104,7 @@ def audit(
         What is not as it must be, sorted by property; empty when the capture is proven.
     """
     required = {
-        **CAPTURE_SETTINGS,
+        **capture_settings(capture),
         "topic.prefix": capture.topic_prefix,
         "publication.name": capture.publication,
         "slot.name": capture.slot,
