@@ -133,7 +133,7 @@ class BatchReader:
                 placeholder=PLACEHOLDER,
                 ingested_at=datetime.now(timezone.utc),
                 absent=self._absent,
-                nulls_are_kept=self._context.config.connect.converter == "confluent",
+                nulls_are_kept=self._context.config.connect.keeps_nulls,
             )
             changes = self._hold(decoded)
             if tasks == 1:
