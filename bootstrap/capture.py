@@ -56,7 +56,8 @@ class Capture:
             CaptureError: Something does not; names each fact.
             ConnectError: The connector does not come to run.
         """
-        problems = list(self.source.audit_publication(self.names.publication, table))
+        names = self.names
+        problems = self.source.audit_publication(names.publication, table, append=names.append)
         effective = self.connect.connector(self.names.connector)
         if effective is None:
             problems.append(f"there is no connector {self.names.connector}")
@@ -81,22 +82,30 @@ class Capture:
             )
         self.connect.wait_running(self.names.connector, progress=self.progress)
 
-    def require_start(self, topic_id: str | None, start: Mapping[int, int]) -> None:
+    def require_start(
+        self, topic_id: str | None, start: Mapping[int, int], *, topic: str | None = None
+    ) -> None:
         """Check that the topic still holds everything from O on.
+
+        Args:
+            topic_id: Its UUID when O was recorded.
+            start: O.
+            topic: Another topic than the table's.
 
         Raises:
             AttemptSpoiledError: It was created again, or its retention has passed O.
         """
-        found = self.kafka.topic_id(self.topic)
+        name = topic or self.topic
+        found = self.kafka.topic_id(name)
         if found != topic_id:
             raise AttemptSpoiledError(
-                f"topic {self.topic} was created again since the copy of table {self.table} began:"
+                f"topic {name} was created again since the copy of table {self.table} began:"
                 f" its id was {topic_id}, is {found}",
                 remedy="Nothing to do: the copy begins again.",
                 table=self.table,
-                topic=self.topic,
+                topic=name,
             )
-        earliest = self.kafka.start_offsets(self.topic)
+        earliest = self.kafka.start_offsets(name)
         gone = {
             partition: (offset, earliest.get(partition))
             for partition, offset in start.items()
@@ -108,12 +117,11 @@ class Capture:
                 for partition, (needed, first) in sorted(gone.items())
             )
             raise AttemptSpoiledError(
-                f"topic {self.topic} no longer holds the changes of table {self.table} since its"
+                f"topic {name} no longer holds the changes of table {self.table} since its"
                 f" copy began ({listed})",
-                remedy=f"Raise retention.ms of topic {self.topic} above the time that the copy"
-                " takes.",
+                remedy=f"Raise retention.ms of topic {name} above the time that the copy takes.",
                 table=self.table,
-                topic=self.topic,
+                topic=name,
             )
 
     def wait_until_captured(self, upto: Lsn, *, timeout_s: float) -> None:
@@ -139,21 +147,29 @@ class Capture:
             lambda: f"captured up to {seen or 'nowhere'}, {upto} is needed",
         )
 
-    def wait_until_readable(self, offsets: Mapping[int, int], *, timeout_s: float) -> None:
+    def wait_until_readable(
+        self, offsets: Mapping[int, int], *, timeout_s: float, topic: str | None = None
+    ) -> None:
         """Wait until readers of committed records can read up to H.
+
+        Args:
+            offsets: H.
+            timeout_s: Bound of the wait, in seconds.
+            topic: Another topic than the table's.
 
         Raises:
             HandoffTimeoutError: Time ran out: a transaction hangs, or the broker does.
         """
         stable: dict[int, int] = {}
+        name = topic or self.topic
 
         def reached() -> bool:
             nonlocal stable
-            stable = self.kafka.stable_offsets(self.topic)
+            stable = self.kafka.stable_offsets(name)
             return reaches(stable, offsets)
 
         self._wait(
-            f"wait until topic {self.topic} is readable",
+            f"wait until topic {name} is readable",
             reached,
             timeout_s,
             lambda: (

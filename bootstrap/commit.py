@@ -47,6 +47,7 @@ def handoff_commit(
         topic_id=attempt.topic_id,
         handoff={
             "start_offsets": _plain(attempt.start_offsets),
+            "split": view.get("split"),
             "handoff_offsets": _plain(attempt.handoff_offsets),
             "topic_id": attempt.topic_id,
             "reads_upto": attempt.reads_upto,

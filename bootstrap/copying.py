@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import delete_path
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
+from cdc.replay_pause import resuming
 from cdc.sources.base import Fingerprint
 from schemas.errors import SchemaError, TributaryError
 
@@ -91,7 +93,8 @@ class Copying:
             except TributaryError as error:
                 self._require_fingerprint()
                 failed = 1 if self._committed() > before else failed + 1
-                one_view = one_view and not isinstance(error, SnapshotLostError)
+                lost = isinstance(error, SnapshotLostError) and not self.settings.appends
+                one_view = one_view and not lost
                 if failed > self.failures:
                     raise self._given_up(error, failed) from error
                 _log.warning("copy of %s failed and is tried again: %s", self._name, error)
@@ -102,15 +105,18 @@ class Copying:
         """Copy what is left, or one wave of it, under a view; returns whether nothing is left.
 
         After a view was lost each wave gets a view of its own: it has to live for less long, and
-        the replay from O makes that exact, too.
+        the replay from O makes that exact, too. A log has one view for all of its chunks.
+
+        Raises:
+            AttemptSpoiledError: Chunks of a log were copied under a view that is gone.
         """
+        if self.settings.appends and self._committed():
+            raise self._view_lost()
         table = self.source.table(self.record.table)
         copy = self._snapshot(table)
-        with self.source.open_view(
-            marker, timeout_s=self.replica_s, progress=self.context.progress
-        ) as view:
+        with self._opened(marker) as view:
             if not view.on_replica:
-                _log.warning("%s has no replica: the primary is read", self.source.name)
+                _log.warning("the primary of %s is read, not a replica", self.source.name)
             for warning in view.warnings:
                 _log.warning("%s: %s", self._name, warning)
             chunks = self._planned(copy, view)
@@ -132,6 +138,29 @@ class Copying:
         # No view is opened after this one: what it cannot contain, none of them does.
         self._note(reads_upto=str(view.lsn_upper_bound))
         return True
+
+    def _opened(self, marker: Marker) -> AbstractContextManager[View]:
+        """A view behind the fence; that of a log has a known position, and is its only one."""
+        context = self.context
+        if not self.settings.appends:
+            return self.source.open_view(
+                marker, timeout_s=self.replica_s, progress=context.progress
+            )
+        return self.source.open_exact_view(
+            marker,
+            from_primary=self.settings.snapshot_from == "primary",
+            resuming=lambda: resuming(self.source, context.store, context.leases),
+            timeout_s=self.replica_s,
+            progress=context.progress,
+        )
+
+    def _view_lost(self) -> AttemptSpoiledError:
+        """Rows of a log that were copied under one view, and the others under none any more."""
+        return AttemptSpoiledError(
+            f"the copy of table {self._name} was interrupted, and a log is copied under one view",
+            remedy="Nothing to do: the copy begins again.",
+            table=self.record.table,
+        )
 
     def _copy_wave(
         self,
@@ -160,8 +189,11 @@ class Copying:
         crash("bootstrap.after_chunk_commit")
 
     def _planned(self, copy: SnapshotCopy, view: View) -> tuple[Chunk, ...]:
-        """The attempt's chunks; planned once, so that a resume finds the same ones."""
-        if self._attempt.chunks:
+        """The attempt's chunks; planned once, so that a resume finds the same ones.
+
+        A log has no resume: each view is of another position, and has other places of rows.
+        """
+        if self._attempt.chunks and not self.settings.appends:
             return tuple(Chunk.from_json(dict(plain)) for plain in self._attempt.chunks)
         size = self.source.size(copy.table)
         count = chunk_count(
@@ -177,6 +209,7 @@ class Copying:
             view={
                 "snapshot": view.snapshot_id,
                 "upper_bound": str(view.lsn_upper_bound),
+                "split": None if view.split is None else str(view.split),
                 "opened_at": view.opened_at.isoformat(),
                 "on_replica": view.on_replica,
                 "system_identifier": view.marker.system_identifier,

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from bootstrap.boundary import boundary_of, recorded
 from bootstrap.capture import Capture
 from bootstrap.catchup import catch_up
 from bootstrap.commit import handoff_commit, require_planned
@@ -117,7 +118,7 @@ class _Bootstrap:
         self._record = record
         self._table: TableId = record.table
         self._source = context.sources[self._table.source]
-        self._settings = config.table_settings(self._table)
+        self._settings = config.settings_on_plan(self._table, record.tier)
         self._capture = Capture(
             table=self._table,
             topic=record.topic,
@@ -247,9 +248,7 @@ class _Bootstrap:
     def _record_start(self) -> None:
         """Record O: what the stream will apply, once capture is proven."""
         self._capture.prove(self._source.table(self._table))
-        topic_id = self._context.kafka.topic_id(self._record.topic)
-        offsets = self._context.kafka.stable_offsets(self._record.topic)
-        self._note(replace(self._attempt, topic_id=topic_id, start_offsets=offsets))
+        self._note(recorded(self._attempt, self._capture))
         crash("bootstrap.after_o")
 
     def _copy(self) -> None:
@@ -281,7 +280,14 @@ class _Bootstrap:
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
         # Not the last stable offset: a hanging transaction can hold it below committed rows.
         high = self._context.kafka.high_watermarks(self._record.topic)
-        self._note(replace(self._attempt, handoff_offsets=high))
+        start = self._attempt.start_offsets
+        if self._capture.names.append:
+            # From here on nothing depends on the position of the view: the stream begins there.
+            limit = self._limits.readable_s
+            start = boundary_of(
+                self._attempt, self._capture, self._context.registry, timeout_s=limit
+            )
+        self._note(replace(self._attempt, start_offsets=start, handoff_offsets=high))
 
     def _commit_handoff(self) -> None:
         """Put the handoff into the lake, as an empty commit: from here on offsets are there."""

@@ -37,6 +37,9 @@ MOVED = "_cdc_moved"
 """Whether a folded row came to its key within the batch, so that the table's row under that key is
 another row's."""
 
+ROW = "_cdc_row"
+"""Identifies a row of a log."""
+
 _LIFE, _RANK, _FOUND = "_cdc_life", "_cdc_rank", "_cdc_found"
 
 
@@ -213,6 +216,22 @@ def fold(
             {MISSING: F.lit(None).cast("array<string>"), MOVED: F.lit(False)}
         )
     return _fold_lives(rows, table, keys, lacking, soft_delete=soft_delete, gaps=gaps)
+
+
+def inserted(changes: DataFrame, *, after_offset: int | None = None) -> DataFrame:
+    """The rows that a batch of a log inserts, each with the place in the topic that tells it apart.
+
+    Args:
+        changes: The batch in normal form; records with a problem are left out.
+        after_offset: Leave out changes up to this offset: those before a TRUNCATE.
+    """
+    rows = changes.filter(F.col("_cdc_op").isin("c", "r"))
+    if after_offset is not None:
+        rows = rows.filter(F.col("_cdc_offset") > after_offset)
+    # As many digits as any offset has, so that places sort as the offsets do.
+    digits = F.lpad(F.col("_cdc_offset").cast("string"), 19, "0")
+    place = F.concat_ws("-", F.col(PARTITION).cast("string"), digits)
+    return rows.withColumn(ROW, place).drop(PARTITION, UNAVAILABLE, UNCLEAR, PROBLEM)
 
 
 def _fold_lives(

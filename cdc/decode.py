@@ -56,6 +56,11 @@ UNKNOWN_SCHEMA = "unknown schema id"
 SCHEMA_ID = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
 """Spark SQL of the schema id in a record's ``value``."""
 
+# Rows of a log are not found again: neither to change them, nor to ask the source for a value.
+_NOT_OF_A_LOG = f"""WHEN _op IN ('u', 'd') THEN 'an update or delete, which a log does not hold'
+        WHEN {UNAVAILABLE} IS NOT NULL
+        THEN concat('a NULL in column ', {UNAVAILABLE}[0], ' would look the same as its default')"""
+
 _ROW_OPS, _ROWLESS_OPS = ("c", "r", "u"), ("d", "t")
 _MARK = f"X'{END_MARK.hex()}'"
 _LAST_MICROS = 253_402_300_799_999_999
@@ -343,6 +348,7 @@ def _normal(
         WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])
         {lost}
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
+        {"" if table.key else _NOT_OF_A_LOG}
         END"""
     placed = flat.select("*", F.expr(_POSITION).alias("_cdc_position"))
     judged = placed.select("*", F.expr(problem).alias(PROBLEM))

@@ -22,6 +22,7 @@ FAILPOINTS: tuple[str, ...] = (
     "bootstrap.after_x0",
     "bootstrap.after_o",
     "bootstrap.after_marker",
+    "replay.paused",
     "bootstrap.after_view",
     "bootstrap.before_chunk_commit",
     "bootstrap.after_chunk_commit",

@@ -74,6 +74,8 @@ class Attempt:
         fingerprint: The facts themselves, to name what differs.
         reads_upto: R, an upper bound of the position that the view can contain, as text.
         handoff_offsets: H, the offsets at which everything up to R has been captured.
+        transaction_offsets: Of a log, where its transactions' ends begin, recorded before O.
+        transaction_topic_id: UUID of the topic that holds them.
     """
 
     id: UUID
@@ -89,6 +91,8 @@ class Attempt:
     fingerprint: Mapping[str, Any] | None = None
     reads_upto: str | None = None
     handoff_offsets: Mapping[int, int] | None = None
+    transaction_offsets: Mapping[int, int] | None = None
+    transaction_topic_id: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The attempt as plain values."""
@@ -106,6 +110,8 @@ class Attempt:
             "fingerprint": None if self.fingerprint is None else dict(self.fingerprint),
             "reads_upto": self.reads_upto,
             "handoff_offsets": _offsets_to_json(self.handoff_offsets),
+            "transaction_offsets": _offsets_to_json(self.transaction_offsets),
+            "transaction_topic_id": self.transaction_topic_id,
         }
 
     @classmethod
@@ -125,6 +131,8 @@ class Attempt:
             fingerprint=value["fingerprint"],
             reads_upto=value["reads_upto"],
             handoff_offsets=_offsets_from_json(value["handoff_offsets"]),
+            transaction_offsets=_offsets_from_json(value.get("transaction_offsets")),
+            transaction_topic_id=value.get("transaction_topic_id"),
         )
 
 

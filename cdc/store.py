@@ -21,6 +21,7 @@ from cdc.store_tables import (
     MYSQL,
     format_rows,
     metadata,
+    paused_replay_rows,
     run_rows,
     schema_change_rows,
     schema_rows,
@@ -209,6 +210,25 @@ class Store:
         where = (schema_rows.c.registry == registry) & (schema_rows.c.schema_id == schema_id)
         with self.transaction() as connection:
             return connection.execute(sa.select(schema_rows.c.document).where(where)).scalar()
+
+    def note_paused_replay(self, source: str) -> None:
+        """Note that replay of the source's replica is about to be paused, and has to be resumed."""
+        try:
+            with self.transaction() as connection:
+                connection.execute(sa.insert(paused_replay_rows).values(source=source))
+        except IntegrityError:
+            return
+
+    def forget_paused_replay(self, source: str) -> None:
+        """Note that replay goes on."""
+        with self.transaction() as connection:
+            gone = sa.delete(paused_replay_rows).where(paused_replay_rows.c.source == source)
+            connection.execute(gone)
+
+    def paused_replays(self) -> list[str]:
+        """Sources whose replica's replay has to be resumed."""
+        with self.transaction() as connection:
+            return list(connection.execute(sa.select(paused_replay_rows.c.source)).scalars())
 
     @property
     def clock(self) -> sa.ColumnElement[float]:

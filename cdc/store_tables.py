@@ -102,6 +102,13 @@ schema_change_rows = sa.Table(
     sa.Index("tributary_schema_change_table", "source", "schema_name", "table_name", "id"),
 )
 
+paused_replay_rows = sa.Table(
+    "tributary_paused_replay",
+    metadata,
+    sa.Column("source", _name(), primary_key=True),
+)
+"""One row per source whose replica's replay is about to be paused, or is: by us, for a moment."""
+
 leases = sa.Table(
     "tributary_lease",
     metadata,

@@ -143,7 +143,7 @@ def prepare(services: Services, group: Group) -> None:
     for topic in topics(group):
         services.kafka.ensure_topic(topic)
     crash("onboard.after_topic")
-    source.prepare_capture(capture.publication)
+    source.prepare_capture(capture.publication, append=capture.append)
     source.add_to_publication(capture.publication, group.tables)
     crash("onboard.after_publication")
     _heal_slot(services, group, source)
@@ -168,11 +168,7 @@ def prepare(services: Services, group: Group) -> None:
 def topics(group: Group) -> list[str]:
     """The topics that the group needs, its own tables' first."""
     capture = group.capture
-    return [
-        *(capture.topic(table) for table in group.tables),
-        capture.heartbeat_topic,
-        capture.marker_topic,
-    ]
+    return [*(capture.topic(table) for table in group.tables), *capture.own_topics]
 
 
 def wanted_connector(services: Services, capture: CaptureNames) -> dict[str, str]:

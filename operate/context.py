@@ -16,6 +16,7 @@ from cdc.debezium import CaptureNames, names
 from cdc.kafka import KafkaAdmin
 from cdc.kept_schemas import KeptSchemas
 from cdc.lease import Leases
+from cdc.replay_pause import settle
 from cdc.sources import open_source
 from cdc.sources.base import Source
 from cdc.store import Store
@@ -76,9 +77,14 @@ class Services:
 
     @cached_property
     def store(self) -> Store:
-        """States, leases and run history."""
+        """States, leases and run history.
+
+        Every command that changes or shows anything opens it, so this is where a replay that a
+        process has left paused is found and resumed.
+        """
         store = Store(self.config.state.connection_url())
         self._exit.callback(store.close)
+        settle(store, Leases(store, progress=self.progress), self.source)
         return store
 
     @cached_property
@@ -108,7 +114,7 @@ class Services:
 
     def capture(self, table: TableId) -> CaptureNames:
         """Names of publication, slot, connector and topics that the table's settings ask for."""
-        tier = self.config.table_settings(table).tier
+        tier = self.config.table_settings(table).capture_tier
         return names(table.source, self.config.source(table.source), tier)
 
     def capture_of(self, record: TableRecord) -> CaptureNames:

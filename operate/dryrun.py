@@ -95,7 +95,9 @@ def _group(services: Services, group: capture.Group, *, with_bootstrap: bool) ->
     where = f"primary of {names.source}"
     steps += [
         Step("sql", where, f"{statement};")
-        for statement in source.planned_capture(names.publication, names.slot, group.tables)
+        for statement in source.planned_capture(
+            names.publication, names.slot, group.tables, append=names.append
+        )
     ]
     if services.connect.connector(names.connector) is None:
         body = json.dumps(capture.wanted_connector(services, names), indent=2, sort_keys=True)

@@ -7,8 +7,9 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cdc.config.tables import configured_tier
 from cdc.config.templates import overlapping
-from cdc.errors import ConfigError, SourceError, StateError
+from cdc.errors import CaptureError, ConfigError, SourceError, StateError
 from cdc.failpoints import crash
 from cdc.state import State, TableRecord, transition
 from operate import capture
@@ -22,6 +23,8 @@ from schemas.table import TableId
 
 if TYPE_CHECKING:
     from bootstrap.handoff import BootstrapResult
+    from cdc.config import TableSettings
+    from cdc.sources.base import Source
     from cdc.sources.values import SourceTable
     from operate.context import Services
     from schemas.table import TableSchema
@@ -53,12 +56,17 @@ def examine(services: Services, table: TableId) -> Candidate:
         ConfigError: Its path in the lake is another table's, or lies in one another.
     """
     settings = services.config.table_settings(table)
-    _refuse_other_tier(services.store.get(table), settings.tier)
+    record = services.store.get(table)
+    if record is not None and record.state is not State.RETIRED:
+        services.config.settings_on_plan(table, record.tier)
+        _refuse_other_tier(record, settings.tier)
     _free_path(services, table)
     source = services.source(table.source)
     found = source.table(table)
-    verdict = judge(found, settings)
+    keeps = services.config.connect.keeps_nulls
+    verdict = judge(found, settings, nulls_are_kept=keeps)
     verdict.require(table)
+    require_exact_view(source, table, settings)
     notes = (*verdict.notes, *_size(services, found))
     return Candidate(found, source.schema(found, settings), notes)
 
@@ -73,6 +81,26 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
     if large := too_large(table, largest, limit or DEFAULT_MESSAGE_BYTES):
         asks = "raise" if limit else "set, unless the brokers allow more"
         yield f"{large} ({asks} kafka.topic.max_message_bytes)"
+
+
+def require_exact_view(source: Source, table: TableId, settings: TableSettings) -> None:
+    """Refuse a log whose copy could not be told apart from its stream.
+
+    Raises:
+        CaptureError: No view of a known position can be opened; names the choices.
+    """
+    if not settings.appends:
+        return
+    from_primary = settings.snapshot_from == "primary"
+    obstacle = source.exact_view_obstacle(from_primary=from_primary)
+    if obstacle is not None:
+        problem, remedy = obstacle
+        raise CaptureError(
+            f"table {table} cannot be copied in mode append: {problem}",
+            remedy=remedy,
+            table=table,
+            refused=True,
+        )
 
 
 def onboard(
@@ -195,12 +223,12 @@ def _free_path(services: Services, table: TableId) -> str:
     return path
 
 
-def _refuse_other_tier(record: TableRecord | None, tier: str) -> None:
-    if record is not None and record.state is not State.RETIRED and record.tier != tier:
+def _refuse_other_tier(record: TableRecord, tier: str) -> None:
+    now = configured_tier(record.tier)
+    if now != tier:
         raise StateError(
-            f"table {record.table} is on the plan in tier {record.tier}, and its settings say"
-            f" {tier}",
-            remedy=f"Set tier: {record.tier} for it; or offboard the table and onboard it again.",
+            f"table {record.table} is on the plan in tier {now}, and its settings say {tier}",
+            remedy=f"Set tier: {now} for it; or offboard the table and onboard it again.",
             table=record.table,
             field="tier",
         )

@@ -119,11 +119,13 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
     source = services.source(table.source)
     described = source.table(table)
     settings = services.config.table_settings(table)
-    verdict = judge(described, settings)
+    keeps = services.config.connect.keeps_nulls
+    verdict = judge(described, settings, nulls_are_kept=keeps)
     if not verdict.ok:
         return _one(name, "error", verdict.problem, verdict.remedy)
     source.schema(described, settings)
-    problems = source.audit_publication(services.capture(table).publication, described)
+    capture = services.capture(table)
+    problems = source.audit_publication(capture.publication, described, append=capture.append)
     if problems:
         return _one(
             name,
@@ -133,6 +135,14 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
         )
     key = ", ".join(settings.key_columns or described.primary_key)
     detail = f"key ({key}), replica identity {described.replica_identity}"
+    if settings.appends:
+        from_primary = settings.snapshot_from == "primary"
+        obstacle = source.exact_view_obstacle(from_primary=from_primary)
+        if obstacle is not None:
+            return _one(
+                name, "warning", f"its next copy or verify will fail: {obstacle[0]}", obstacle[1]
+            )
+        detail = "a log of inserted rows"
     if verdict.notes:
         return _one(name, "warning", "; ".join((detail, *verdict.notes)), "Nothing, if intended.")
     return _one(name, "ok", detail)

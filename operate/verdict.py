@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -12,6 +13,10 @@ from schemas.table import TableId, quote_name
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
+
+
+_FUNCTION = re.compile(r"[\w.\"]+\(.*\)$|CURRENT_|LOCALTIME", re.DOTALL)
+"""A default that is the call of a function."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +56,8 @@ def glance(stats: TableStats, settings: TableSettings) -> Verdict:
     kind = _kind(stats)
     if not kind.ok:
         return kind
+    if settings.appends:
+        return Verdict(notes=_log_notes(stats))
     if not (settings.key_columns or stats.primary_key):
         return _no_key(stats.table, (), stats.replica_identity)
     if stats.replica_identity == "nothing":
@@ -58,11 +65,19 @@ def glance(stats: TableStats, settings: TableSettings) -> Verdict:
     return Verdict(notes=_notes(stats))
 
 
-def judge(table: SourceTable, settings: TableSettings) -> Verdict:
-    """Whether every change of the table can be applied by key."""
+def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False) -> Verdict:
+    """Whether every change of the table can be applied: by key, or in mode append each row once.
+
+    Args:
+        table: The table as its catalog describes it.
+        settings: Its settings.
+        nulls_are_kept: Whether the converter sends the NULL of a column with a default as NULL.
+    """
     kind = _kind(table)
     if not kind.ok:
         return kind
+    if settings.appends:
+        return _log(table, settings, nulls_are_kept=nulls_are_kept)
     key = settings.key_columns or table.primary_key
     if not key:
         return _no_key(table.table, _usable_keys(table), table.replica_identity)
@@ -115,6 +130,47 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
     )
 
 
+def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -> Verdict:
+    unclear = [] if nulls_are_kept else _null_or_default(table, settings)
+    if unclear:
+        names = ", ".join(quote_name(name) for name in unclear)
+        return Verdict(
+            f"has columns that allow NULL and have a default ({names}), and Apicurio's converter"
+            " sends the default for a NULL; without a key nobody can ask which it was",
+            f"Choose: 1. ALTER TABLE {table.table.relation} ALTER COLUMN ... SET NOT NULL, or DROP"
+            " DEFAULT; 2. connect.converter: confluent; 3. columns: {exclude: [...]}.",
+        )
+    return Verdict(notes=(*_log_notes(table), *_generated(table), *hazards(table)))
+
+
+def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
+    """Replicated columns whose NULL looks like a value that rows have.
+
+    What a function gives is no constant, so it is not what a row without a value shows.
+    """
+    rules = settings.columns
+    return [
+        column.name
+        for column in table.columns
+        if column.nullable
+        and not column.generated
+        and column.default_sql is not None
+        and not _FUNCTION.match(column.default_sql)
+        and column.name not in rules.exclude
+        and (not rules.include or column.name in rules.include)
+    ]
+
+
+def _log_notes(table: SourceTable | TableStats) -> tuple[str, ...]:
+    note = "mode append: its updates and deletes are not captured"
+    if not (table.updated or table.deleted):
+        return (note,)
+    return (
+        f"{note}, and the server counts {table.updated:,} rows updated and {table.deleted:,}"
+        " deleted so far",
+    )
+
+
 def _kind(table: SourceTable | TableStats) -> Verdict:
     if table.kind not in ("table", "partitioned"):
         return Verdict(
@@ -148,7 +204,10 @@ def _no_key(table: TableId, usable: tuple[tuple[str, ...], ...], identity: str) 
         f"3. with such an index, ALTER TABLE {relation} REPLICA IDENTITY FULL and key_columns:"
         " [...] (each UPDATE and DELETE then logs the whole old row)"
     )
-    choices.append("a change log of a table without a key (mode: append) is not in this version")
+    choices.append(
+        "4. if rows are only ever inserted, mode: append for the table: the lake holds each row"
+        " inserted, and updates and deletes are not captured"
+    )
     harm = (
         ""
         if identity == "full"
@@ -189,7 +248,8 @@ def _identity_nothing(table: TableId) -> Verdict:
         "has REPLICA IDENTITY NOTHING: once published, PostgreSQL itself would refuse its UPDATE"
         " and DELETE",
         f"Run ALTER TABLE {table.relation} REPLICA IDENTITY DEFAULT (by primary key), or USING"
-        " INDEX <unique index>, or FULL.",
+        " INDEX <unique index>, or FULL; or set mode: append for the table, if its rows are only"
+        " ever inserted.",
     )
 
 

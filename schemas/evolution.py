@@ -81,6 +81,7 @@ def diff(
     stored: Mapping[str, Sequence[str | None]],
     empty: Collection[int] = (),
     frozen: bool = False,
+    keyed: bool = True,
 ) -> tuple[Change, ...]:
     """Everything that changed, from the catalog that the lake follows to that of now.
 
@@ -97,8 +98,10 @@ def diff(
             None where there is none.
         empty: Object ids of partitions that hold no row.
         frozen: Whether the lake takes no new columns.
+        keyed: Whether rows of the lake are found by their key; those of a log are not.
     """
-    return tuple(_Diff(before, now, wanted, lake, stored, empty, frozen=frozen).changes())
+    found = _Diff(before, now, wanted, lake, stored, empty, frozen=frozen, keyed=keyed)
+    return tuple(found.changes())
 
 
 class _Diff:
@@ -112,11 +115,12 @@ class _Diff:
         empty: Collection[int],
         *,
         frozen: bool,
+        keyed: bool,
     ) -> None:
         self._before, self._now = before, now
         self._wanted = {column.name: column for column in wanted}
         self._lake, self._stored, self._frozen = lake, stored, frozen
-        self._empty = empty
+        self._empty, self._keyed = empty, keyed
         self._new_file = any(now.files.get(name) != file for name, file in before.files.items())
 
     def changes(self) -> Iterator[Change]:
@@ -169,16 +173,23 @@ class _Diff:
             )
         if before.primary_key != now.primary_key or before.identity_key != now.identity_key:
             yield ChangeKey(
-                verdict=Verdict.BOOTSTRAP,
-                why="rows of the lake are found by their key",
+                verdict=Verdict.BOOTSTRAP if self._keyed else Verdict.EVOLVE,
+                why="rows of the lake are found by their key"
+                if self._keyed
+                else "rows of a log are not found by a key",
                 old=_keys(before),
                 new=_keys(now),
             )
         if before.replica_identity != now.replica_identity:
-            harmless = {before.replica_identity, now.replica_identity} <= {"default", "full"}
+            harmless = not self._keyed or {before.replica_identity, now.replica_identity} <= {
+                "default",
+                "full",
+            }
             yield ChangeIdentity(
                 verdict=Verdict.EVOLVE if harmless else Verdict.BOOTSTRAP,
                 why="the key of events stays the same"
+                if harmless and self._keyed
+                else "events of a log need no key"
                 if harmless
                 else "the key of events changes, or there is none",
                 old=before.replica_identity,

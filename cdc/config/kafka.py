@@ -241,6 +241,11 @@ class ConnectConfig(Section):
     registry_url: HttpUrl | None = None
     """The registry as the worker sees it, when that differs."""
 
+    @property
+    def keeps_nulls(self) -> bool:
+        """Whether the NULL of a column with a default is sent as NULL, not as that default."""
+        return self.converter == "confluent"
+
 
 def _unreadable_by_java(key: str) -> str | None:
     """Why Kafka's Java client could not read a key, or None when it can.

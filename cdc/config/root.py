@@ -10,7 +10,14 @@ from pydantic import Field
 from cdc.config.kafka import ConnectConfig, KafkaConfig
 from cdc.config.lake import CatalogConfig, LakeConfig, SparkConfig, StateConfig
 from cdc.config.source import PostgresSourceConfig, SourceName
-from cdc.config.tables import Pattern, TableSettings, overlay, pattern_problem, resolve
+from cdc.config.tables import (
+    Pattern,
+    TableSettings,
+    is_append_tier,
+    overlay,
+    pattern_problem,
+    resolve,
+)
 from cdc.config.templates import (
     CAPTURE_PLACES,
     TABLE_PLACES,
@@ -92,6 +99,25 @@ class Config(Section):
             )
         return settings
 
+    def settings_on_plan(self, table: TableId, tier: str) -> TableSettings:
+        """The settings of a table that was onboarded in a tier, as far as they still fit it.
+
+        Raises:
+            ConfigError: They do not: a log does not become a table of keys in place, or back.
+        """
+        settings = self.table_settings(table)
+        if settings.appends != is_append_tier(tier):
+            was = "append" if is_append_tier(tier) else "upsert"
+            raise ConfigError(
+                f"table {table} was onboarded with mode: {was}, and its settings say mode:"
+                f" {settings.mode}",
+                remedy=f"Set mode: {was} for it; or offboard the table with --delete-data and"
+                " onboard it again.",
+                field="mode",
+                table=table,
+            )
+        return settings
+
     def table_path(self, table: TableId) -> str:
         """Base path of the table in the lake; names are encoded so that none leaves its folder."""
         template = self.table_settings(table).name or self.lake.name
@@ -116,6 +142,7 @@ class Config(Section):
             found.append((("state", "url"), reason))
         found += self._name_conflicts()
         found += self._capture_conflicts()
+        found += self._append_conflicts()
         found += [(("defaults", *path), reason) for path, reason in self.defaults.conflicts()]
         for text, settings in self.tables.items():
             if problem := pattern_problem(text, self.sources):
@@ -126,6 +153,20 @@ class Config(Section):
                 if path[0] in settings.model_fields_set
             ]
         return found
+
+    def _append_conflicts(self) -> Iterator[Conflict]:
+        if self.connect.exactly_once:
+            return
+        for place, settings in (
+            (("defaults",), self.defaults),
+            *((("tables", text), settings) for text, settings in self.tables.items()),
+        ):
+            if settings.appends:
+                reason = (
+                    "append needs connect.exactly_once: a worker's crash would repeat rows, and"
+                    " nothing tells them from rows that are equal"
+                )
+                yield (*place, "mode"), reason
 
     def _name_conflicts(self) -> Iterator[Conflict]:
         """Name templates that are none, or that would give several tables one path."""
@@ -146,7 +187,8 @@ class Config(Section):
 
     def _capture_conflicts(self) -> Iterator[Conflict]:
         """Name templates of the capture that are none, or that two connectors would share."""
-        tiers = {self.defaults.tier, *(settings.tier for settings in self.tables.values())}
+        wanted = [self.defaults, *(overlay(self.defaults, [one]) for one in self.tables.values())]
+        tiers = {settings.capture_tier for settings in wanted}
         for key in ("topic_prefix", "publication", "slot"):
             taken: dict[str, str] = {}
             for name, source in self.sources.items():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
@@ -18,6 +18,18 @@ from schemas.table import TableId
 _WILD = frozenset("*?[")
 _TIME = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _WINDOW = f"^{_TIME}-{_TIME}$"
+_APPEND = "_append"
+"""Ends the tier of what tables in mode append share; no configured tier has an underscore."""
+
+
+def is_append_tier(tier: str) -> bool:
+    """Whether tables that share this tier's capture are logs: see `TableSettings.capture_tier`."""
+    return tier.endswith(_APPEND)
+
+
+def configured_tier(tier: str) -> str:
+    """The tier as the configuration names it."""
+    return tier.removesuffix(_APPEND)
 
 
 class ColumnRules(Section):
@@ -63,8 +75,12 @@ class TableSettings(Section):
     """Tables of one tier share a connector, a slot and a publication."""
     key_columns: tuple[NonEmpty, ...] = ()
     """The record key; empty takes the primary key."""
-    mode: Literal["upsert"] = "upsert"
-    """upsert: one row per key, as on the source."""
+    mode: Literal["upsert", "append"] = "upsert"
+    """upsert: one row per key, as on the source. append: a log with one row per row inserted, for
+    tables without a key; updates and deletes are not captured."""
+    snapshot_from: Literal["replica", "primary"] = "replica"
+    """Where a table in mode append is copied from. replica: its replay is paused for a moment;
+    primary: it is read, under a temporary slot's snapshot. Without a replica it is the primary."""
     partition_by: tuple[NonEmpty, ...] = ()
     """Lake partition columns."""
     columns: ColumnRules = Field(default_factory=defaults)
@@ -107,9 +123,23 @@ class TableSettings(Section):
     hudi: Options = Field(default_factory=dict)
     """Raw overrides of Hudi settings."""
 
+    @property
+    def appends(self) -> bool:
+        """Whether the lake table is a log."""
+        return self.mode == "append"
+
+    @property
+    def capture_tier(self) -> str:
+        """The tier with which connector, slot and publication are named.
+
+        Logs have their own: what a publication publishes holds for all of its tables, and one that
+        publishes updates and deletes makes PostgreSQL refuse them on tables without a key.
+        """
+        return f"{self.tier}{_APPEND}" if self.appends else self.tier
+
     def conflicts(self) -> list[Conflict]:
         """Combinations that cannot work, as (path of the key, what is wrong)."""
-        found: list[Conflict] = []
+        found: list[Conflict] = list(self._mode_conflicts())
         if self.columns.include and self.columns.exclude:
             found.append((("columns",), "give include or exclude, not both"))
         lost = set(self.key_columns) & set(self.columns.exclude)
@@ -124,6 +154,21 @@ class TableSettings(Section):
         if self.buckets is not None and self.index in ("bloom", "simple"):
             found.append((("buckets",), f"index {self.index} has no buckets; use index: bucket"))
         return found
+
+    def _mode_conflicts(self) -> Iterator[Conflict]:
+        if not self.appends:
+            if self.snapshot_from != "replica":
+                yield ("snapshot_from",), "is of use with mode: append only"
+            return
+        if self.key_columns:
+            yield ("key_columns",), "mode: append has no key"
+        if self.columns.as_:
+            yield ("columns", "as"), "mode: append has no key by which to ask for a row"
+        if self.delete_mode != "hard":
+            yield ("delete_mode",), "mode: append captures no deletes"
+        if self.index == "bucket" or self.buckets is not None:
+            key = "index" if self.index == "bucket" else "buckets"
+            yield (key,), "mode: append looks no row up, and buckets are written anew by each run"
 
 
 @dataclass(frozen=True)

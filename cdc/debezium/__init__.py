@@ -17,12 +17,14 @@ from cdc.debezium.heartbeat import (
     wait_for_heartbeat,
 )
 from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
+from cdc.debezium.transactions import TransactionReader
 
 __all__ = [
     "CONNECTOR_CLASS",
     "CaptureNames",
     "Finding",
     "Heartbeat",
+    "TransactionReader",
     "audit",
     "config_digest",
     "connector_config",

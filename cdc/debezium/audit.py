@@ -47,6 +47,7 @@ _REASONS: Mapping[str, str] = {
     "unavailable.value.placeholder": "unchanged large values could not be told from real ones",
     "tombstones.on.delete": "the stream would not be what the run expects",
     "slot.drop.on.stop": "changes during a stop would be lost",
+    "provide.transaction.metadata": "only a log's handoff needs it, and cannot do without",
     "exactly.once.support": "the handoff could not tell what Kafka holds",
 }
 _DEFAULT_REASON = "the stream would not be what the run expects"

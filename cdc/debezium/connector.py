@@ -10,7 +10,7 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from cdc.debezium.names import HEARTBEAT_TABLE, SCHEMA, CaptureNames, names
+from cdc.debezium.names import SCHEMA, CaptureNames, names
 
 if TYPE_CHECKING:
     from cdc.config import ConnectConfig, KafkaConfig, PostgresSourceConfig
@@ -70,6 +70,9 @@ _CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
 def capture_settings(capture: CaptureNames) -> dict[str, str]:
     """The settings that the handoff's proof rests on; `audit` compares each.
 
+    Where each transaction ends decides which events of a log its copy contains; all else is exact
+    without, and the topic would hold two records per transaction.
+
     Args:
         capture: What the connector captures.
     """
@@ -79,6 +82,7 @@ def capture_settings(capture: CaptureNames) -> dict[str, str]:
         "publication.name": capture.publication,
         "slot.name": capture.slot,
         "unavailable.value.placeholder": capture.placeholder,
+        "provide.transaction.metadata": str(capture.append).lower(),
     }
 
 
@@ -86,15 +90,23 @@ def heartbeat_sql(capture: CaptureNames) -> str:
     """The statement that the connector runs at each heartbeat.
 
     The row changes with every beat, so a slot moves on while other tables are idle, and a
-    promoted or restored server shows itself in the order of the stream.
+    promoted or restored server shows itself in the order of the stream. Where only inserts are
+    published it is a new row, and those of the last hour stay.
     """
-    return (
-        f"INSERT INTO {SCHEMA}.{HEARTBEAT_TABLE}"  # noqa: S608 - fixed names and [a-z0-9_]
+    table = f"{SCHEMA}.{capture.heartbeat_table}"
+    insert = (
+        f"INSERT INTO {table}"  # noqa: S608 - fixed names and [a-z0-9_]
         " (source, system_identifier, timeline, beat_at)"
         f" SELECT '{capture.slot}', system_identifier::text,"
         " ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int,"
         " clock_timestamp() FROM pg_control_system()"
-        " ON CONFLICT (source) DO UPDATE SET system_identifier = EXCLUDED.system_identifier,"
+    )
+    if capture.append:
+        old = f"source = '{capture.slot}' AND beat_at < clock_timestamp() - interval '1 hour'"
+        return f"WITH old AS (DELETE FROM {table} WHERE {old}) {insert}"  # noqa: S608
+    return (
+        f"{insert} ON CONFLICT (source) DO UPDATE SET"
+        " system_identifier = EXCLUDED.system_identifier,"
         " timeline = EXCLUDED.timeline, beat_at = EXCLUDED.beat_at"
     )
 

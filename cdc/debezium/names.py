@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cdc.config.tables import is_append_tier
 from cdc.errors import ConfigError
 from schemas.table import TableId
 
@@ -16,7 +17,10 @@ if TYPE_CHECKING:
 
 SCHEMA = "tributary"
 HEARTBEAT_TABLE = "heartbeat"
+HEARTBEAT_LOG_TABLE = "heartbeat_log"
+"""Heartbeats as inserts, for publications that publish nothing else."""
 MARKER_TABLE = "marker"
+OWN_TABLES = (HEARTBEAT_TABLE, HEARTBEAT_LOG_TABLE, MARKER_TABLE)
 
 _IDENTIFIER_BYTES = 63
 _TOPIC_CHARACTERS = 249
@@ -58,9 +62,30 @@ class CaptureNames:
         return f"__tributary_unavailable_{digest[:32]}__"
 
     @property
+    def append(self) -> bool:
+        """Whether its tables are logs: only inserts and TRUNCATE are published."""
+        return is_append_tier(self.tier)
+
+    @property
+    def heartbeat_table(self) -> str:
+        """Our table, in schema ``tributary``, that the connector's heartbeats write to."""
+        return HEARTBEAT_LOG_TABLE if self.append else HEARTBEAT_TABLE
+
+    @property
     def heartbeat_topic(self) -> str:
         """The topic of the heartbeat row's changes, which carry server identity and timeline."""
-        return topic_for(self.topic_prefix, SCHEMA, HEARTBEAT_TABLE)
+        return topic_for(self.topic_prefix, SCHEMA, self.heartbeat_table)
+
+    @property
+    def transaction_topic(self) -> str:
+        """The topic in which the connector of logs says where each transaction ends."""
+        return f"{self.topic_prefix}.transaction"
+
+    @property
+    def own_topics(self) -> tuple[str, ...]:
+        """The topics beside those of the tables."""
+        own = (self.heartbeat_topic, self.marker_topic)
+        return (*own, self.transaction_topic) if self.append else own
 
     @property
     def marker_topic(self) -> str:
@@ -127,7 +152,7 @@ def topic_collisions(prefix: str, tables: Iterable[TableId]) -> dict[str, list[T
     shown: dict[str, str] = {}
     candidates = set(tables)
     for source in {table.source for table in candidates}:
-        candidates |= {TableId(source, SCHEMA, own) for own in (HEARTBEAT_TABLE, MARKER_TABLE)}
+        candidates |= {TableId(source, SCHEMA, own) for own in OWN_TABLES}
     for table in sorted(candidates):
         topic = topic_for(prefix, table.schema, table.name)
         folded = topic.replace(".", "_")

@@ -84,7 +84,8 @@ class IndexLayout:
         automatic = settings.index == "auto"
         kind = str(settings.index)
         if automatic:
-            several = size is not None and size.commits > 1
+            # A bucket is written anew with each commit that adds to it, and a log only ever grows.
+            several = layout.is_log or (size is not None and size.commits > 1)
             kind = "bloom" if several or layout.moves_partitions else "bucket"
         if kind != "bucket":
             return cls(kind, automatic=automatic)

@@ -33,6 +33,9 @@ META_COLUMNS: tuple[tuple[str, str], ...] = (
 KEY_COLUMN = "_cdc_key"
 """The record key of tables whose key columns Hudi's own key generators cannot render safely."""
 
+ROW_COLUMN = "_cdc_row"
+"""The record key of tables without a key: where a row comes from, in the copy or in the topic."""
+
 _AVRO_NAME = re.compile(r"[^\W\d]\w*")
 _NATURAL_KEY_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
 
@@ -41,14 +44,16 @@ _NATURAL_KEY_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
 class RowLayout:
     """How rows of one table are laid out in the lake.
 
+    A table without a key is a log: its rows come with a `ROW_COLUMN`, and none is ever replaced.
+
     Args:
         schema: The table.
         partition_by: Lake partition columns; empty for an unpartitioned table.
         soft_delete: Whether deleted rows stay, with ``_cdc_deleted`` set.
 
     Raises:
-        SchemaError: The table cannot be laid out: no key, a reserved or colliding column name, or
-            a partition column that it does not have.
+        SchemaError: The table cannot be laid out: a reserved or colliding column name, or a
+            partition column that it does not have.
     """
 
     schema: TableSchema
@@ -56,13 +61,6 @@ class RowLayout:
     soft_delete: bool = False
 
     def __post_init__(self) -> None:
-        table = self.schema.table
-        if not self.schema.key:
-            raise SchemaError(
-                f"table {table} has no key, and a lake table is keyed",
-                remedy="Set key_columns to columns that are unique and not null.",
-                table=table,
-            )
         seen: dict[str, str] = {}
         for column in self.schema.columns:
             folded = column.name.lower()
@@ -82,6 +80,11 @@ class RowLayout:
             self.schema.column(name)
 
     @property
+    def is_log(self) -> bool:
+        """Whether the table has no key."""
+        return not self.schema.key
+
+    @property
     def needs_key_column(self) -> bool:
         """Whether the record key is the rendered column ``_cdc_key``.
 
@@ -94,18 +97,24 @@ class RowLayout:
     @property
     def record_key(self) -> tuple[str, ...]:
         """The lake columns that form the record key."""
+        if self.is_log:
+            return (ROW_COLUMN,)
         return (KEY_COLUMN,) if self.needs_key_column else self.schema.key
 
     @property
     def moves_partitions(self) -> bool:
-        """Whether a change of a row can move it to another partition."""
-        return not set(self.partition_by) <= set(self.schema.key)
+        """Whether a change of a row can move it to another partition; rows of a log stay."""
+        return not self.is_log and not set(self.partition_by) <= set(self.schema.key)
+
+    @property
+    def _meta(self) -> tuple[tuple[str, str], ...]:
+        return (*META_COLUMNS, (ROW_COLUMN, "string")) if self.is_log else META_COLUMNS
 
     @property
     def input_columns(self) -> tuple[tuple[str, str], ...]:
         """Name and Spark type of the columns that rows to write have."""
         source = ((column.name, column.lake_type) for column in self.schema.columns)
-        return (*META_COLUMNS, *source)
+        return (*self._meta, *source)
 
     @property
     def key_generator(self) -> str:
@@ -122,7 +131,7 @@ class RowLayout:
     def columns(self) -> tuple[tuple[str, str], ...]:
         """Name and Spark type of every lake column, in order."""
         return (
-            *META_COLUMNS,
+            *self._meta,
             *(((DELETED, "boolean"),) if self.soft_delete else ()),
             *(((KEY_COLUMN, "string"),) if self.needs_key_column else ()),
             *((column.name, column.lake_type) for column in self.schema.columns),

@@ -10,11 +10,13 @@ from cdc.lake.commit import COMMIT_PREFIX
 from cdc.lake.index import IndexLayout
 from cdc.lake.layout import OFFSET, OP, RowLayout
 from cdc.lake.services import SMALL_FILE_BYTES, TARGET_FILE_BYTES, service_options
+from schemas.errors import SchemaError
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from schemas.table import TableId
+    from cdc.config import TableSettings
+    from schemas.table import TableId, TableSchema
 
 _FIXED = {
     "hoodie.datasource.write.table.type": "COPY_ON_WRITE",
@@ -158,6 +160,21 @@ def table_options(
         "hoodie.datasource.write.partitionpath.field": ",".join(layout.partition_by),
         "hoodie.datasource.write.keygenerator.class": layout.key_generator,
     }
+
+
+def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
+    """Refuse a table without a key, unless its settings say that it is a log.
+
+    Raises:
+        SchemaError: Its rows could not be found again.
+    """
+    if not schema.key and not settings.appends:
+        raise SchemaError(
+            f"table {schema.table} has no key, and its rows are replaced by key",
+            remedy="Set key_columns to columns that are unique and not null; or mode: append, if"
+            " its rows are only ever inserted.",
+            table=schema.table,
+        )
 
 
 def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.layout import OP, RowLayout, column
-from cdc.lake.options import check_overrides, table_options
+from cdc.lake.options import check_overrides, require_keyed, table_options
 from cdc.lake.timeline import Committed, Timeline
 from cdc.spark import java_class
 from schemas.table import TableSchema
@@ -49,6 +49,7 @@ class LakeTable:
         self._spark = spark
         self.path = path
         self._settings = settings
+        require_keyed(schema, settings)
         self._overrides = check_overrides(schema.table, settings.hudi)
         self.layout = RowLayout(
             schema, tuple(settings.partition_by), settings.delete_mode == "soft"
@@ -108,6 +109,10 @@ class LakeTable:
             LakeError: The rows cannot be written; nothing was committed.
         """
         return self._change(rows, "upsert", commit, guard)
+
+    def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
+        """Add rows that are not in the table yet, without looking; else like `upsert`."""
+        return self._change(rows, "insert", commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
         """Replace everything the table holds by ``rows``, in one commit; else like `upsert`."""

@@ -12,7 +12,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from cdc import plan
-from cdc.changes import MISSING, MOVED, Problem, fill, fold
+from cdc.changes import MISSING, MOVED, Problem, fill, fold, inserted
 from cdc.errors import PausedByPolicyError
 from cdc.failpoints import crash
 from cdc.lake.commit import CommitRecord
@@ -177,7 +177,7 @@ class BatchWriter:
             gaps = bool(left_out.outside(piece) or left)
             record = self._record(batch, previous, gaps=gaps)
             record = replace(record, counts={"replayed": len(within) - len(left)})
-            applied = self._commit(batch, record, guard, gaps=gaps)
+            applied = self._commit(batch, record, guard, gaps=gaps, again=True)
             crash("quarantine.after_replay")
             left_out.settle(batch)
             return Replayed(applied, len(within) - len(left), batch.left_out)
@@ -207,7 +207,16 @@ class BatchWriter:
             offset=offset,
         )
 
-    def _commit(self, batch: Batch, commit: CommitRecord, guard: Guard, *, gaps: bool) -> Applied:
+    def _commit(
+        self,
+        batch: Batch,
+        commit: CommitRecord,
+        guard: Guard,
+        *,
+        gaps: bool,
+        again: bool = False,
+    ) -> Applied:
+        """Apply a batch; one that is applied ``again`` has rows that the lake holds already."""
         summary = batch.summary
         gaps = gaps or summary.unclear
         truncated = summary.last_truncate if self._settings.on_truncate == "apply" else None
@@ -215,6 +224,11 @@ class BatchWriter:
         crash("run.before_commit")
         if not rows_changed and truncated is None:
             instant = self._lake.empty_commit(commit, guard)
+            return Applied(commit, instant, summary.events)
+        if self._lake.layout.is_log:
+            rows = inserted(batch.changes, after_offset=truncated)
+            write = self._lake.upsert if again else self._lake.insert
+            instant = (write if truncated is None else self._lake.overwrite)(rows, commit, guard)
             return Applied(commit, instant, summary.events)
         rows = fold(
             batch.changes,

@@ -135,7 +135,7 @@ class BatchReader:
                 placeholder=self._placeholder,
                 ingested_at=datetime.now(timezone.utc),
                 absent=self._absent,
-                nulls_are_kept=self._context.config.connect.converter == "confluent",
+                nulls_are_kept=self._context.config.connect.keeps_nulls,
             )
             changes = self._hold(decoded)
             if tasks == 1:

@@ -65,7 +65,7 @@ class _Replay:
         self._record = record
         self._table = record.table
         self._lease = lease
-        self._settings = context.config.table_settings(record.table)
+        self._settings = context.config.settings_on_plan(record.table, record.tier)
 
     def run(self, first: int | None) -> Replayed:
         attempt = self._attempt()

@@ -84,6 +84,7 @@ def compare(
         empty=source.empty_partitions(attached) if attached else (),
         stored={column.name: column.old_values for column in source_table.columns},
         frozen=ruled is not settings,
+        keyed=not settings.appends,
     )
     ignored = () if ruled is settings else _left_out(settings, source_table, lake)
     return Comparison(source_table, fingerprint, ruled, wanted, lake, changes, ignored)

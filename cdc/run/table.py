@@ -117,6 +117,7 @@ class _TableRun:
             )
             return
         try:
+            self._context.config.settings_on_plan(self._table, self._record.tier)
             self._apply_all(until)
         except FencedError as error:
             # Whoever took the table over keeps its state.
@@ -209,7 +210,10 @@ class _TableRun:
         position_check.check_slot(self._table, facts.names.slot, facts.slot, stored=facts.stored)
         source = self._context.sources[self._table.source]
         source_table, fingerprint = source.described(self._table, self._record.publication)
-        problems = source.audit_publication(facts.names.publication, source_table)
+        capture = facts.names
+        problems = source.audit_publication(
+            capture.publication, source_table, append=capture.append
+        )
         position_check.check_capture(self._table, [*problems, *facts.problems])
         compared = compare(source, source_table, fingerprint, self._settings, handoff)
         try:

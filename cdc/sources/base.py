@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -145,14 +145,16 @@ class Source(Protocol):
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
         """Which cluster the server is."""
 
-    def prepare_capture(self, publication: str) -> None:
+    def prepare_capture(self, publication: str, *, append: bool = False) -> None:
         """Create, where missing, schema ``tributary``, its tables, their grants, the publication.
 
-        The publication publishes insert, update, delete and truncate via partition roots, and
-        has our own two tables from the start.
+        The publication publishes insert, update, delete and truncate via partition roots, one of
+        logs (``append``) insert and truncate only; it has our own two tables from the start.
         """
 
-    def planned_capture(self, publication: str, slot: str, tables: Sequence[TableId]) -> list[str]:
+    def planned_capture(
+        self, publication: str, slot: str, tables: Sequence[TableId], *, append: bool = False
+    ) -> list[str]:
         """The statements that capturing these tables would run now; nothing is run."""
 
     def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
@@ -167,8 +169,16 @@ class Source(Protocol):
     def drop_publication(self, publication: str) -> None:
         """Drop it if it exists."""
 
-    def audit_publication(self, publication: str, table: SourceTable) -> list[str]:
-        """What keeps changes of this table from being published in full; empty when nothing."""
+    def audit_publication(
+        self, publication: str, table: SourceTable, *, append: bool = False
+    ) -> list[str]:
+        """What keeps changes of this table from being published as they must be.
+
+        Args:
+            publication: The publication.
+            table: The table.
+            append: Whether only its inserts and TRUNCATE may be published.
+        """
 
     def ensure_slot(self, slot: str) -> bool:
         """Create the logical slot if it is missing; returns whether it was created.
@@ -224,6 +234,43 @@ class Source(Protocol):
         Raises:
             ReplicaError: The server is not what it must be.
             SnapshotLostError: The replica cancelled the session.
+        """
+
+    def open_exact_view(
+        self,
+        marker: Marker,
+        *,
+        from_primary: bool,
+        resuming: Callable[[], AbstractContextManager[None]],
+        timeout_s: float,
+        progress: Progress,
+    ) -> AbstractContextManager[View]:
+        """Open a view that contains the marker, and of which `View.split` is known.
+
+        Args:
+            marker: Must be visible.
+            from_primary: Whether the primary is read although there is a replica.
+            resuming: Resumes replay at the end of its block; see `cdc.replay_pause`.
+            timeout_s: Bound of each wait, in seconds.
+            progress: Where waits are shown.
+
+        Raises:
+            ReplicaError: Replay cannot be paused, or the server is not what it must be.
+            SourceError: Transactions of the primary stay open for too long.
+            SnapshotLostError: The replica cancelled the session.
+        """
+
+    def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
+        """Why there can be no such view, and what to do about it; None when there can."""
+
+    def replay_paused(self) -> bool:
+        """Whether replay of the replica is paused, or asked to pause."""
+
+    def resume_replay(self) -> None:
+        """Let the replica replay again, whoever paused it.
+
+        Raises:
+            ReplicaError: It still stands still.
         """
 
     def assert_view_alive(self, view: View) -> None:

@@ -31,6 +31,8 @@ class TableStats:
         primary_key: Its columns in key order; empty without one.
         replica_identity: What the log keeps of an old row.
         partition_root: The root, when this table is itself a partition.
+        updated: Rows updated since the server's statistics began.
+        deleted: Rows deleted since then.
     """
 
     table: TableId
@@ -40,6 +42,8 @@ class TableStats:
     primary_key: tuple[str, ...]
     replica_identity: ReplicaIdentity
     partition_root: TableId | None
+    updated: int = 0
+    deleted: int = 0
 
 
 @dataclass(frozen=True)
@@ -85,6 +89,8 @@ class SourceTable:
         total_bytes: Bytes on disk with TOAST and indexes, over all partitions.
         owner: The owning role.
         partition_root: The root, when this table is itself a partition.
+        updated: Rows updated since the server's statistics began.
+        deleted: Rows deleted since then.
     """
 
     table: TableId
@@ -99,6 +105,8 @@ class SourceTable:
     total_bytes: int
     owner: str
     partition_root: TableId | None = None
+    updated: int = 0
+    deleted: int = 0
 
 
 @dataclass(frozen=True)
@@ -207,6 +215,8 @@ class View:
         marker: The marker that every session must see inside the view.
         identity: The server the view was opened on.
         warnings: Checks that the server does not permit, one sentence each.
+        split: S: the view contains exactly the transactions whose commit record ends at or before
+            this position; None where only a bound is known.
     """
 
     snapshot_id: str
@@ -216,6 +226,7 @@ class View:
     marker: Marker
     identity: ServerIdentity
     warnings: tuple[str, ...] = ()
+    split: Lsn | None = None
 
 
 _LOST = frozenset({"lost", "unreserved"})

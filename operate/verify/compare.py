@@ -45,6 +45,26 @@ class Comparison:
     suspects: tuple[Key, ...]
 
 
+@dataclass(frozen=True)
+class BagComparison:
+    """What one pass over source and lake of a table without a key found.
+
+    Args:
+        source_rows: Rows read from the source.
+        lake_rows: Rows read from the lake.
+        rows: Different rows on either side.
+        differing: Rows that one side has more often than the other, each as often as that.
+        surplus: Such rows, up to the limit that was given, each with how much oftener the source
+            has it; negative where the lake does.
+    """
+
+    source_rows: int
+    lake_rows: int
+    rows: int
+    differing: int
+    surplus: tuple[tuple[int, Mapping[str, object]], ...]
+
+
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
@@ -114,6 +134,62 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
         differing=totals["differing"],
         suspects=tuple(_key(row, schema) for row in suspects),
     )
+
+
+def compare_bags(
+    source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: int
+) -> BagComparison:
+    """Compare all rows of two tables without a key, by how often each occurs, in one pass.
+
+    Args:
+        source: The source's columns in lake types.
+        lake: The same columns of the lake (see :func:`as_table`).
+        schema: The table.
+        limit: How many differing rows to return at most; only then are rows read again.
+    """
+    one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
+    ours = source.select(*_row_digest(schema), one.alias("_s"), none.alias("_l"))
+    theirs = lake.select(*_row_digest(schema), none.alias("_s"), one.alias("_l"))
+    grouped = ours.unionAll(theirs).groupBy("_d0", "_d1").agg(F.sum("_s"), F.sum("_l"))
+    kept = grouped.toDF("_d0", "_d1", "_s", "_l").persist(StorageLevel.DISK_ONLY)
+    surplus = F.col("_s") - F.col("_l")
+    try:
+        totals = kept.agg(
+            F.count(F.lit(1)).alias("rows"),
+            F.coalesce(F.sum("_s"), none).alias("source"),
+            F.coalesce(F.sum("_l"), none).alias("lake"),
+            F.coalesce(F.sum(F.abs(surplus)), none).alias("differing"),
+        ).first()
+        if totals is None:
+            raise AssertionError("an aggregate without groups has one row")
+        shown: list[tuple[int, dict[str, object]]] = []
+        if totals["differing"]:
+            wanted = kept.where(surplus != 0).limit(limit).select("_d0", "_d1", surplus.alias("_n"))
+            shown = _shown(source.unionByName(lake), wanted, schema)
+    finally:
+        kept.unpersist()
+    return BagComparison(
+        source_rows=totals["source"],
+        lake_rows=totals["lake"],
+        rows=totals["rows"],
+        differing=totals["differing"],
+        surplus=tuple(shown),
+    )
+
+
+def _shown(
+    rows: DataFrame, wanted: DataFrame, schema: TableSchema
+) -> list[tuple[int, dict[str, object]]]:
+    """One row of each digest that is wanted, as text."""
+    columns = [F.col(_quoted(column.name)) for column in schema.columns]
+    found = (
+        rows.select(F.struct(*columns).alias("_row"), *_row_digest(schema))
+        .join(F.broadcast(wanted), on=["_d0", "_d1"])
+        .groupBy("_d0", "_d1")
+        .agg(F.first("_n").alias("_n"), F.first("_row").alias("_row"))
+        .collect()
+    )
+    return [(row["_n"], row["_row"].asDict()) for row in found]
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:

@@ -21,6 +21,7 @@ from cdc.sources.values import KeyRange
 from cdc.state import State
 from operate.lifecycle import require
 from operate.verify.compare import Comparison, as_table, compare, digests, source_rows, with_keys
+from operate.verify.log import LogComparison
 from operate.verify.sampling import Sampler
 from operate.verify.settle import Key, Kind, RowDigest, Sighting, Suspect, judge
 from schemas.errors import TributaryError
@@ -31,7 +32,7 @@ if TYPE_CHECKING:
 
     from cdc.config import TableSettings
     from cdc.run import RunContext, RunResult
-    from cdc.sources.values import Marker
+    from cdc.sources.values import Marker, View
     from operate.context import Services
 
 MAX_SUSPECTS = 20_000
@@ -52,7 +53,7 @@ class Difference:
 
     Args:
         kind: ``missing`` or ``extra`` in the lake, ``different``, or ``duplicate`` in the lake.
-        key: Values of the key columns by name.
+        key: Values of the key columns by name; of all columns where there is no key.
         columns: Columns that differ, of ``different``.
     """
 
@@ -67,16 +68,18 @@ class Verification:
 
     Args:
         table: Which table.
-        rows_compared: Different keys on either side.
+        rows_compared: Different keys on either side; of a table without a key, different rows.
         source_rows: Rows read from the source.
         lake_rows: Rows read from the lake.
-        differences: What differs for good, up to a thousand.
+        differences: What differs for good, up to a thousand. A row without a key is named once,
+            however much oftener one side has it.
         difference_count: How many there are.
         unsettled: Keys that changed all the time and were never caught equal, up to a thousand.
         unsettled_count: How many there are, those that were too many to look at among them.
         checked_again: Keys that differed in the pass, because they were being written.
         rounds: Rounds over them.
-        position: Position of the source's log that the comparison reaches at least.
+        position: Position of the source's log that the comparison reaches at least; of a table
+            without a key, exactly.
         offsets: Next offsets of the lake's last commit.
         instant: That commit.
         seconds: How long it took.
@@ -154,6 +157,7 @@ class _Verification:
             )
         self._services, self._context, self._id = services, context, table
         self._topic, self._path = record.topic, record.attempt.path
+        self._tier = record.tier
         self._source = services.source(table.source)
         self._table = self._source.table(table)
         self._settings = self._lake_settings(services)
@@ -172,7 +176,7 @@ class _Verification:
 
     def _lake_settings(self, services: Services) -> TableSettings:
         """The table's settings; those of a frozen table name the columns that the lake took."""
-        settings = services.config.table_settings(self._id)
+        settings = services.config.settings_on_plan(self._id, self._tier)
         latest = Timeline(services.spark, self._path).latest_offsets()
         if latest is None or latest.record.handoff is None:
             return settings
@@ -180,12 +184,14 @@ class _Verification:
 
     def run(self) -> Verification:
         started = time.monotonic()
+        if not self._schema.key:
+            return self._run_log(started)
         marker, found = self._pass()
         passes = 1
         while found.differing > MAX_SUSPECTS and passes < MAX_PASSES:
             marker, found = self._pass()
             passes += 1
-        self._require_rows(found)
+        self._require_rows(found.keys)
         pending = tuple(Suspect(key) for key in found.suspects)
         differences: list[Suspect] = []
         rounds = 0
@@ -237,9 +243,41 @@ class _Verification:
             task.done()
         return marker, found
 
-    def _require_rows(self, found: Comparison) -> None:
+    def _run_log(self, started: float) -> Verification:
+        comparison = LogComparison(
+            self._context,
+            self._capture,
+            self._lake,
+            self._settings,
+            read_source=lambda view: self._source_frame(self._ranges(), view),
+            advance=self._advance,
+            wait_s=WAIT_S,
+        )
+        split, found = comparison.compare()
+        self._require_rows(found.rows)
+        latest = Timeline(self._services.spark, self._path).latest_offsets()
+        return Verification(
+            table=self._id,
+            rows_compared=found.rows,
+            source_rows=found.source_rows,
+            lake_rows=found.lake_rows,
+            differences=tuple(
+                Difference("missing" if more > 0 else "extra", row) for more, row in found.surplus
+            ),
+            difference_count=found.differing,
+            unsettled=(),
+            unsettled_count=0,
+            checked_again=0,
+            rounds=0,
+            position=str(split),
+            offsets=dict(latest.record.offsets) if latest else {},
+            instant=latest.instant if latest else "",
+            seconds=time.monotonic() - started,
+        )
+
+    def _require_rows(self, compared: int) -> None:
         """An empty comparison proves nothing unless the source is empty, counted otherwise."""
-        if found.keys == 0 and (rows := self._source.count(self._table)):
+        if compared == 0 and (rows := self._source.count(self._table)):
             raise LakeError(
                 f"nothing was compared of table {self._id}, and its source holds {rows} rows",
                 remedy="Run verify again; if it repeats, check that credentials.snapshot may read"
@@ -259,11 +297,11 @@ class _Verification:
         edges = (None, *cut.points, None)
         return [KeyRange(low, high) for low, high in itertools.pairwise(edges)]
 
-    def _source_frame(self, ranges: list[KeyRange]) -> DataFrame:
-        query = self._source.snapshot_query(self._table, self._schema, ranges, view=None)
+    def _source_frame(self, ranges: list[KeyRange], view: View | None = None) -> DataFrame:
+        query = self._source.snapshot_query(self._table, self._schema, ranges, view=view)
         return self._services.spark.read.jdbc(
             query.url, query.table, predicates=list(query.predicates), properties=query.properties
-        ).selectExpr(*query.select)
+        ).selectExpr(*query.select[-len(self._schema.columns) :])
 
     def _round(self, pending: tuple[Suspect, ...], number: int) -> Mapping[Key, Sighting]:
         """Sample the keys at the source while the lake moves past where the sampling began."""
@@ -287,9 +325,9 @@ class _Verification:
             task.done()
         return _sightings(keys, at_source, sampler.absent, in_lake)
 
-    def _advance(self) -> None:
-        """Bring the lake past everything that is in the topic now, by a run of ours or another."""
-        target = self._services.kafka.high_watermarks(self._topic)
+    def _advance(self, upto: Mapping[int, int] | None = None) -> None:
+        """Bring the lake past offsets, or all that is in the topic, by a run of ours or another."""
+        target = upto or self._services.kafka.high_watermarks(self._topic)
         self._capture.wait_until_readable(target, timeout_s=WAIT_S)
         deadline = time.monotonic() + WAIT_S
         while not self._reached(target):

@@ -27,6 +27,14 @@ WHERE c.oid = %(oid)s AND c.relkind <> 'p'
    OR c.relkind <> 'p' AND c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%(oid)s))
 """
 
+_PAGES = """
+SELECT coalesce(max(pg_catalog.pg_relation_size(c.oid)), 0)::int8
+       / current_setting('block_size')::int8
+FROM pg_catalog.pg_class c
+WHERE c.oid = %(oid)s AND c.relkind <> 'p'
+   OR c.relkind <> 'p' AND c.oid IN (SELECT relid FROM pg_catalog.pg_partition_tree(%(oid)s))
+"""
+
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
     """Rows as the planner expects them from the present number of pages, and bytes."""
@@ -49,10 +57,13 @@ def sample(
     """Up to ``chunks - 1`` keys that cut the table evenly, in the key's own order.
 
     Small tables are walked by the key's index. Of large ones whole pages are sampled, and the
-    server sorts the sampled keys: the work is bounded, whatever the keys are.
+    server sorts the sampled keys: the work is bounded, whatever the keys are. A table without a key
+    is cut by its pages; of a partitioned one each chunk has the same pages of every partition.
     """
     if chunks <= 1:
         return Boundaries((), size)
+    if not key:
+        return Boundaries(pages(_largest(session, table), chunks), size)
     _, main_bytes = _bytes(session, table)
     share = sampled_share(main_bytes, chunks)
     clause = (
@@ -122,12 +133,24 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
     return int(row[0]) if row is not None and row[0] is not None else None
 
 
+def pages(count: int, chunks: int) -> tuple[tuple[str, ...], ...]:
+    """The places (``ctid``) that cut pages into ranges of the same length; none is empty."""
+    cuts = sorted({count * number // chunks for number in range(1, chunks)} - {0})
+    return tuple((f"({page},0)",) for page in cuts)
+
+
 def sampled_share(main_bytes: int, chunks: int) -> float | None:
     """The share of pages to sample, or None to look at every row."""
     pages = main_bytes // PAGE_BYTES
     if pages <= WHOLE_PAGES:
         return None
     return min(PAGES_PER_CHUNK * chunks / pages, MAX_SAMPLED_PAGES / pages, MAX_SHARE)
+
+
+def _largest(session: Session, table: SourceTable) -> int:
+    """Pages of the table, or of its largest partition."""
+    row = session.execute(_PAGES, {"oid": table.oid}).fetchone()
+    return int(row[0]) if row else 0
 
 
 def _bytes(session: Session, table: SourceTable) -> tuple[int, int]:

@@ -39,14 +39,16 @@ SELECT n.nspname, c.relname, c.oid, c.relkind::text, c.relpersistence::text, c.r
              CROSS JOIN LATERAL unnest(i.indkey::int2[]) WITH ORDINALITY AS k(attnum, place)
              JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attnum = k.attnum
              WHERE i.indrelid = c.oid AND i.indisreplident ORDER BY k.place),
-       rn.nspname, r.relname
+       rn.nspname, r.relname, coalesce(tree.updated, 0), coalesce(tree.deleted, 0)
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_class r ON c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)
 LEFT JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
 CROSS JOIN LATERAL (
     SELECT sum(leaf.reltuples) FILTER (WHERE leaf.reltuples >= 0)::int8 AS rows,
-           sum(pg_catalog.pg_total_relation_size(leaf.oid))::int8 AS bytes
+           sum(pg_catalog.pg_total_relation_size(leaf.oid))::int8 AS bytes,
+           sum(pg_catalog.pg_stat_get_tuples_updated(leaf.oid))::int8 AS updated,
+           sum(pg_catalog.pg_stat_get_tuples_deleted(leaf.oid))::int8 AS deleted
     FROM pg_catalog.pg_class leaf
     WHERE leaf.oid = c.oid AND c.relkind <> 'p'
        OR c.relkind = 'p' AND leaf.relkind <> 'p' AND leaf.oid IN
@@ -253,7 +255,7 @@ def _described(session: Session, source: str, only: TableId | None) -> Iterable[
     parameters = {"schema": only.schema if only else None, "name": only.name if only else None}
     for row in session.execute(_TABLES, parameters).fetchall():
         schema, name, oid, kind, persistence, identity, owner, rows, total = row[:9]
-        primary, identity_index, root_schema, root_name = row[9:]
+        primary, identity_index, root_schema, root_name, updated, deleted = row[9:]
         yield {
             "table": TableId(source, schema, name),
             "oid": oid,
@@ -265,6 +267,8 @@ def _described(session: Session, source: str, only: TableId | None) -> Iterable[
             "identity_index": tuple(identity_index),
             "owner": owner,
             "partition_root": TableId(source, root_schema, root_name) if root_name else None,
+            "updated": updated,
+            "deleted": deleted,
         }
 
 

@@ -85,7 +85,22 @@ class Connections:
         finally:
             session.close()
 
-    def _connect(self, role: Role, *, on_replica: bool) -> Session:
+    @contextmanager
+    def open_replication(self) -> Iterator[Session]:
+        """A session of the capture role that speaks the replication protocol with the primary.
+
+        Raises:
+            SourceError: The server cannot be reached, or a command in the block failed.
+        """
+        session = self._connect("capture", on_replica=False, replication="database")
+        try:
+            yield session
+        except psycopg.Error as error:
+            raise self.explain(error, "capture") from error
+        finally:
+            session.close()
+
+    def _connect(self, role: Role, *, on_replica: bool, **more: str) -> Session:
         endpoint, credential = self.endpoint(on_replica=on_replica), self.credential(role)
         parameters: dict[str, Any] = {
             "connect_timeout": CONNECT_TIMEOUT_S,
@@ -101,6 +116,7 @@ class Connections:
             "user": credential.user,
             "password": credential.password.resolve() if credential.password else None,
             "application_name": APPLICATION,
+            **more,
         }
         try:
             for attempt in stamina.retry_context(

@@ -17,7 +17,10 @@ from cdc.sources.values import SlotHealth, SourceTable
 from schemas.table import TableId
 
 PLUGIN = "pgoutput"
-OWN_TABLES = ("marker", "heartbeat")
+CHANGES = ("insert", "update", "delete", "truncate")
+LOGGED = ("insert", "truncate")
+"""What a publication of logs publishes. With updates or deletes PostgreSQL would refuse those of
+the application on a table that has no replica identity."""
 _POLL_S = 0.2
 
 # Both tables carry the server's identity, so that a switch to another server shows in the log.
@@ -29,6 +32,12 @@ CREATE TABLE IF NOT EXISTS tributary.marker (
 _HEARTBEAT = """
 CREATE TABLE IF NOT EXISTS tributary.heartbeat (
     source text PRIMARY KEY, system_identifier text, timeline int,
+    beat_at timestamptz NOT NULL DEFAULT clock_timestamp())
+"""
+# Without a key, and so without a replica identity: only its inserts are ever published.
+_HEARTBEAT_LOG = """
+CREATE TABLE IF NOT EXISTS tributary.heartbeat_log (
+    source text NOT NULL, system_identifier text, timeline int,
     beat_at timestamptz NOT NULL DEFAULT clock_timestamp())
 """
 _PUBLISHED = """
@@ -54,10 +63,10 @@ TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)):
 """SQL of the primary's timeline; refused on a standby."""
 
 
-def prepare(session: Session, publication: str, credentials: Credentials) -> None:
+def prepare(session: Session, publication: str, credentials: Credentials, *, append: bool) -> None:
     """Create what is missing of our schema, its tables and grants, and the publication."""
     with session.transaction():
-        for statement in _preparation(session, publication, credentials):
+        for statement in _preparation(session, publication, credentials, append):
             session.execute(statement)
 
 
@@ -67,11 +76,13 @@ def planned(
     slot: str,
     tables: Sequence[TableId],
     credentials: Credentials,
+    *,
+    append: bool,
 ) -> list[str]:
     """The statements that capturing these tables would run now; nothing is run."""
     members = _members(session, publication)
     statements = [
-        *_preparation(session, publication, credentials),
+        *_preparation(session, publication, credentials, append),
         *(
             _alteration(publication, "ADD", [(table.schema, table.name)])
             for table in tables
@@ -88,23 +99,28 @@ def planned(
 
 
 def _preparation(
-    session: Session, publication: str, credentials: Credentials
+    session: Session, publication: str, credentials: Credentials, append: bool
 ) -> list[sql.SQL | sql.Composed]:
+    own_tables = ("marker", "heartbeat_log" if append else "heartbeat")
     statements: list[sql.SQL | sql.Composed] = []
     if session.execute("SELECT to_regnamespace(%s)", (SCHEMA,)).fetchone() == (None,):
         statements.append(sql.SQL("CREATE SCHEMA IF NOT EXISTS tributary"))
-    statements += [sql.SQL(_MARKER), sql.SQL(_HEARTBEAT), *own_grants(credentials)]
+    statements += [sql.SQL(_MARKER), sql.SQL(_HEARTBEAT), sql.SQL(_HEARTBEAT_LOG)]
+    statements += own_grants(credentials)
     if not _exists(session, publication):
         statements.append(
             sql.SQL(
-                "CREATE PUBLICATION {} FOR TABLE tributary.marker, tributary.heartbeat "
-                "WITH (publish = 'insert, update, delete, truncate', "
+                "CREATE PUBLICATION {} FOR TABLE {} WITH (publish = {}, "
                 "publish_via_partition_root = true)"
-            ).format(sql.Identifier(publication))
+            ).format(
+                sql.Identifier(publication),
+                sql.SQL(", ").join(sql.Identifier(SCHEMA, name) for name in own_tables),
+                sql.Literal(", ".join(LOGGED if append else CHANGES)),
+            )
         )
         return statements
     members = _members(session, publication)
-    missing = [(SCHEMA, name) for name in OWN_TABLES if (SCHEMA, name) not in members]
+    missing = [(SCHEMA, name) for name in own_tables if (SCHEMA, name) not in members]
     return statements + [_alteration(publication, "ADD", [own]) for own in missing]
 
 
@@ -113,6 +129,7 @@ def own_grants(credentials: Credentials) -> list[sql.Composed]:
     rights = [
         (credentials.capture.user, "SELECT", "marker"),
         (credentials.capture.user, "SELECT, INSERT, UPDATE", "heartbeat"),
+        (credentials.capture.user, "SELECT, INSERT, DELETE", "heartbeat_log"),
         (credentials.snapshot.user, "SELECT", "marker"),
         (credentials.marker.user, "SELECT, INSERT, DELETE", "marker"),
     ]
@@ -170,8 +187,8 @@ def drop(session: Session, publication: str) -> None:
     session.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication)))
 
 
-def audit(session: Session, publication: str, table: SourceTable) -> list[str]:
-    """Why changes of the table would not all be published, one sentence each."""
+def audit(session: Session, publication: str, table: SourceTable, *, append: bool) -> list[str]:
+    """Why changes of the table would not all be published as they must be, one sentence each."""
     row = session.execute(
         "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables "
         "FROM pg_catalog.pg_publication WHERE pubname = %s",
@@ -179,10 +196,18 @@ def audit(session: Session, publication: str, table: SourceTable) -> list[str]:
     ).fetchone()
     if row is None:
         return [f"publication {publication} does not exist"]
+    published = dict(zip(CHANGES, row, strict=False))
+    wanted = LOGGED if append else CHANGES
     findings = [
         f"publication {publication} does not publish {change}"
-        for change, on in zip(("insert", "update", "delete", "truncate"), row, strict=False)
-        if not on
+        for change in wanted
+        if not published[change]
+    ]
+    findings += [
+        f"publication {publication} publishes {change}, which a table in mode append may not be"
+        " able to log"
+        for change in CHANGES
+        if published[change] and change not in wanted
     ]
     if not row[4]:
         findings.append(f"publication {publication} lacks publish_via_partition_root = true")

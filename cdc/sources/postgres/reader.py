@@ -16,6 +16,8 @@ from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable, View
 from schemas.table import TableId, TableSchema
 
 LOCK_TIMEOUT_S = 30
+PLACE_COLUMN = "_cdc_row"
+"""Where a row of a table without a key lies: the table's or partition's id, and its ``ctid``."""
 
 # libpq's names of options that pgjdbc has under another name.
 _JDBC_OPTIONS = {
@@ -39,6 +41,8 @@ def snapshot_query(
 
     Columns get generated names, since Spark does not escape quotes in names; they get their own
     back in ``select``. The server flattens the subquery, so predicates use the key's index.
+    A table without a key is read by the places of its rows (``ctid``), which come along as
+    `PLACE_COLUMN`: under one view, each row has one of its own.
     """
     endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
     rule = rules(table, schema)
@@ -48,29 +52,35 @@ def snapshot_query(
         )
         for number, column in enumerate(schema.columns)
     ]
-    keys = [
+    keys: list[sql.Composable] = [
         sql.SQL("{} AS {}").format(sql.Identifier(name), sql.Identifier(f"k{number}"))
         for number, name in enumerate(schema.key)
     ]
+    types = [f"c{n} {rule[column.name].read_type}" for n, column in enumerate(schema.columns)]
+    select = [
+        f"{rule[column.name].from_jdbc(f'c{number}')} AS {spark_name(column.name)}"
+        for number, column in enumerate(schema.columns)
+    ]
+    if not schema.key:
+        keys = [sql.SQL("ctid AS k0"), sql.SQL("tableoid::oid::text || ctid::text AS place")]
+        types.append("place string")
+        select.insert(0, f"place AS {PLACE_COLUMN}")
     subquery = sql.SQL("(SELECT {} FROM {}) AS source_rows").format(
         sql.SQL(", ").join(outputs + keys), relation(table)
     )
     # the key columns are there for the predicates only: their JDBC types do not matter
-    types = [f"c{n} {rule[column.name].read_type}" for n, column in enumerate(schema.columns)]
+    width = len(schema.key) or 1
     properties = _properties(connections, endpoint)
     properties |= {
         "fetchsize": str(fetch_size),
         "sessionInitStatement": session_init(view),
-        "customSchema": ", ".join(types + [f"k{n} string" for n in range(len(schema.key))]),
+        "customSchema": ", ".join(types + [f"k{n} string" for n in range(width)]),
     }
     return SnapshotQuery(
         url=jdbc_url(endpoint),
         table=subquery.as_string(None),
-        predicates=tuple(predicate(key_range, len(schema.key)) for key_range in ranges),
-        select=tuple(
-            f"{rule[column.name].from_jdbc(f'c{number}')} AS {spark_name(column.name)}"
-            for number, column in enumerate(schema.columns)
-        ),
+        predicates=tuple(predicate(key_range, width) for key_range in ranges),
+        select=tuple(select),
         properties=properties,
     )
 

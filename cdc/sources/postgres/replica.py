@@ -192,20 +192,8 @@ def exported_view(
         ReplicaError: The view does not show the marker, or the server is not what it must be.
         SnapshotLostError: The replica cancelled the session.
     """
-    where = connections.where(on_replica=on_replica)
-    with connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0) as session:
-        session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
-        session.read_only = True
-        session.autocommit = False
-        row = session.execute("SELECT pg_export_snapshot()").fetchone()
-        if not marker_visible(session, marker):
-            raise ReplicaError(
-                f"a view on the {where} does not show the marker that was waited for",
-                remedy="`replica` must lead to one server: a load balancer over several may send "
-                "each session to another one.",
-            )
-        found = identity(session)
-        warnings = check_standby(found, marker, where) if on_replica else ()
+    with exporting(connections, on_replica=on_replica) as session:
+        snapshot = export(session)
         # after the snapshot was taken, so nothing in it can lie beyond
         position = optional_row(session, "SELECT pg_last_wal_replay_lsn()::text")
         if on_replica and position is not None and position[0] is not None:
@@ -213,18 +201,61 @@ def exported_view(
         else:
             with connections.open("admin") as primary:
                 upper = current_lsn(primary)
-        yield Exporter(
-            session,
-            View(
-                snapshot_id=row[0] if row else "",
-                lsn_upper_bound=upper,
-                opened_at=datetime.now(timezone.utc),
-                on_replica=on_replica,
-                marker=marker,
-                identity=found,
-                warnings=warnings,
-            ),
+        yield proven(connections, session, snapshot, marker, upper, on_replica=on_replica)
+
+
+@contextmanager
+def exporting(connections: Connections, *, on_replica: bool) -> Iterator[Session]:
+    """A session whose first statement takes the snapshot that it then keeps."""
+    with connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0) as session:
+        session.isolation_level = psycopg.IsolationLevel.REPEATABLE_READ
+        session.read_only = True
+        session.autocommit = False
+        yield session
+
+
+def export(session: Session) -> str:
+    """Take the session's snapshot, if it has none yet, and let others import it."""
+    row = session.execute("SELECT pg_export_snapshot()").fetchone()
+    return row[0] if row else ""
+
+
+def proven(
+    connections: Connections,
+    session: Session,
+    snapshot: str,
+    marker: Marker,
+    upper: Lsn,
+    *,
+    on_replica: bool,
+    split: Lsn | None = None,
+) -> Exporter:
+    """The exported view, once it is sure to lie behind the fence and on the right server.
+
+    Raises:
+        ReplicaError: It does not show the marker, or the server is not what it must be.
+    """
+    where = connections.where(on_replica=on_replica)
+    if not marker_visible(session, marker):
+        raise ReplicaError(
+            f"a view on the {where} does not show the marker that was waited for",
+            remedy="`replica` must lead to one server: a load balancer over several may send "
+            "each session to another one.",
         )
+    found = identity(session)
+    return Exporter(
+        session,
+        View(
+            snapshot_id=snapshot,
+            lsn_upper_bound=upper,
+            opened_at=datetime.now(timezone.utc),
+            on_replica=on_replica,
+            marker=marker,
+            identity=found,
+            warnings=check_standby(found, marker, where) if on_replica else (),
+            split=split,
+        ),
+    )
 
 
 def assert_alive(connections: Connections, exporter: Exporter) -> None:

@@ -74,18 +74,20 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
 
 
 def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """The columns that identify a row: configured ones, else the primary key.
+    """The columns that identify a row: configured ones, else the primary key; none of a log.
 
     Raises:
         SchemaError: There is none, or the configured columns are not unique and not null.
     """
+    if settings.appends:
+        return ()
     key = tuple(settings.key_columns) or table.primary_key
     if not key:
         raise SchemaError(
             f"table {table.table} has no primary key",
             remedy="Add a primary key; or give the table a unique index on columns that are NOT "
             "NULL, run ALTER TABLE ... REPLICA IDENTITY USING INDEX with it, and name its columns "
-            "in key_columns.",
+            "in key_columns; or set mode: append, if its rows are only ever inserted.",
             table=table.table,
         )
     by_name = {column.name: column for column in table.columns}

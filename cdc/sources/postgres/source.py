@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from cdc.config import PostgresSourceConfig, TableSettings
@@ -14,6 +14,7 @@ from cdc.sources.postgres import (
     boundaries,
     catalog,
     checks,
+    exact_view,
     grants,
     lookup,
     planned,
@@ -131,15 +132,18 @@ class PostgresSource:
         with self._connections.open(role, on_replica=on_replica) as session:
             return primary.identity(session)
 
-    def prepare_capture(self, publication: str) -> None:
+    def prepare_capture(self, publication: str, *, append: bool = False) -> None:
         """Create what is missing of schema ``tributary``, its tables and grants, the capture."""
         with self._connections.open("admin") as session:
-            capture.prepare(session, publication, self._config.credentials)
+            capture.prepare(session, publication, self._config.credentials, append=append)
 
-    def planned_capture(self, publication: str, slot: str, tables: Sequence[TableId]) -> list[str]:
+    def planned_capture(
+        self, publication: str, slot: str, tables: Sequence[TableId], *, append: bool = False
+    ) -> list[str]:
         """The statements that capturing these tables would run now; nothing is run."""
+        users = self._config.credentials
         with self._connections.open("admin") as session:
-            return capture.planned(session, publication, slot, tables, self._config.credentials)
+            return capture.planned(session, publication, slot, tables, users, append=append)
 
     def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
         """Add those tables that are not yet in it; returns the ones that were added."""
@@ -161,10 +165,12 @@ class PostgresSource:
         with self._connections.open("admin") as session:
             capture.drop(session, publication)
 
-    def audit_publication(self, publication: str, table: SourceTable) -> list[str]:
-        """What keeps changes of this table from being published in full."""
+    def audit_publication(
+        self, publication: str, table: SourceTable, *, append: bool = False
+    ) -> list[str]:
+        """What keeps changes of this table from being published as they must be."""
         with self._connections.open("admin") as session:
-            return capture.audit(session, publication, table)
+            return capture.audit(session, publication, table, append=append)
 
     def ensure_slot(self, slot: str) -> bool:
         """Create the logical slot if it is missing; returns whether it was created."""
@@ -227,15 +233,60 @@ class PostgresSource:
             self.wait_for_older_transactions(
                 self.current_transaction_id(), timeout_s=timeout_s, progress=progress
             )
-        with replica.exported_view(
-            self._connections, marker, on_replica=self.has_replica
-        ) as exporter:
-            snapshot = exporter.view.snapshot_id
-            self._exporters[snapshot] = exporter
-            try:
-                yield exporter.view
-            finally:
-                del self._exporters[snapshot]
+        with (
+            replica.exported_view(
+                self._connections, marker, on_replica=self.has_replica
+            ) as exporter,
+            self._watched(exporter) as view,
+        ):
+            yield view
+
+    @contextmanager
+    def open_exact_view(
+        self,
+        marker: Marker,
+        *,
+        from_primary: bool,
+        resuming: Callable[[], AbstractContextManager[None]],
+        timeout_s: float,
+        progress: Progress,
+    ) -> Iterator[View]:
+        """A view that contains the marker, and of which it is known where the log goes on."""
+        connections = self._connections
+        if self._on_replica(from_primary):
+            self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
+            opened = exact_view.replica_view(connections, marker, resuming=resuming)
+        else:
+            opened = exact_view.primary_view(connections, marker, timeout_s=timeout_s)
+        with opened as exporter, self._watched(exporter) as view:
+            yield view
+
+    def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
+        """Why there can be no such view, and what to do about it; None when there can."""
+        on_replica = self._on_replica(from_primary)
+        return exact_view.obstacle(self._connections, on_replica=on_replica)
+
+    def replay_paused(self) -> bool:
+        """Whether replay of the replica is paused, or asked to pause."""
+        return exact_view.replay_state(self._connections) != "not paused"
+
+    def resume_replay(self) -> None:
+        """Let the replica replay again, whoever paused it."""
+        if self.has_replica:
+            exact_view.resume(self._connections)
+
+    def _on_replica(self, from_primary: bool) -> bool:
+        return self.has_replica and not from_primary
+
+    @contextmanager
+    def _watched(self, exporter: replica.Exporter) -> Iterator[View]:
+        """Lets `assert_view_alive` find who keeps the view."""
+        snapshot = exporter.view.snapshot_id
+        self._exporters[snapshot] = exporter
+        try:
+            yield exporter.view
+        finally:
+            del self._exporters[snapshot]
 
     def assert_view_alive(self, view: View) -> None:
         """Check that sessions can still import the view and its server is what it was."""

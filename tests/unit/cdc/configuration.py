@@ -44,6 +44,7 @@ _TABLE = {
     "tier": "hot",
     "key_columns": ["id"],
     "mode": "upsert",
+    "snapshot_from": "replica",
     "partition_by": ["country"],
     "columns": {"include": ["id", "country"], "exclude": [], "as": {"country": "string"}},
     "max_events_per_run": 10,

@@ -6,7 +6,7 @@ import copy
 
 import pytest
 
-from cdc.config.tables import Pattern
+from cdc.config.tables import Pattern, TableSettings, configured_tier, is_append_tier
 from cdc.config.templates import overlapping
 from cdc.errors import ConfigError
 from schemas.errors import InvalidIdentifierError
@@ -177,3 +177,27 @@ def test_a_key_column_is_not_asked_by_key() -> None:
     message = refusal(document).message
     assert "columns.as" in message
     assert "so not for: id" in message
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "reason"),
+    [
+        ({"mode": "append", "key_columns": ["id"]}, "key_columns", "has no key"),
+        ({"mode": "append", "delete_mode": "soft"}, "delete_mode", "no deletes"),
+        ({"mode": "append", "index": "bucket"}, "index", "written anew"),
+        ({"mode": "append", "columns": {"as": {"a": "string"}}}, "columns.as", "no key"),
+        ({"mode": "append", "buckets": 4}, "buckets", "written anew"),
+        ({"snapshot_from": "primary"}, "snapshot_from", "mode: append only"),
+    ],
+)
+def test_what_a_log_has_no_use_for_is_refused(settings, key, reason) -> None:
+    found = dict(TableSettings.model_validate(settings).conflicts())
+    assert reason in found[tuple(key.split("."))]
+
+
+def test_logs_share_a_capture_of_their_own() -> None:
+    log = TableSettings(mode="append", tier="hot")
+    assert (log.capture_tier, TableSettings(tier="hot").capture_tier) == ("hot_append", "hot")
+    assert is_append_tier(log.capture_tier)
+    assert not is_append_tier("append"), "a tier that someone called so"
+    assert configured_tier(log.capture_tier) == "hot"

@@ -9,7 +9,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.config import Config, parse
+from cdc.config import Config, TableSettings, parse
 from cdc.debezium import (
     CaptureNames,
     audit,
@@ -356,3 +356,49 @@ def test_each_capture_has_a_placeholder_of_its_own() -> None:
     found = {names("shop", source, tier).placeholder for tier in ("default", "hot", "cold")}
     assert len(found) == 3
     assert names("shop", source).placeholder == capture.placeholder, "it never changes"
+
+
+# --- logs ----------------------------------------------------------------------------------------
+
+
+def log_capture() -> tuple[dict[str, str], CaptureNames]:
+    config = read(with_connect())
+    source, tier = config.sources["shop"], TableSettings(mode="append").capture_tier
+    config_of_logs = connector_config("shop", source, tier, config.kafka, config.connect)
+    return config_of_logs, names("shop", source, tier)
+
+
+def test_logs_have_names_of_their_own() -> None:
+    _, capture = log_capture()
+    _, keyed = plain()
+    for field in ("publication", "slot", "connector", "topic_prefix", "heartbeat_topic"):
+        assert getattr(capture, field) != getattr(keyed, field)
+    assert capture.transaction_topic == f"{capture.topic_prefix}.transaction"
+    assert capture.transaction_topic in capture.own_topics
+    assert keyed.transaction_topic not in keyed.own_topics
+
+
+def test_only_the_connector_of_logs_tells_where_transactions_end() -> None:
+    config, capture = log_capture()
+    assert config["provide.transaction.metadata"] == "true"
+    assert audit(config, capture) == []
+    keyed, names_of_keyed = plain()
+    assert keyed["provide.transaction.metadata"] == "false"
+    for connector, of in ((config, names_of_keyed), (keyed, capture)):
+        found = {item.property for item in audit(connector, of)}
+        assert "provide.transaction.metadata" in found
+
+
+def test_a_heartbeat_is_an_insert_where_nothing_else_is_published() -> None:
+    _, capture = log_capture()
+    statement = heartbeat_sql(capture)
+    assert "INSERT INTO tributary.heartbeat_log" in statement
+    assert "ON CONFLICT" not in statement
+    assert f"source = '{capture.slot}'" in statement, "others' heartbeats are not deleted"
+
+
+def test_logs_need_exactly_once_delivery() -> None:
+    document = with_connect(exactly_once=False)
+    document["tables"] = {"public.events": {"mode": "append"}}
+    with pytest.raises(ConfigError, match=r"append needs connect\.exactly_once"):
+        read(document)

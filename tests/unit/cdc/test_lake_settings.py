@@ -10,7 +10,7 @@ from cdc.config import TableSettings
 from cdc.errors import ConfigError
 from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.layout import KEY_COLUMN, RowLayout
-from cdc.lake.options import check_overrides, table_options
+from cdc.lake.options import check_overrides, require_keyed, table_options
 from schemas.errors import SchemaError
 from schemas.table import Column, TableId, TableSchema
 
@@ -158,9 +158,24 @@ def test_columns_that_the_lake_cannot_hold_are_refused_by_name(
     assert caught.value.context["field"] in columns
 
 
-def test_a_table_without_a_key_is_refused() -> None:
+def test_a_log_is_keyed_by_where_a_row_comes_from() -> None:
+    log = layout(key="", partition_by=("id",))
+    assert log.record_key == ("_cdc_row",)
+    assert ("_cdc_row", "string") in log.columns
+    assert not log.moves_partitions, "a row that is never looked up needs no global index"
+    assert ("_cdc_row", "string") not in layout().columns
+
+
+def test_a_log_is_not_put_into_buckets_which_each_commit_would_write_anew() -> None:
+    small = SnapshotSize(rows=1, bytes=1, commits=1)
+    assert IndexLayout.choose(TableSettings(mode="append"), layout(key=""), small).kind == "bloom"
+    assert IndexLayout.choose(TableSettings(), layout(), small).kind == "bucket"
+
+
+def test_a_table_that_lost_its_key_does_not_become_a_log() -> None:
     with pytest.raises(SchemaError, match="no key"):
-        layout(key="")
+        require_keyed(layout(key="").schema, TableSettings())
+    require_keyed(layout(key="").schema, TableSettings(mode="append"))
 
 
 def test_a_partition_column_must_exist() -> None:

@@ -149,3 +149,34 @@ def test_rows_that_do_not_fit_into_a_message_are_told(
     told = too_large(table, largest, 1000)
     assert (told is None) == fits
     assert told is None or f"a row of {largest:,} bytes" in told
+
+
+LOG = TableSettings(mode="append")
+
+
+def test_a_table_without_a_key_can_travel_as_a_log() -> None:
+    for identity in ("default", "nothing", "full"):
+        table = replace(KEYLESS, replica_identity=identity)
+        verdict = judge(table, LOG)
+        assert verdict.ok
+        assert "updates and deletes are not captured" in verdict.notes[0]
+    counted = replace(KEYLESS, updated=1234, deleted=5)
+    assert "1,234 rows updated and 5 deleted" in judge(counted, LOG).notes[0]
+    stats = TableStats(TABLE, "table", 1, 1, (), "nothing", None, updated=7)
+    assert glance(stats, LOG).ok
+    assert "7 rows updated" in glance(stats, LOG).notes[0]
+
+
+@pytest.mark.parametrize(
+    ("default", "fits"),
+    [("5", False), ("'new'::text", False), ("now()", True), ("nextval('s'::regclass)", True)],
+)
+def test_a_log_refuses_a_null_that_nobody_can_tell_from_a_default(default, fits) -> None:
+    unclear = replace(column("state", 4, nullable=True), default_sql=default)
+    table = replace(KEYLESS, columns=(*KEYLESS.columns, unclear))
+    assert judge(table, LOG).ok is fits
+    assert judge(table, LOG, nulls_are_kept=True).ok
+    without = TableSettings(mode="append", columns={"exclude": ["state"]})
+    assert judge(table, without).ok
+    if not fits:
+        assert "connect.converter: confluent" in judge(table, LOG).remedy

@@ -86,6 +86,7 @@ def compared(
     left_out: tuple[str, ...] = (),
     empty: tuple[int, ...] = (),
     frozen: bool = False,
+    keyed: bool = True,
 ) -> tuple[Change, ...]:
     wanted = [
         Column(one["name"], one["shown"], LAKE_TYPES.get(one["shown"], "string"))
@@ -100,6 +101,7 @@ def compared(
         stored=stored or {},
         empty=empty,
         frozen=frozen,
+        keyed=keyed,
     )
 
 
@@ -325,6 +327,13 @@ def test_another_key_needs_a_copy(keys: dict[str, str]) -> None:
     change = only(changed(keys=keys))
     assert isinstance(change, ChangeKey)
     assert change.verdict is Verdict.BOOTSTRAP
+    assert only(changed(keys=keys), keyed=False).verdict is Verdict.EVOLVE, "a log needs none"
+
+
+def test_a_log_follows_another_replica_identity() -> None:
+    change = only(changed(replica_identity="n"), keyed=False)
+    assert isinstance(change, ChangeIdentity)
+    assert change.verdict is Verdict.EVOLVE
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,145 @@
+"""The first event of a log that its copy does not contain: from there on the stream is applied.
+
+A view of a known position S contains a transaction if, and only if, its commit ends at or before S.
+Events of a topic are in the order of commits, so one offset parts them; once it is found, nothing
+depends on S any more.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TYPE_CHECKING
+
+from cdc.debezium import TransactionReader
+from cdc.position import Lsn
+
+if TYPE_CHECKING:
+    from bootstrap.capture import Capture
+    from cdc.kafka import KafkaRecord
+    from cdc.state import Attempt
+    from schemas.registry import SchemaRegistry
+
+_READ_S = 300.0
+
+
+@dataclass(frozen=True)
+class Origin:
+    """Where a table's topic and that of its transactions ended before the view was opened.
+
+    Args:
+        rows: Offsets of the table's topic (O).
+        transactions: Offsets of the transactions' topic, recorded first: the end of a transaction
+            never comes before its rows. Of logs only.
+        transactions_id: UUID of that topic.
+    """
+
+    rows: Mapping[int, int]
+    transactions: Mapping[int, int] | None = None
+    transactions_id: str | None = None
+
+    @classmethod
+    def now(cls, capture: Capture) -> Origin:
+        """The topics as they are now."""
+        kafka, topic = capture.kafka, capture.names.transaction_topic
+        if not capture.names.append:
+            return cls(kafka.stable_offsets(capture.topic))
+        identity, transactions = kafka.topic_id(topic), kafka.stable_offsets(topic)
+        return cls(kafka.stable_offsets(capture.topic), transactions, identity)
+
+
+def recorded(attempt: Attempt, capture: Capture) -> Attempt:
+    """The attempt, with where its topics end now (O)."""
+    origin = Origin.now(capture)
+    return replace(
+        attempt,
+        topic_id=capture.kafka.topic_id(capture.topic),
+        start_offsets=origin.rows,
+        transaction_offsets=origin.transactions,
+        transaction_topic_id=origin.transactions_id,
+    )
+
+
+def boundary_of(
+    attempt: Attempt, capture: Capture, registry: SchemaRegistry, *, timeout_s: float
+) -> dict[int, int]:
+    """The boundary of an attempt's copy; see `find_boundary`."""
+    origin = Origin(
+        attempt.start_offsets or {}, attempt.transaction_offsets, attempt.transaction_topic_id
+    )
+    split = Lsn.parse((attempt.view or {}).get("split") or "")
+    return find_boundary(capture, registry, origin, split, timeout_s=timeout_s)
+
+
+def find_boundary(
+    capture: Capture, registry: SchemaRegistry, origin: Origin, split: Lsn, *, timeout_s: float
+) -> dict[int, int]:
+    """Per partition, the first offset whose transaction ends beyond a view's position.
+
+    Everything up to that position must have been captured, and a transaction beyond it.
+
+    Args:
+        capture: What carries the table's changes.
+        registry: The writers' schemas.
+        origin: Offsets from before the view was opened.
+        split: S, the view's position.
+        timeout_s: Bound of the wait for hanging Kafka transactions, in seconds.
+
+    Raises:
+        AttemptSpoiledError: The transactions' topic no longer tells of all that is needed.
+        HandoffTimeoutError: A Kafka transaction hangs.
+        DecodeError: A record is not what the connector writes.
+        KafkaError: A topic cannot be read in time.
+    """
+    kafka, names = capture.kafka, capture.names
+    began = origin.transactions or {}
+    capture.require_start(origin.transactions_id, began, topic=names.transaction_topic)
+    for topic in (names.transaction_topic, capture.topic):
+        upto = kafka.high_watermarks(topic)
+        capture.wait_until_readable(upto, timeout_s=timeout_s, topic=topic)
+    reader = TransactionReader(kafka, registry)
+    ends = kafka.stable_offsets(names.transaction_topic)
+    copied = reader.ended_by(names.transaction_topic, split, began, ends, timeout_s=_READ_S)
+    stable = kafka.stable_offsets(capture.topic)
+    return {
+        partition: first_beyond(
+            start,
+            stable[partition],
+            partial(_first, capture, partition),
+            lambda record: reader.of(record) in copied,
+        )
+        for partition, start in origin.rows.items()
+    }
+
+
+def first_beyond(
+    start: int,
+    end: int,
+    first: Callable[[int, int], KafkaRecord | None],
+    copied: Callable[[KafkaRecord], bool],
+) -> int:
+    """The first offset that the copy does not contain, or the end.
+
+    Args:
+        start: Where to begin.
+        end: Where to end.
+        first: The first record between two offsets, if there is one; markers of Kafka's own
+            transactions take offsets, too.
+        copied: Whether the copy contains a record; true up to some record, and false from then on.
+    """
+    found, low, high = end, start, end
+    while low < high:
+        middle = (low + high) // 2
+        record = first(middle, high)
+        if record is not None and copied(record):
+            low = record.offset + 1
+        else:
+            # No record from here on that is nearer than this one.
+            found = found if record is None else record.offset
+            high = middle
+    return found
+
+
+def _first(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
+    return next(capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S), None)

@@ -1,0 +1,123 @@
+"""Where each transaction ends, as the connector of logs says it in a topic of its own.
+
+A row's own position is no answer: a transaction that was open when a view was taken has rows below
+the view's position and its commit above.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING, Any
+
+import fastavro
+
+from cdc.errors import CaptureError, DecodeError
+from cdc.position import Lsn
+from schemas.avro import split_wire
+from schemas.errors import SchemaError
+
+if TYPE_CHECKING:
+    from cdc.kafka import KafkaAdmin, KafkaRecord
+    from schemas.registry import SchemaRegistry
+
+
+class TransactionReader:
+    """Reads transactions out of records.
+
+    Args:
+        kafka: The cluster.
+        registry: The writers' schemas.
+    """
+
+    def __init__(self, kafka: KafkaAdmin, registry: SchemaRegistry) -> None:
+        self._kafka = kafka
+        self._registry = registry
+        self._schemas: dict[int, Any] = {}
+
+    def ended_by(
+        self,
+        topic: str,
+        split: Lsn,
+        start: Mapping[int, int],
+        end: Mapping[int, int],
+        *,
+        timeout_s: float,
+    ) -> frozenset[int]:
+        """Ids of the transactions that ended at or before a position.
+
+        Ends are in the order of the log, so no more is read than up to the first that lies beyond.
+
+        Args:
+            topic: The connector's topic of transactions.
+            split: The position.
+            start: Where to begin: recorded before the position was.
+            end: Where everything up to the position has been captured.
+            timeout_s: Bound of the reading, in seconds.
+
+        Raises:
+            CaptureError: No transaction ends beyond the position.
+            DecodeError: A record does not tell of a transaction.
+            KafkaError: The topic cannot be read in time.
+        """
+        found: set[int] = set()
+        for record in self._records(topic, start, end, timeout_s):
+            xid, ended_at = self._end(record)
+            if ended_at is None:
+                continue
+            if ended_at > split:
+                return frozenset(found)
+            found.add(xid)
+        raise CaptureError(
+            f"topic {topic} tells of {len(found)} transactions that end at or before {split}, and"
+            " of none beyond, although one was captured",
+            remedy="Check that the connector runs with provide.transaction.metadata=true and writes"
+            " to that topic; `tributary check` compares its settings.",
+            topic=topic,
+        )
+
+    def of(self, record: KafkaRecord) -> int:
+        """Id of the transaction that a change event belongs to.
+
+        Raises:
+            DecodeError: The record is not a change event.
+        """
+        try:
+            return int(self._decoded(record)["source"]["txId"])
+        except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
+            raise _unreadable(record, f"a change event: {error}") from error
+
+    def _records(
+        self, topic: str, start: Mapping[int, int], end: Mapping[int, int], timeout_s: float
+    ) -> Iterator[KafkaRecord]:
+        for partition, first in start.items():
+            last = end.get(partition, first)
+            yield from self._kafka.read(topic, partition, first, last, timeout_s=timeout_s)
+
+    def _end(self, record: KafkaRecord) -> tuple[int, Lsn | None]:
+        """A transaction's id, and where it ends; None where the record says that it begins."""
+        try:
+            event = self._decoded(record)
+            xid, _, position = str(event["id"]).partition(":")
+            return int(xid), Lsn(int(position)) if event["status"] == "END" else None
+        except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
+            raise _unreadable(record, f"the beginning or end of a transaction: {error}") from error
+
+    def _decoded(self, record: KafkaRecord) -> Any:
+        schema_id, body = split_wire(record.value or b"")
+        if schema_id not in self._schemas:
+            document = json.loads(self._registry.schema(schema_id))
+            self._schemas[schema_id] = fastavro.parse_schema(document)
+        return fastavro.schemaless_reader(io.BytesIO(body), self._schemas[schema_id])
+
+
+def _unreadable(record: KafkaRecord, what: str) -> DecodeError:
+    return DecodeError(
+        f"the record at offset {record.offset} of topic {record.topic} partition"
+        f" {record.partition} is not {what}",
+        remedy="Check that only this source's connector writes to the topic.",
+        topic=record.topic,
+        partition=record.partition,
+        offset=record.offset,
+    )

@@ -1,0 +1,230 @@
+"""Views whose place in the log is known: a log's copy and its stream are told apart by it.
+
+A table whose changes are applied by key may replay what its copy contains already; a log may not.
+So its view has to contain exactly the transactions that end at or before one position. A replica
+has such a moment while its replay is paused; a primary, where a logical slot begins.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from uuid import uuid4
+
+import psycopg
+from psycopg import sql
+
+from cdc.errors import ReplicaError, SourceError
+from cdc.position import Lsn
+from cdc.sources.postgres.connection import Connections, Session
+from cdc.sources.postgres.replica import Exporter, export, exporting, proven
+from cdc.sources.values import Marker
+
+PAUSE_LIMIT_S = 20.0
+"""How long replay may stay paused before the server itself resumes it, in seconds."""
+OLDEST_VERSION = 140000
+"""Before it a server does not say whether replay stands still, nor finds rows by their place."""
+
+_STATE_S = 10.0
+_POLL_S = 0.01
+_TRIES = 3
+_PAUSED, _NOT_PAUSED = "paused", "not paused"
+_FUNCTIONS = ("pg_wal_replay_pause()", "pg_wal_replay_resume()")
+
+
+def grant_sql(role: str) -> str:
+    """What lets a role pause and resume replay; for a superuser, on the primary's database."""
+    functions = ", ".join(f"pg_catalog.{name}" for name in _FUNCTIONS)
+    statement = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(
+        sql.SQL(functions), sql.Identifier(role)
+    )
+    return f"{statement.as_string(None)};"
+
+
+def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
+    """Why there can be no such view on that server, and what to do; None when there can."""
+    with connections.open("snapshot", on_replica=on_replica) as session:
+        version = session.info.server_version
+        where = connections.where(on_replica=on_replica)
+        if version < OLDEST_VERSION:
+            return (
+                f"the {where} is PostgreSQL {version // 10000}, and a copy in mode append needs 14",
+                "Upgrade the server.",
+            )
+        if not on_replica:
+            return None
+        row = session.execute(
+            "SELECT bool_and(has_function_privilege('pg_catalog.' || name, 'EXECUTE'))"
+            " FROM unnest(%s::text[]) AS name",
+            (list(_FUNCTIONS),),
+        ).fetchone()
+    if row and row[0]:
+        return None
+    role = connections.credential("snapshot").user
+    return (
+        f"{role} may not pause the replay of the {where}, and without that nobody can tell which"
+        " events a copy contains",
+        "Choose: 1. on the primary, in this database, as a superuser:"
+        f" {grant_sql(role)} (replay stands still for a moment as a copy or verify begins);"
+        " 2. snapshot_from: primary for the table, which is then read from the primary.",
+    )
+
+
+def replay_state(connections: Connections) -> str:
+    """``paused``, ``pause requested`` or ``not paused``."""
+    with connections.open("snapshot", on_replica=True) as session:
+        return _state(session)
+
+
+def resume(connections: Connections) -> None:
+    """Let the replica replay again, whoever paused it, and see that it does.
+
+    Raises:
+        ReplicaError: It still stands still.
+    """
+    with connections.open("snapshot", on_replica=True) as session:
+        row = session.execute("SELECT pg_is_in_recovery()").fetchone()
+        if row is None or not row[0]:
+            return  # it was promoted, and with that resumed
+        session.execute("SELECT pg_wal_replay_resume()")
+        if not _wait_for(session, _NOT_PAUSED):
+            raise ReplicaError(
+                f"replay of the {connections.where(on_replica=True)} was resumed and is still"
+                f" {_state(session)!r}",
+                remedy="Run SELECT pg_wal_replay_resume() on the replica.",
+            )
+
+
+@contextmanager
+def replica_view(
+    connections: Connections,
+    marker: Marker,
+    *,
+    resuming: Callable[[], AbstractContextManager[None]],
+) -> Iterator[Exporter]:
+    """A view of the replica of one known position, taken while its replay stands still.
+
+    Args:
+        connections: The source's servers.
+        marker: Must be visible.
+        resuming: Resumes replay at the end of its block, which holds the pause and no more, also
+            when this process dies in it.
+
+    Raises:
+        ReplicaError: Replay cannot be paused, or went on while the view was taken.
+        SnapshotLostError: The replica cancelled the session.
+    """
+    with exporting(connections, on_replica=True) as session:
+        with _server_resumes(connections) as watchdog, resuming():
+            watchdog()
+            snapshot, split = _taken(connections, session)
+        yield proven(connections, session, snapshot, marker, split, on_replica=True, split=split)
+
+
+def _taken(connections: Connections, session: Session) -> tuple[str, Lsn]:
+    """Pause replay, and take the session's snapshot where it stands."""
+    where = connections.where(on_replica=True)
+    for _ in range(_TRIES):
+        with connections.open("snapshot", on_replica=True) as control:
+            control.execute("SELECT pg_wal_replay_pause()")
+            if not _wait_for(control, _PAUSED):
+                continue  # someone resumed it, or the record that is being replayed takes long
+            before = _position(control)
+            snapshot = export(session)
+            # What was replayed meanwhile may or may not be visible in it.
+            if _state(control) == _PAUSED and _position(control) == before:
+                return snapshot, before
+        session.rollback()
+    raise ReplicaError(
+        f"replay of the {where} did not stand still in {_TRIES} tries",
+        remedy="See what else resumes it (pg_wal_replay_resume), and run the command again.",
+    )
+
+
+@contextmanager
+def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
+    """Lets the server resume replay by itself, should this process not come to it.
+
+    What is given begins the countdown. It is a statement that runs in the server: this block ends
+    it, the death of this process does not.
+    """
+    with connections.open("snapshot", on_replica=True, statement_timeout_s=0) as session:
+        session.execute("SET client_connection_check_interval = 0")
+        raw = session.pgconn
+
+        def begin() -> None:
+            later = f"SELECT pg_sleep({PAUSE_LIMIT_S}); SELECT pg_wal_replay_resume()"
+            raw.send_query(later.encode())
+            while raw.flush():
+                time.sleep(_POLL_S)
+
+        try:
+            yield begin
+        finally:
+            session.cancel()
+
+
+@contextmanager
+def primary_view(
+    connections: Connections, marker: Marker, *, timeout_s: float
+) -> Iterator[Exporter]:
+    """A view of the primary of one known position: where a temporary logical slot begins.
+
+    The slot is gone when the view is there, so it holds no log back.
+
+    Args:
+        connections: The source's servers.
+        marker: Must be visible.
+        timeout_s: Bound of the wait for transactions that are open when the slot is made.
+
+    Raises:
+        SourceError: The slot cannot be made in that time.
+    """
+    name = f"tributary_view_{uuid4().hex[:16]}"
+    create = f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
+    with exporting(connections, on_replica=False) as session:
+        with connections.open_replication() as walsender:
+            # A server's own time-outs do not end this command.
+            watchdog = threading.Timer(timeout_s, walsender.cancel)
+            watchdog.start()
+            try:
+                row = walsender.execute(create.encode()).fetchone()
+            except psycopg.errors.QueryCanceled as error:
+                raise SourceError(
+                    f"a slot on the {connections.where(on_replica=False)} could not be made within"
+                    f" {timeout_s:.0f} s: transactions that were open when it began have not ended",
+                    remedy="Find long transactions in pg_stat_activity and pg_prepared_xacts, end"
+                    " them, and run the command again.",
+                ) from error
+            finally:
+                watchdog.cancel()
+            if row is None:
+                raise SourceError(
+                    f"the {connections.where(on_replica=False)} gave no snapshot for slot {name}",
+                    remedy="Look at the server's log at this time; then run the command again.",
+                )
+            split = Lsn.parse(row[1])
+            session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(row[2])))
+            snapshot = export(session)
+        yield proven(connections, session, snapshot, marker, split, on_replica=False, split=split)
+
+
+def _wait_for(session: Session, state: str) -> bool:
+    deadline = time.monotonic() + _STATE_S
+    while _state(session) != state:
+        if time.monotonic() >= deadline:
+            return False
+        time.sleep(_POLL_S)
+    return True
+
+
+def _state(session: Session) -> str:
+    row = session.execute("SELECT pg_get_wal_replay_pause_state()").fetchone()
+    return str(row[0]) if row else ""
+
+
+def _position(session: Session) -> Lsn:
+    row = session.execute("SELECT pg_last_wal_replay_lsn()::text").fetchone()
+    return Lsn.parse(str(row[0]) if row else "")

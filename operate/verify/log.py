@@ -1,0 +1,116 @@
+"""Verifies a table without a key: source and lake as of one position, as bags of rows.
+
+Rows without a key cannot be looked at again one by one, so both sides are read as of the same
+position. A view of the source contains exactly what ended at or before S; the lake's rows from
+before the first event beyond S are what it must hold by then. Equal means that each row occurs in
+the lake as often as in the source at S; what was written since is left to the next time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from bootstrap.boundary import Origin, find_boundary
+from cdc.errors import LakeError
+from cdc.replay_pause import resuming
+from operate.verify.compare import BagComparison, as_table, compare_bags
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from bootstrap.capture import Capture
+    from cdc.config import TableSettings
+    from cdc.lake.write import LakeTable
+    from cdc.position import Lsn
+    from cdc.run import RunContext
+    from cdc.sources.values import View
+
+PASSES = 3
+"""How often a comparison that a TRUNCATE has spoilt is done again."""
+_REPORTED = 1_000
+
+
+@dataclass(frozen=True)
+class LogComparison:
+    """A log beside its source.
+
+    Args:
+        context: What runs work with.
+        capture: What carries the table's changes.
+        lake: The lake table.
+        settings: The table's settings.
+        read_source: The source's rows under a view.
+        advance: Brings the lake to offsets, or past them.
+        wait_s: Bound of each wait, in seconds.
+    """
+
+    context: RunContext
+    capture: Capture
+    lake: LakeTable
+    settings: TableSettings
+    read_source: Callable[[View], DataFrame]
+    advance: Callable[[Mapping[int, int]], None]
+    wait_s: float
+
+    def compare(self) -> tuple[Lsn, BagComparison]:
+        """The position that both sides were read as of, and what was found.
+
+        Raises:
+            LakeError: The lake lost its rows to a TRUNCATE while they were read, again and again.
+            TributaryError: Source, stream or lake cannot be read.
+        """
+        for _ in range(PASSES):
+            split, boundary, found = self._pass()
+            if not self._truncated_beyond(boundary):
+                return split, found
+        table = self.capture.table
+        raise LakeError(
+            f"table {table} was truncated each time that it was compared",
+            remedy=f"Run `tributary verify {table}` when nothing truncates the table.",
+            table=table,
+        )
+
+    def _pass(self) -> tuple[Lsn, Mapping[int, int], BagComparison]:
+        capture, context = self.capture, self.context
+        source, schema = capture.source, self.lake.layout.schema
+        origin = Origin.now(capture)
+        with source.open_exact_view(
+            source.write_marker(),
+            from_primary=self.settings.snapshot_from == "primary",
+            resuming=lambda: resuming(source, context.store, context.leases),
+            timeout_s=self.wait_s,
+            progress=capture.progress,
+        ) as view:
+            split = view.split
+            if split is None:
+                raise AssertionError("an exact view has a position")
+            # An idle source's log would never pass S by itself.
+            capture.wait_until_captured(source.write_marker().lsn, timeout_s=self.wait_s)
+            boundary = find_boundary(
+                capture, context.registry, origin, split, timeout_s=self.wait_s
+            )
+            self.advance(boundary)
+            lake = self.lake.read().where(F.col("_cdc_offset") < max(boundary.values()))
+            task = capture.progress.start(f"compare {capture.table}", None, "rows")
+            try:
+                found = compare_bags(
+                    self.read_source(view), as_table(lake, schema), schema, limit=_REPORTED
+                )
+                task.advance(found.source_rows)
+            finally:
+                task.done()
+            source.assert_view_alive(view)
+        return split, boundary, found
+
+    def _truncated_beyond(self, boundary: Mapping[int, int]) -> bool:
+        """Whether the lake has applied a TRUNCATE from after the position, with other events."""
+        return any(
+            committed.record.counts.get("t")
+            and any(committed.record.offsets[p] > at for p, at in boundary.items())
+            for committed in self.lake.timeline().commits()
+            if committed.record.kind == "run" and committed.record.offsets
+        )

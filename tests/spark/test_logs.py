@@ -1,0 +1,126 @@
+"""Tables without a key: rows of events, in the lake, and beside the source's."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import DataFrame, Row, SparkSession
+
+from cdc.changes import inserted
+from cdc.decode import PROBLEM, decode
+from cdc.lake.index import SnapshotSize
+from cdc.lake.write import LakeTable
+from operate.verify.compare import compare_bags
+from schemas.table import Column, TableId, TableSchema
+from tests.spark.debezium import PLACEHOLDER, STRING, Topic
+from tests.spark.lake import accept, content, lake, record
+
+LOG = TableSchema(
+    TableId("shop", "public", "events"),
+    (Column("kind", "text", "string"), Column("n", "integer", "int")),
+    (),
+)
+
+
+def topic() -> Topic:
+    made = Topic()
+    made.register(1, {"kind": STRING, "n": "int"})
+    return made
+
+
+def decoded(spark: SparkSession, events: Topic, **options: Any) -> DataFrame:
+    return decode(
+        events.frame(spark),
+        events.parsed(),
+        LOG,
+        placeholder=PLACEHOLDER,
+        ingested_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+        **options,
+    )
+
+
+def problems(frame: DataFrame) -> list[str | None]:
+    return [row[PROBLEM] for row in frame.orderBy("_cdc_offset").collect()]
+
+
+def test_equal_events_are_rows_of_their_own(spark: SparkSession) -> None:
+    events = topic()
+    for _ in range(3):
+        events.insert(kind="a", n=1)
+    events.event("t")
+    events.insert(kind="a", n=1)
+    frame = decoded(spark, events)
+    assert problems(frame) == [None] * 5
+
+    def found(**options: Any) -> list[Row]:
+        return inserted(frame, **options).orderBy("_cdc_row").collect()
+
+    assert [row["_cdc_row"] for row in found()] == [
+        f"0-{offset:019d}" for offset in (100, 101, 102, 104)
+    ]
+    assert {(row["kind"], row["n"]) for row in found()} == {("a", 1)}
+    assert [row["_cdc_offset"] for row in found(after_offset=103)] == [104]
+
+
+def test_a_log_holds_no_updates_and_deletes(spark: SparkSession) -> None:
+    events = topic()
+    events.insert(kind="a", n=1)
+    events.update(kind="a", n=2)
+    first, second = problems(decoded(spark, events))
+    assert first is None
+    assert second == "an update or delete, which a log does not hold"
+
+
+def test_a_value_that_may_stand_for_a_null_is_refused_by_name(spark: SparkSession) -> None:
+    events = Topic()
+    events.register(1, {"kind": STRING, "n": "int"}, defaults={"n": 5})
+    events.insert(kind="a", n=5)
+    events.insert(kind="a", n=6)
+    first, second = problems(decoded(spark, events, nulls_are_kept=False))
+    assert first == "a NULL in column n would look the same as its default"
+    assert second is None
+    assert problems(decoded(spark, events)) == [None, None]
+
+
+def rows(spark: SparkSession, table: LakeTable, *places: tuple[str, int]) -> DataFrame:
+    ddl = ", ".join(f"`{name}` {kind}" for name, kind in table.layout.input_columns)
+    data = [("c", None, "0", at, 1, None, f"{at:019d}", kind, at % 2) for kind, at in places]
+    return spark.createDataFrame(data, ddl)
+
+
+def test_rows_are_added_to_small_files_and_none_is_merged(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = lake(spark, tmp_path / "t", LOG, mode="append")
+    size = SnapshotSize(rows=2, bytes=100, commits=1)
+    table.bulk_insert(rows(spark, table, ("a", 1), ("a", 3)), record("chunk", chunk_ids=(0,)), size)
+    for commit in range(3):
+        first = 10 + 4 * commit
+        more = rows(spark, table, *(("a", first + 2 * n) for n in range(2)))
+        table.insert(more, record(offsets={0: first + 4}), accept)
+    assert content(table) == [("a", 0)] * 6 + [("a", 1)] * 2
+    assert table.read().select("_hoodie_file_name").distinct().count() == 1, "files are packed"
+    again = rows(spark, table, ("a", 10), ("b", 12), ("c", 13))
+    table.upsert(again, record(offsets={0: 22}), accept)
+    assert content(table) == [("a", 0)] * 5 + [("a", 1)] * 2 + [("b", 0), ("c", 1)]
+    table.overwrite(rows(spark, table, ("z", 31)), record(offsets={0: 32}), accept)
+    assert content(table) == [("z", 1)]
+
+
+def test_bags_are_compared_by_how_often_a_row_occurs(spark: SparkSession) -> None:
+    def bag(*values: tuple[str | None, int | None]) -> DataFrame:
+        return spark.createDataFrame(list(values), "kind string, n int")
+
+    same = [("a", 1), ("a", 1), (None, 2), ("", None)]
+    found = compare_bags(bag(*same), bag(*same[::-1]), LOG, limit=10)
+    assert (found.rows, found.source_rows, found.lake_rows, found.differing) == (3, 4, 4, 0)
+    assert found.surplus == ()
+    found = compare_bags(bag(*same, ("a", 1)), bag(("", None), *same), LOG, limit=10)
+    assert found.differing == 2
+    assert sorted(found.surplus, key=str) == [
+        (-1, {"kind": "", "n": None}),
+        (1, {"kind": "a", "n": 1}),
+    ]
+    assert compare_bags(bag(), bag(), LOG, limit=10).rows == 0
