@@ -13,10 +13,11 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import unquote, urlsplit
 
 from cdc.debezium import CONNECTOR_CLASS, CaptureNames, audit
-from cdc.errors import LakeError, SourceError
+from cdc.errors import LakeError
 from cdc.sources.values import Check, TableStats
 from cdc.state import State, TableRecord
-from operate.verdict import DEFAULT_MESSAGE_BYTES, glance, judge, too_large
+from operate import preflight_kafka
+from operate.verdict import glance, judge
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -28,7 +29,6 @@ Status = Literal["ok", "warning", "error"]
 OLDEST_CONNECT = (3, 3)
 """Exactly-once support for source connectors came with Kafka Connect 3.3 (KIP-618)."""
 
-_DAY_MS = 24 * 3600 * 1000
 _SHOWN_UNFIT = 20
 _BAD_WAL = frozenset({"lost", "unreserved"})
 
@@ -44,7 +44,7 @@ def check(services: Services) -> Iterator[Check]:
     for name in services.config.sources:
         yield from _guarded(f"source {name}", partial(_source, services, name))
         yield from _guarded(f"source {name}: tables", partial(_tables, services, name, records))
-    yield from _guarded("Kafka", partial(_kafka, services))
+    yield from _guarded("Kafka", partial(preflight_kafka.cluster, services))
     yield from _guarded("Connect", partial(_connect, services))
     yield from _guarded("schema registry", partial(_registry, services))
     for capture in _captures(services, records):
@@ -53,7 +53,10 @@ def check(services: Services) -> Iterator[Check]:
             partial(_capture, services, capture),
         )
     for record in records:
-        yield from _guarded(f"topic {record.topic}", partial(_topic, services, record))
+        look = partial(preflight_kafka.topic, services, record)
+        yield from _guarded(f"topic {record.topic}", look)
+            f"topic {record.topic}", partial(preflight_kafka.topic, services, record)
+        )
     yield from _guarded("lake", partial(_lake, services))
 
 
@@ -150,33 +153,6 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
 
 def _one(name: str, status: Status, detail: str, remedy: str = "") -> list[Check]:
     return [Check(name, status, detail, remedy)]
-
-
-def _kafka(services: Services) -> list[Check]:
-    cluster, brokers = services.kafka.ping()
-    settings = services.config.kafka.topic
-    lines = [Check("Kafka", "ok", f"cluster {cluster}, brokers: {brokers}")]
-    if settings.replication_factor > brokers:
-        lines.append(
-            Check(
-                "Kafka: replication",
-                "error",
-                f"kafka.topic.replication_factor is {settings.replication_factor}, and there are"
-                f" {brokers} brokers",
-                "Lower it, or add brokers.",
-            )
-        )
-    if 0 <= settings.retention_ms < _DAY_MS:
-        lines.append(
-            Check(
-                "Kafka: retention",
-                "warning",
-                f"topics will keep changes for {settings.retention_ms / 3_600_000:.1f} h",
-                "Raise kafka.topic.retention_ms above the longest bootstrap and the longest pause;"
-                " what has expired needs a new bootstrap.",
-            )
-        )
-    return lines
 
 
 def _connect(services: Services) -> list[Check]:
@@ -315,60 +291,6 @@ def _connector(services: Services, capture: CaptureNames) -> list[Check]:
             )
         )
     return lines
-
-
-def _topic(services: Services, record: TableRecord) -> list[Check]:
-    name = f"topic {record.topic}"
-    info = services.kafka.topic(record.topic)
-    actual = services.kafka.topic_config(record.topic)
-    policy = actual.get("cleanup.policy", "delete")
-    if policy != "delete":
-        return [
-            Check(
-                name,
-                "error",
-                f"cleanup.policy={policy} drops changes",
-                f"Set cleanup.policy=delete on topic {record.topic}.",
-            )
-        ]
-    if info.partitions != 1:
-        return [
-            Check(
-                name,
-                "error",
-                f"{info.partitions} partitions: a table's changes would lose their order",
-                "Offboard the table with --delete-data and onboard it again.",
-            )
-        ]
-    kept, wanted = int(actual.get("retention.ms", "-1")), services.config.kafka.topic.retention_ms
-    hours = "for ever" if kept < 0 else f"for {kept / 3_600_000:.1f} h"
-    if kept >= 0 and (wanted < 0 or kept < wanted):
-        return [
-            Check(
-                name,
-                "warning",
-                f"keeps changes {hours}, less than kafka.topic.retention_ms",
-                f"Raise retention.ms of topic {record.topic}.",
-            )
-        ]
-    source = services.source(record.table.source)
-    table = source.table(record.table)
-    limit = int(actual.get("max.message.bytes", DEFAULT_MESSAGE_BYTES))
-    try:
-        largest = source.largest_row(table)
-    except SourceError as error:
-        return [Check(name, "warning", f"no rows were sampled: {error.message}", error.remedy)]
-    if large := too_large(table, largest, limit):
-        return [
-            Check(
-                name,
-                "warning",
-                large,
-                f"Raise max.message.bytes of topic {record.topic}, and max_message_bytes under"
-                " kafka.topic, which the connector's producer follows.",
-            )
-        ]
-    return [Check(name, "ok", f"one partition, keeps changes {hours}")]
 
 
 def _lake(services: Services) -> list[Check]:

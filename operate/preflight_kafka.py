@@ -1,0 +1,98 @@
+"""What ``check`` sees of Kafka: the cluster, and the topics of the tables on the plan."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from cdc.errors import SourceError
+from cdc.sources.values import Check
+from operate.verdict import DEFAULT_MESSAGE_BYTES, too_large
+
+if TYPE_CHECKING:
+    from cdc.state import TableRecord
+    from operate.context import Services
+
+_DAY_MS = 24 * 3600 * 1000
+
+
+def cluster(services: Services) -> list[Check]:
+    """Brokers, replication and retention."""
+    cluster, brokers = services.kafka.ping()
+    settings = services.config.kafka.topic
+    lines = [Check("Kafka", "ok", f"cluster {cluster}, brokers: {brokers}")]
+    if settings.replication_factor > brokers:
+        lines.append(
+            Check(
+                "Kafka: replication",
+                "error",
+                f"kafka.topic.replication_factor is {settings.replication_factor}, and there are"
+                f" {brokers} brokers",
+                "Lower it, or add brokers.",
+            )
+        )
+    if 0 <= settings.retention_ms < _DAY_MS:
+        lines.append(
+            Check(
+                "Kafka: retention",
+                "warning",
+                f"topics will keep changes for {settings.retention_ms / 3_600_000:.1f} h",
+                "Raise kafka.topic.retention_ms above the longest bootstrap and the longest pause;"
+                " what has expired needs a new bootstrap.",
+            )
+        )
+    return lines
+
+
+def topic(services: Services, record: TableRecord) -> list[Check]:
+    """Policy, partitions, retention and the size of messages of one table's topic."""
+    name = f"topic {record.topic}"
+    info = services.kafka.topic(record.topic)
+    actual = services.kafka.topic_config(record.topic)
+    policy = actual.get("cleanup.policy", "delete")
+    if policy != "delete":
+        return [
+            Check(
+                name,
+                "error",
+                f"cleanup.policy={policy} drops changes",
+                f"Set cleanup.policy=delete on topic {record.topic}.",
+            )
+        ]
+    if info.partitions != 1:
+        return [
+            Check(
+                name,
+                "error",
+                f"{info.partitions} partitions: a table's changes would lose their order",
+                "Offboard the table with --delete-data and onboard it again.",
+            )
+        ]
+    kept, wanted = int(actual.get("retention.ms", "-1")), services.config.kafka.topic.retention_ms
+    hours = "for ever" if kept < 0 else f"for {kept / 3_600_000:.1f} h"
+    if kept >= 0 and (wanted < 0 or kept < wanted):
+        return [
+            Check(
+                name,
+                "warning",
+                f"keeps changes {hours}, less than kafka.topic.retention_ms",
+                f"Raise retention.ms of topic {record.topic}.",
+            )
+        ]
+    source = services.source(record.table.source)
+    table = source.table(record.table)
+    limit = int(actual.get("max.message.bytes", DEFAULT_MESSAGE_BYTES))
+    try:
+        largest = source.largest_row(table)
+    except SourceError as error:
+        return [Check(name, "warning", f"no rows were sampled: {error.message}", error.remedy)]
+    if large := too_large(table, largest, limit):
+        return [
+            Check(
+                name,
+                "warning",
+                large,
+                f"Raise max.message.bytes of topic {record.topic}, and max_message_bytes under"
+                " kafka.topic, which the connector's producer follows.",
+            )
+        ]
+    return [Check(name, "ok", f"one partition, keeps changes {hours}")]
