@@ -30,8 +30,8 @@ class Origin:
 
     Args:
         rows: Offsets of the table's topic (O).
-        transactions: Offsets of the transactions' topic, recorded first: the end of a transaction
-            never comes before its rows. Of logs only.
+        transactions: Offsets of the transactions' topic, recorded first: rows from O on belong to
+            transactions whose ends lie there or later. Of logs only.
         transactions_id: UUID of that topic.
     """
 
@@ -41,12 +41,18 @@ class Origin:
 
     @classmethod
     def now(cls, capture: Capture) -> Origin:
-        """The topics as they are now."""
+        """The topics as they are now.
+
+        Kafka ends a transaction of its own in one topic after the other. So the end of a
+        transaction may be stable already while its rows are not: below the last stable offset of
+        the rows there could be too few, but whatever end is stable has its rows below the high
+        watermark that is read after it.
+        """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append:
             return cls(kafka.stable_offsets(capture.topic))
         identity, transactions = kafka.topic_id(topic), kafka.stable_offsets(topic)
-        return cls(kafka.stable_offsets(capture.topic), transactions, identity)
+        return cls(kafka.high_watermarks(capture.topic), transactions, identity)
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
