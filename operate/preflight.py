@@ -55,8 +55,6 @@ def check(services: Services) -> Iterator[Check]:
     for record in records:
         look = partial(preflight_kafka.topic, services, record)
         yield from _guarded(f"topic {record.topic}", look)
-            f"topic {record.topic}", partial(preflight_kafka.topic, services, record)
-        )
     yield from _guarded("lake", partial(_lake, services))
 
 
