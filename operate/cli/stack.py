@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,8 +20,17 @@ if TYPE_CHECKING:
 _FOLDER = Path(".tributary/stack")
 _CONFIG = Path("tributary.yaml")
 
+
+class SourceKind(str, Enum):
+    """A kind of source that the stack can run."""
+
+    POSTGRES = "postgres"
+    MYSQL = "mysql"
+    MARIADB = "mariadb"
+
+
 app = typer.Typer(
-    help="PostgreSQL with a replica, Kafka, Connect and a schema registry on this machine.",
+    help="Databases with replicas, Kafka, Connect and a schema registry on this machine.",
     no_args_is_help=True,
 )
 FolderOption = Annotated[
@@ -43,6 +53,14 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def up(
     folder: FolderOption = _FOLDER,
+    source: Annotated[
+        list[SourceKind] | None,
+        typer.Option(
+            "--source",
+            help="A kind of source to have from then on; may be repeated. A new stack has"
+            " PostgreSQL unless others are named.",
+        ),
+    ] = None,
     metastore: Annotated[
         bool, typer.Option("--metastore", help="With a Hive Metastore, from then on.")
     ] = False,
@@ -53,7 +71,9 @@ def up(
     """Start what does not run, wait until all is ready, and write a ready configuration."""
     renderer = Renderer(output)
     stack = _stack(folder)
-    servers = stack.up(renderer.note, metastore=metastore)
+    servers = stack.up(
+        renderer.note, sources=[kind.value for kind in source or ()], metastore=metastore
+    )
     if stack.write_config(config):
         renderer.note(f"wrote {config}")
     elif config.read_text("utf-8") != stack.config_text():

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cdc.config import PostgresSourceConfig
 from cdc.errors import ConfigError
 from cdc.lake.write import LakeTable
 from cdc.run import run_tables
@@ -127,6 +128,12 @@ class Demo:
     def _tell(self, *, opened_on: LocalStack) -> None:
         with services(self.config, self._progress) as opened:
             source = opened.config.source(SOURCE)
+            if not isinstance(source, PostgresSourceConfig):
+                raise ConfigError(
+                    f"sources.{SOURCE}.kind: the demo's shop is on PostgreSQL, not {source.kind}",
+                    remedy="Leave --config out: the demo then runs servers of its own.",
+                    field=f"sources.{SOURCE}.kind",
+                )
             self._clean(opened)
             with self._step("2. Fill a shop with orders, and let customers and shop go on"):
                 self._create(Connections(SOURCE, source))
