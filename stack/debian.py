@@ -132,10 +132,11 @@ class _Apt:
     def __init__(self, folder: Path, package: Package) -> None:
         self._folder = folder
         self._package = package
+        self._config = folder / "apt.conf"
         for name in ("state/lists/partial", "cache/archives/partial"):
             (folder / name).mkdir(parents=True)
         (folder / "status").touch()
-        settings = {
+        self._settings: dict[str, object] = {
             "Dir::State": folder / "state",
             "Dir::State::status": _SYSTEM_STATUS,
             "Dir::Cache": folder / "cache",
@@ -150,7 +151,7 @@ class _Apt:
             "Acquire::Retries": "3",
             "Acquire::http::Timeout": "60",
         }
-        self._options = [text for item in settings.items() for text in _option(*item)]
+        self._configure()
 
     def update(self) -> None:
         """Fetch the lists of the configured suites."""
@@ -175,16 +176,23 @@ class _Apt:
         sources = self._folder / "sources.list"
         sources.write_text(f"deb {mirrors[0]} {suite} main\n", "utf-8")
         # The closure is that of the suite, whatever this machine has installed.
-        self._options += [
-            *_option("Dir::Etc::SourceList", sources),
-            *_option("Dir::Etc::SourceParts", "/dev/null"),
-            *_option("Dir::State::status", self._folder / "status"),
-        ]
+        self._settings["Dir::Etc::SourceList"] = sources
+        self._settings["Dir::Etc::SourceParts"] = "/dev/null"
+        self._settings["Dir::State::status"] = self._folder / "status"
+        self._configure()
         self.update()
+
+    def _configure(self) -> None:
+        lines = [f'{name} "{value}";' for name, value in self._settings.items()]
+        # Some systems remove files of theirs whenever APT has run.
+        lines += [f"#clear {hooks};" for hooks in ("APT::Update::Post-Invoke", "DPkg::Post-Invoke")]
+        self._config.write_text("\n".join(lines) + "\n", "utf-8")
 
     def candidate(self) -> str | None:
         """The version that would be fetched, or None."""
-        answer = _run(["apt-cache", *self._options, "policy", self._package.name], 60)
+        answer = _run(
+            ["apt-cache", f"--config-file={self._config}", "policy", self._package.name], 60
+        )
         found = re.search(r"Candidate: (\S+)", answer)
         return None if found is None or found[1] == "(none)" else found[1]
 
@@ -200,15 +208,12 @@ class _Apt:
 
     def _apt(self, *arguments: str, limit_s: float = 60.0, folder: Path | None = None) -> str:
         try:
-            return _run(["apt-get", *self._options, "--quiet", *arguments], limit_s, folder)
+            command = ["apt-get", f"--config-file={self._config}", "--quiet", *arguments]
+            return _run(command, limit_s, folder)
         except StackError as error:
             raise UnavailableError(
                 f"Debian's package {self._package.name} cannot be had: {error.message}"
             ) from error
-
-
-def _option(name: str, value: object) -> tuple[str, str]:
-    return "-o", f"{name}={value}"
 
 
 def _run(command: Sequence[str], limit_s: float, folder: Path | None = None) -> str:

@@ -7,6 +7,7 @@ import shutil
 import threading
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -172,7 +173,12 @@ class LocalStack:
         return Addresses(record.ports, database, self.passwords, record.kinds)
 
     def config_text(
-        self, *, source: str = DATABASE, database: str = DATABASE, folder: Path | None = None
+        self,
+        *,
+        source: str = DATABASE,
+        database: str = DATABASE,
+        folder: Path | None = None,
+        kinds: Collection[str] = KINDS,
     ) -> str:
         """A ``tributary.yaml`` for this stack.
 
@@ -180,8 +186,17 @@ class LocalStack:
             source: Name of the source.
             database: The database that is captured.
             folder: Takes lake and state; by default the stack's.
+            kinds: Which of the stack's sources to name; by default all.
         """
-        return project_text(self.addresses(database), folder or self.folder, source)
+        addresses = self.addresses(database)
+        wanted = tuple(kind for kind in addresses.kinds if kind in kinds)
+        return project_text(replace(addresses, kinds=wanted), folder or self.folder, source)
+
+    def versions(self) -> dict[str, str]:
+        """Version of each database by its kind."""
+        record = Record.read(self.folder)
+        found = {} if record.binaries is None else {POSTGRES: record.binaries.version}
+        return found | {kind: one.version for kind, one in record.installations.items()}
 
     def server(self, name: str) -> RunningServer:
         """A handle on one server.
