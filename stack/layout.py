@@ -115,11 +115,15 @@ class Layout:
         return (*(() if self.postgres is None else (self.postgres,)), *self.mysql.values())
 
     @property
+    def optional(self) -> tuple[Metastore, ...]:
+        """What only some stacks have besides sources."""
+        return () if self.metastore is None else (self.metastore,)
+
+    @property
     def servers(self) -> tuple[Server, ...]:
         """All of them, in the order of ``status``."""
         sources = [server for pair in self.pairs for server in (pair.primary, pair.replica)]
-        always = (*sources, self.kafka, self.registry, self.connect)
-        return always if self.metastore is None else (*always, self.metastore)
+        return (*sources, self.kafka, self.registry, self.connect, *self.optional)
 
 
 def layout(folder: Path, record: Record, software: Callable[[], Software]) -> Layout:

@@ -21,15 +21,15 @@ from stack.jvm import Connect, Kafka, Registry
 from stack.layout import KINDS, METASTORE, PAIRS, SECRETS, SHARED, Layout, Record, layout
 from stack.metastore import Metastore
 from stack.mysql import MysqlServer, Row
-from stack.mysql_settings import option_file
+from stack.mysql_settings import write_option_file
 from stack.mysql_software import Installation, find_installation
 from stack.ports import HOST, choose
 from stack.postgres import POSTGRES, ROLES, find_binaries
 from stack.process import ServerProcess
 from stack.project import Addresses, project_text
 from stack.roles import DATABASE
-from stack.secrets import PGPASS, Passwords, write_private
-from stack.servers import RunningServer, Server, ServerStatus, wait_ready
+from stack.secrets import PGPASS, Passwords
+from stack.servers import RunningServer, Server, ServerStatus, status_of, wait_ready
 
 DEFAULT_FOLDER = Path(".tributary/stack")
 _LOCK_LIMIT_S = 600.0
@@ -138,7 +138,7 @@ class LocalStack:
                 layout = self._layout()
                 # Clients before the servers that they need, so that each can end in peace.
                 groups: tuple[tuple[Server, ...], ...] = (
-                    (layout.connect, layout.registry, *_optional(layout)),
+                    (layout.connect, layout.registry, *layout.optional),
                     (*(pair.replica for pair in layout.pairs), layout.kafka),
                     tuple(pair.primary for pair in layout.pairs),
                 )
@@ -154,7 +154,7 @@ class LocalStack:
             return []
         servers = self._layout().servers
         with ThreadPoolExecutor(len(servers)) as pool:
-            return list(pool.map(self._status_of, servers))
+            return list(pool.map(lambda server: status_of(server, self._process(server)), servers))
 
     def env(self) -> dict[str, str]:
         """What ``stack env`` exports; no value holds a password."""
@@ -262,12 +262,14 @@ class LocalStack:
 
     def remove_config(self, path: Path) -> bool:
         """Remove a ``tributary.yaml`` that is as the stack wrote it; tells whether it did."""
-        if not self._exists() or not path.is_file():
-            return False
-        if path.read_text("utf-8") != self.config_text():
-            return False
-        path.unlink()
-        return True
+        wrote = self.wrote(path)
+        if wrote:
+            path.unlink()
+        return wrote
+
+    def wrote(self, path: Path) -> bool:
+        """Whether there is a stack, and the file is what it writes as its configuration now."""
+        return self._exists() and path.is_file() and path.read_text("utf-8") == self.config_text()
 
     def _start_all(self, report: Report) -> None:
         """Start every server as early as what it needs allows, all at the same time."""
@@ -286,11 +288,15 @@ class LocalStack:
                 server.prepare()
             ensure(server)
 
+        def end(server: Server) -> None:
+            self._process(server).kill()
+
         # Connect waits for Kafka by itself.
-        tasks: list[Callable[[], None]] = [partial(pair.start, ensure) for pair in layout.pairs]
+        tasks: list[Callable[[], None]]
+        tasks = [partial(pair.start, ensure, end) for pair in layout.pairs]
         tasks += [partial(java, server) for server in (layout.kafka, layout.connect)]
         tasks.append(partial(java, layout.registry))
-        tasks += [partial(java, server) for server in _optional(layout)]
+        tasks += [partial(java, server) for server in layout.optional]
         with ThreadPoolExecutor(len(tasks)) as pool:
             started = [pool.submit(task) for task in tasks]
             try:
@@ -311,19 +317,6 @@ class LocalStack:
             process.stop(server.stop_signal, server.stop_limit_s)
         if running:
             report(f"{server.name} stopped")
-
-    def _status_of(self, server: Server) -> ServerStatus:
-        process = self._process(server)
-        found = process.find()
-        if found is not None:
-            detail = server.unhealthy()
-            state = "healthy" if detail is None else "unhealthy"
-            memory = process.memory_bytes()
-            return ServerStatus(server.name, server.port, found.pid, memory, state, detail or "")
-        if process.was_started:
-            detail = f"it ended by itself; the end of {process.log}:\n{process.log_tail()}"
-            return ServerStatus(server.name, server.port, None, 0, "dead", detail)
-        return ServerStatus(server.name, server.port, None, 0, "stopped")
 
     def _process(self, server: Server) -> ServerProcess:
         return ServerProcess(
@@ -360,12 +353,8 @@ class LocalStack:
             pair.user.own(pair.folder)
         if POSTGRES in kinds:
             self.passwords.write_pgpass(self._pgpass, ROLES, host=HOST)
-        for kind in kinds:
-            if kind != POSTGRES:
-                two = (ports[PAIRS[kind][0]], ports[PAIRS[kind][1]])
-                write_private(
-                    self.passwords.folder / f"{kind}.cnf", option_file(kind, two, self.passwords)
-                )
+        for kind in installations.keys() | kept.installations.keys():
+            write_option_file(kind, ports, self.passwords)
 
     def _lacks(self, kind: str) -> StackError:
         return StackError(
@@ -401,10 +390,6 @@ class LocalStack:
                 f"another command has worked on {self.folder} for {_LOCK_LIMIT_S:.0f} s",
                 remedy="Wait for it or end it, then run again.",
             ) from error
-
-
-def _optional(layout: Layout) -> tuple[Metastore, ...]:
-    return () if layout.metastore is None else (layout.metastore,)
 
 
 def _silent(_line: str) -> None:

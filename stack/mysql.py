@@ -2,30 +2,21 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import signal
-import subprocess
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
 import pymysql
 
 from stack.errors import StackError
-from stack.mysql_settings import (
-    REPLICA_SETTINGS,
-    ROLES,
-    SETTINGS,
-    SETTINGS_BY_KIND,
-    SUPERUSER,
-    roles_sql,
-)
-from stack.mysql_software import MARIADB, MYSQL, Installation
+from stack.mysql_data import DataDirectory
+from stack.mysql_settings import REPLICA_SETTINGS, ROLES, SUPERUSER, roles_sql
+from stack.mysql_software import MYSQL, Installation
 from stack.ports import HOST
 from stack.process import Command
 from stack.roles import REPLICATOR
-from stack.secrets import Passwords, write_private
+from stack.secrets import Passwords
 from stack.servers import Server
 from stack.unprivileged import Unprivileged
 
@@ -68,7 +59,15 @@ class MysqlServer:
         self.port = port
         self.folder = data
         self.program = installation.program
-        self._server_id = server_id
+        self.data = DataDirectory(
+            name,
+            data,
+            port=port,
+            server_id=server_id,
+            installation=installation,
+            user=user,
+            passwords=passwords,
+        )
         self._installation = installation
         self._kind = installation.kind
         self._user = user
@@ -76,7 +75,13 @@ class MysqlServer:
 
     def command(self) -> Command:
         """How to start it."""
-        argv = (*self._user.prefix, *self._installation.command, f"--defaults-file={self._options}")
+        argv = (
+            *self._user.prefix,
+            *self._installation.command,
+            f"--defaults-file={self.data.options}",
+        )
+        if self.data.unfinished:
+            argv = (*argv, f"--init-file={self.data.first}")
         return Command(argv, self.folder, self._installation.environment)
 
     def unhealthy(self) -> str | None:
@@ -137,131 +142,43 @@ class MysqlServer:
             ) from None
         return rows, names
 
-    def _make(self) -> None:
-        """Make a data directory with one user, the superuser who comes over TCP."""
-        shutil.rmtree(self.folder, ignore_errors=True)
-        self.folder.mkdir(parents=True)
-        self._user.own(self.folder)
-        script = self.folder.parent / f".{self.name}-first.sql"
-        write_private(script, self._first_statements())
-        self._user.own(script)
-        try:
-            self._run(self._maker(script))
-        finally:
-            script.unlink()
-
-    def _first_statements(self) -> str:
-        password = self._passwords.get(SUPERUSER)
-        # MariaDB makes its directories without grants, and refuses users until they are read.
-        prelude = "FLUSH PRIVILEGES;\n" if self._kind == MARIADB else ""
-        return (
-            f"{prelude}RENAME USER '{SUPERUSER}'@'localhost' TO '{SUPERUSER}'@'{HOST}';\n"
-            f"ALTER USER '{SUPERUSER}'@'{HOST}' IDENTIFIED BY '{password}';\n"
-        )
-
-    def _maker(self, script: Path) -> list[str]:
-        """The command that makes a data directory, and runs the script in it."""
-        places = [f"--{name}={path}" for name, path in self._installation.places.items()]
-        if self._kind == MYSQL:
-            return [
-                *self._installation.command,
-                *("--no-defaults", *places, f"--datadir={self.folder}"),
-                *("--secure_file_priv=NULL", "--initialize-insecure", f"--init-file={script}"),
-            ]
-        prefix = self._installation.server.parent.parent
-        programs = ("bin/mariadb-install-db", "scripts/mariadb-install-db")
-        maker = next((path for name in programs if (path := prefix / name).exists()), None)
-        if maker is None:
-            raise StackError(
-                f"{self._installation.title} in {prefix} lacks mariadb-install-db",
-                remedy="Install the rest of MariaDB's server package.",
-            )
-        return [
-            str(maker),
-            *("--no-defaults", f"--basedir={prefix}", f"--datadir={self.folder}"),
-            *("--auth-root-authentication-method=normal", "--skip-test-db"),
-            *("--skip-name-resolve", f"--extra-file={script}"),
-        ]
-
-    def _run(self, argv: list[str]) -> None:
-        answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
-            [*self._user.prefix, *argv],
-            cwd=self.folder,
-            env=self._environment(),
-            capture_output=True,
-            text=True,
-            timeout=_STEP_LIMIT_S,
-        )
-        if answer.returncode != 0:
-            said = (answer.stderr.strip() or answer.stdout.strip())[-2000:]
-            raise StackError(
-                f"{self.name}: its data directory cannot be made: {said}",
-                remedy=f"Remove what it complains about, or use an empty --dir ({self.folder}).",
-            )
-
-    def _environment(self) -> dict[str, str]:
-        return {**os.environ, **self._installation.environment}
-
-    def _configure(self, extra: Mapping[str, str]) -> None:
-        settings = {
-            "bind_address": HOST,
-            "port": str(self.port),
-            # TCP only: a socket's path is limited to 107 bytes, and folders of tests are deep.
-            "socket": "",
-            "datadir": str(self.folder),
-            "pid_file": "server.pid",
-            "server_id": str(self._server_id),
-            **{name: str(path) for name, path in self._installation.places.items()},
-            **({"secure_file_priv": "NULL"} if self._kind == MYSQL else {}),
-            **SETTINGS,
-            **SETTINGS_BY_KIND[self._kind],
-            **extra,
-        }
-        lines = "".join(f"{name} = {value}\n" for name, value in settings.items())
-        self._options.write_text(f"[mysqld]\n{lines}", "utf-8")
-        self._user.own(self._options)
-
-    @property
-    def _options(self) -> Path:
-        """Its option file; beside the data, since a data directory is made empty."""
-        return self.folder.parent / f"{self.folder.name}.cnf"
-
-    @property
-    def _done(self) -> Path:
-        """Marks a server whose first steps are all done; one that lacks it is made anew."""
-        return self.folder.parent / f"{self.folder.name}.initialised"
-
 
 class MysqlPrimary(MysqlServer):
     """The server that is captured."""
 
     def prepare(self) -> None:
         """Make its data directory when there is none, and write its option file."""
-        if not self._done.exists():
-            self._make()
-        self._configure({})
+        if self.data.unfinished:
+            self.data.make()
+        self.data.configure({})
 
     def initialise(self) -> None:
         """Create roles and database on a new server."""
-        if self._done.exists():
+        if not self.data.unfinished:
             return
         passwords = {role: self._passwords.get(role) for role in ROLES}
         self.sql(*(text.format(**passwords) for text in roles_sql(self._kind, HOST)))
-        self._done.touch()
+        self.data.finish()
 
 
 class MysqlReplica(MysqlServer):
     """A replica: it has every transaction of the primary, under the primary's GTIDs."""
 
+    joining = False
+    """Whether it is still to be told where its primary is, and so cannot replicate yet."""
+
     def prepare(self) -> None:
         """Make its data directory when there is none, and write its option file."""
-        if not self._done.exists():
-            self._make()
-        self._configure(REPLICA_SETTINGS[self._kind])
+        if self.data.unfinished:
+            self.data.make()
+            # Read-only it could not run its first statements.
+            self.data.configure({})
+        else:
+            self.data.configure(REPLICA_SETTINGS[self._kind])
 
     def follow(self, primary: MysqlPrimary) -> None:
         """Let it replicate from the primary, from the primary's first transaction on."""
-        if self._done.exists() and self._state().get("port") == str(primary.port):
+        if not self.data.unfinished and self._state().get("port") == str(primary.port):
             return
         password = self._passwords.get(REPLICATOR)
         if self._kind == MYSQL:
@@ -282,12 +199,14 @@ class MysqlReplica(MysqlServer):
                 " MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
                 "START SLAVE",
             ]
-        self.sql(*statements)
-        self._done.touch()
+        only = REPLICA_SETTINGS[self._kind]
+        self.sql(*statements, *(f"SET GLOBAL {name} = {value}" for name, value in only.items()))
+        self.data.configure(only)
+        self.data.finish()
 
     def unhealthy(self) -> str | None:
         """Why it is not ready, or None when it answers and replicates."""
-        if (problem := super().unhealthy()) or not self._done.exists():
+        if (problem := super().unhealthy()) or self.joining or self.data.unfinished:
             return problem
         try:
             state = self._state()
@@ -353,16 +272,22 @@ class MysqlPair:
             f"{kind}_replica", data=folder / "replica", port=ports[1], server_id=2, **common
         )
 
-    def start(self, ensure: Callable[[Server], None]) -> None:
+    def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:
         """Start both, the replica after what it copies.
 
         Args:
             ensure: Starts a server unless it runs, and waits until it is ready.
+            end: Ends a server that runs.
         """
+        for server in (self.primary, self.replica):
+            if server.data.unfinished:
+                end(server)
         self.primary.prepare()
         ensure(self.primary)
         self.primary.initialise()
         self.replica.prepare()
+        self.replica.joining = True
         ensure(self.replica)
         self.replica.follow(self.primary)
+        self.replica.joining = False
         ensure(self.replica)

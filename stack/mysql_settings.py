@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
 from stack.roles import ADMIN, CAPTURE, DATABASE, MARKER, REPLICATOR, SNAPSHOT
-from stack.secrets import Passwords
+from stack.secrets import Passwords, write_private
 
 SUPERUSER = "root"
 ROLES = (SUPERUSER, REPLICATOR, ADMIN, CAPTURE, SNAPSHOT, MARKER)
@@ -77,15 +77,25 @@ def roles_sql(kind: str, host: str) -> list[str]:
     ]
 
 
-def option_file(kind: str, ports: tuple[int, int], passwords: Passwords) -> str:
-    """An option file for clients: ``[client]`` is admin on the primary, ``[client_replica]`` reads.
+def write_option_file(kind: str, ports: Mapping[str, int], passwords: Passwords) -> None:
+    """Write an option file for clients, beside the passwords.
 
-    With it, `mysql --defaults-extra-file=FILE` and `--defaults-group-suffix=_replica` log in
-    without a password on their command line.
+    ``[client]`` is admin on the primary, ``[client_replica]`` reads the replica: with it, `mysql
+    --defaults-extra-file=FILE` and `--defaults-group-suffix=_replica` log in without a password
+    on their command line.
+
+    Args:
+        kind: ``mysql`` or ``mariadb``.
+        ports: Ports of the stack's servers by name.
+        passwords: Passwords of the roles.
     """
-    logins = (("client", ADMIN, ports[0]), ("client_replica", SNAPSHOT, ports[1]))
-    return f"# {kind} of the local stack\n" + "".join(
+    logins = (
+        ("client", ADMIN, ports[kind]),
+        ("client_replica", SNAPSHOT, ports[f"{kind}_replica"]),
+    )
+    text = "".join(
         f"[{group}]\nhost = {HOST}\nport = {port}\nprotocol = tcp\n"
         f"user = {role}\npassword = {passwords.get(role)}\n"
         for group, role, port in logins
     )
+    write_private(passwords.folder / f"{kind}.cnf", text)

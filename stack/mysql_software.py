@@ -103,8 +103,7 @@ class Installation:
             return (str(self.server),)
         # Built for another release of Debian: it needs that one's C library, and this one's loader
         # could not load it.
-        libraries = self.environment["LD_LIBRARY_PATH"]
-        return (str(loader), "--library-path", libraries, str(self.server))
+        return (str(loader), "--library-path", str(loader.parent), str(self.server))
 
     @property
     def program(self) -> str:
@@ -114,7 +113,8 @@ class Installation:
     @property
     def environment(self) -> dict[str, str]:
         """Variables that its programs need."""
-        if self.root is None:
+        # With a C library among them, other programs could not be loaded any more.
+        if self.root is None or self._loader is not None:
             return {}
         return {"LD_LIBRARY_PATH": str(_libraries(self.root))}
 

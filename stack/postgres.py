@@ -293,6 +293,11 @@ class Primary(PostgresServer):
         self._initialised.touch()
 
     @property
+    def unfinished(self) -> bool:
+        """Whether it will be made anew, whatever an earlier attempt has left."""
+        return not self._initialised.exists()
+
+    @property
     def _initialised(self) -> Path:
         """Marks a cluster that got this far; one that did not is made anew."""
         return self.folder.parent / "initialised"
@@ -376,12 +381,15 @@ class PostgresPair:
             passwords=passwords,
         )
 
-    def start(self, ensure: Callable[[Server], None]) -> None:
+    def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:
         """Start both, the replica after what it copies.
 
         Args:
             ensure: Starts a server unless it runs, and waits until it is ready.
+            end: Ends a server that runs.
         """
+        if self.primary.unfinished:
+            end(self.primary)
         self.primary.prepare()
         ensure(self.primary)
         self.primary.initialise()

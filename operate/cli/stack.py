@@ -71,12 +71,16 @@ def up(
     """Start what does not run, wait until all is ready, and write a ready configuration."""
     renderer = Renderer(output)
     stack = _stack(folder)
+    ours = stack.wrote(config)
     servers = stack.up(
         renderer.note, sources=[kind.value for kind in source or ()], metastore=metastore
     )
     if stack.write_config(config):
         renderer.note(f"wrote {config}")
-    elif config.read_text("utf-8") != stack.config_text():
+    elif ours and not stack.wrote(config):
+        config.write_text(stack.config_text(), "utf-8")
+        renderer.note(f"wrote {config} anew: sources or ports are others than before")
+    elif not stack.wrote(config):
         renderer.note(f"left {config} as it is; `tributary stack env` prints the addresses")
     _show(renderer, servers)
 
@@ -114,7 +118,7 @@ def status(
     renderer, stack = Renderer(output), _stack(folder)
     servers = stack.status()
     _show(renderer, servers)
-    if servers and not (config.is_file() and config.read_text("utf-8") == stack.config_text()):
+    if servers and not stack.wrote(config):
         what = "differs from what" if config.is_file() else "is not there;"
         renderer.note(f"{config} {what} `tributary stack up` writes for this stack")
     if not servers or any(server.state != "healthy" for server in servers):

@@ -26,6 +26,7 @@ from operate.verify.batch import verify_tables
 from operate.verify.table import Verification
 from schemas.table import TableId
 from stack.local import LocalStack
+from stack.postgres import POSTGRES
 
 if TYPE_CHECKING:
     from cdc.progress import Progress
@@ -110,8 +111,9 @@ class Demo:
             with self._step("1. Start PostgreSQL with a replica, Kafka, Connect and a registry"):
                 if not any(server.pid for server in stack.status()):
                     stack.down(delete=True)  # a former demo's data
-                stack.up()
-                self.config.write_text(stack.config_text(source=SOURCE), encoding="utf-8")
+                stack.up(sources=[POSTGRES])
+                text = stack.config_text(source=SOURCE, kinds=[POSTGRES])
+                self.config.write_text(text, encoding="utf-8")
             self._tell(opened_on=stack)
         self._farewell(keep=keep)
         return self.told

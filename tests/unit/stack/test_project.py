@@ -8,7 +8,7 @@ from pathlib import Path
 from cdc.config import parse
 from stack.layout import KINDS, PAIRS, SHARED, Record
 from stack.local import LocalStack
-from stack.mysql_settings import option_file
+from stack.mysql_settings import write_option_file
 from stack.mysql_software import Installation
 from stack.postgres import ROLES, Binaries
 from stack.project import Addresses, project_text
@@ -68,7 +68,10 @@ def test_exports_of_mysql_name_an_option_file_that_only_its_owner_reads(tmp_path
     assert env["TRIBUTARY_MYSQL_PRIMARY"] == f"127.0.0.1:{PORT['mysql']}"
     assert env["TRIBUTARY_MARIADB_REPLICA"] == f"127.0.0.1:{PORT['mariadb_replica']}"
     assert env["TRIBUTARY_MYSQL_OPTION_FILE"] == str(tmp_path / "mysql.cnf")
-    text = option_file("mysql", (1, 2), where.passwords)
+    file = Path(env["TRIBUTARY_MYSQL_OPTION_FILE"])
+    write_option_file("mysql", PORT, where.passwords)
+    text = file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
     assert "[client]" in text
     assert "[client_replica]" in text
     assert where.passwords.get("tributary_snapshot") in text
