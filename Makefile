@@ -8,7 +8,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 UV := 0.13.8
 # Much of a test is waiting for servers, so two take turns, each worker with a stack of its own.
-WORKERS := -n 2 --dist loadfile
+WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 # One variable moves all downloads: Python packages here, Java artifacts in the program.
 ifdef TRIBUTARY_CACHE

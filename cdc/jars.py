@@ -170,7 +170,7 @@ def fetch(
         return target
     folder.mkdir(parents=True, exist_ok=True)
     ivy_cache = folder / "ivy" / bundle
-    with _locked(folder / f"{bundle}.lock", report):
+    with locked(folder / f"{bundle}.lock", report):
         if target.is_dir():
             return target
         report(f"fetching {bundle}")
@@ -212,7 +212,7 @@ def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
                 f"{artifact.coordinates}: {artifact.filename} did not arrive",
                 remedy="Check the repository that Ivy reads (TRIBUTARY_IVY_SETTINGS).",
             )
-        checksum = _sha256(path)
+        checksum = sha256_of(path)
         if checksum != artifact.sha256:
             raise ArtifactError(
                 f"{artifact.filename} has checksum {checksum}, but {artifact.sha256} is pinned",
@@ -304,7 +304,7 @@ def _lines(command: Sequence[str | Path]) -> Iterator[str]:
 
 
 @contextlib.contextmanager
-def _locked(path: Path, report: Report) -> Iterator[None]:
+def locked(path: Path, report: Report) -> Iterator[None]:
     """Hold the bundle's lock; another process may be fetching the same files."""
     lock = FileLock(path)
     try:
@@ -335,7 +335,8 @@ def pyspark_jars() -> Path:
     return Path(spec.origin).parent / "jars"
 
 
-def _sha256(path: Path) -> str:
+def sha256_of(path: Path) -> str:
+    """The checksum of a file, in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):

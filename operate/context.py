@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from functools import cached_property
 from pathlib import Path
@@ -144,7 +144,7 @@ class Services:
             store=self.store,
             kafka=self.kafka,
             registry=self.schemas,
-            sources={name: self.source(name) for name in self.config.sources},
+            sources=_Sources(self),
             leases=self.leases,
             progress=self.progress,
             run_id=str(uuid.uuid4()),
@@ -154,6 +154,22 @@ class Services:
     def close(self) -> None:
         """Close all connections and end the Spark session."""
         self._exit.close()
+
+
+class _Sources(Mapping[str, Source]):
+    """All configured sources; one that cannot be opened stops those who ask for it."""
+
+    def __init__(self, services: Services) -> None:
+        self._services = services
+
+    def __getitem__(self, name: str) -> Source:
+        return self._services.source(name)
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._services.config.sources)
+
+    def __len__(self) -> int:
+        return len(self._services.config.sources)
 
 
 @contextmanager

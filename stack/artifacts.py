@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import tarfile
 import zipfile
+from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,14 +26,14 @@ class Software:
     Args:
         java: The Java that runs it.
         kafka: Folder of Kafka's and Connect's jars.
-        debezium: A ``plugin.path`` entry with the Debezium connector.
+        connectors: ``plugin.path`` entries with Debezium's connectors, by kind of source.
         converter: A ``plugin.path`` entry with the Avro converter.
         registry: Folder of the schema registry.
     """
 
     java: Java
     kafka: Path
-    debezium: Path
+    connectors: Mapping[str, Path]
     converter: Path
     registry: Path
 
@@ -42,10 +43,13 @@ def version_of(bundle: str, name: str) -> str:
     return next(a.revision for a in LOCK[bundle] if a.name == name)
 
 
-def fetch_software(cache: Path | None = None, report: Report | None = None) -> Software:
+def fetch_software(
+    kinds: Iterable[str], cache: Path | None = None, report: Report | None = None
+) -> Software:
     """Fetch what the stack runs, or find it in the cache.
 
     Args:
+        kinds: Kinds of source whose connectors are needed.
         cache: Cache folder; by default the one of ``cdc.jars``.
         report: Takes lines of progress.
 
@@ -54,17 +58,20 @@ def fetch_software(cache: Path | None = None, report: Report | None = None) -> S
         ArtifactError: Something cannot be fetched or verified.
     """
     java = find_java()
-    prepare = {"debezium": _unpack, "registry": _unpack, "converter": _declare_converter}
+    connectors = {kind: f"debezium-{kind}" for kind in kinds}
+    bundles = ("kafka", "registry", "converter", *connectors.values())
+    prepare = dict.fromkeys(("registry", *connectors.values()), _unpack)
+    prepare["converter"] = _declare_converter
 
     def one(bundle: str) -> Path:
         return fetch(bundle, LOCK[bundle], cache=cache, report=report, prepare=prepare.get(bundle))
 
-    with ThreadPoolExecutor(len(LOCK)) as pool:
-        folders = dict(zip(LOCK, pool.map(one, LOCK), strict=True))
+    with ThreadPoolExecutor(len(bundles)) as pool:
+        folders = dict(zip(bundles, pool.map(one, bundles), strict=True))
     return Software(
         java,
         kafka=folders["kafka"],
-        debezium=folders["debezium"],
+        connectors={kind: folders[bundle] for kind, bundle in connectors.items()},
         converter=folders["converter"],
         registry=folders["registry"],
     )

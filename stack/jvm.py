@@ -191,7 +191,7 @@ class Connect(JavaServer):
     def prepare(self) -> None:
         """Write the configuration."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        plugins = (self._software().debezium, self._software().converter)
+        plugins = (*self._software().connectors.values(), self._software().converter)
         properties = connect_properties(self.port, self._kafka_port, self._secrets, plugins)
         self.properties.write_text(_render(properties), "utf-8")
 

@@ -3,20 +3,29 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from stack.artifacts import Software
 from stack.errors import StackError
 from stack.jvm import Connect, Kafka, Registry
 from stack.metastore import Metastore
-from stack.postgres import Binaries, Primary, Replica
+from stack.mysql import MysqlPair
+from stack.mysql_software import MARIADB, MYSQL, Installation
+from stack.postgres import POSTGRES, Binaries, PostgresPair
 from stack.secrets import Passwords
 from stack.servers import Server
 from stack.unprivileged import database_user
 
-PORTS = ("primary", "replica", "kafka", "kafka_controller", "registry", "connect")
+KINDS = (POSTGRES, MYSQL, MARIADB)
+"""Kinds of source that a stack may have, in the order of ``status``."""
+PAIRS = {
+    POSTGRES: ("primary", "replica"),
+    **{kind: (kind, f"{kind}_replica") for kind in (MYSQL, MARIADB)},
+}
+"""Names of the primary and the replica of each kind."""
+SHARED = ("kafka", "kafka_controller", "registry", "connect")
 """What needs a port in every stack."""
 METASTORE = "metastore"
 """A server that a stack has only when it is asked for."""
@@ -28,13 +37,26 @@ SECRETS = "secrets"
 class Record:
     """What a stack's folder remembers, in ``stack.json``.
 
+    What made data is remembered since another version could not read it.
+
     Args:
-        ports: Port of each name in ``PORTS``, and of the metastore when there is one.
-        binaries: The PostgreSQL that made the data; another version could not read it.
+        ports: Port of each server by name, and of Kafka's controller.
+        binaries: The PostgreSQL that made the data, if it is a source of this stack.
+        installations: The MySQL and MariaDB that did, by kind, if they are.
     """
 
     ports: dict[str, int]
-    binaries: Binaries
+    binaries: Binaries | None = None
+    installations: Mapping[str, Installation] = field(default_factory=dict)
+
+    @property
+    def kinds(self) -> tuple[str, ...]:
+        """The kinds of source of this stack."""
+        return tuple(
+            kind
+            for kind in KINDS
+            if kind in self.installations or (kind == POSTGRES and self.binaries is not None)
+        )
 
     @staticmethod
     def file(folder: Path) -> Path:
@@ -55,13 +77,24 @@ class Record:
                 f"there is no stack in {folder}",
                 remedy="Start one with `tributary stack up`, or name its folder with --dir.",
             ) from None
-        postgres = document["postgres"]
-        return cls(document["ports"], Binaries(Path(postgres["folder"]), postgres["version"]))
+        postgres = document.get(POSTGRES)
+        return cls(
+            document["ports"],
+            Binaries(Path(postgres["folder"]), postgres["version"]) if postgres else None,
+            {kind: _installation(kind, document[kind]) for kind in KINDS[1:] if kind in document},
+        )
 
     def write(self, folder: Path) -> None:
         """Write the record of a stack's folder."""
-        postgres = {"folder": str(self.binaries.folder), "version": self.binaries.version}
-        document = {"ports": self.ports, "postgres": postgres}
+        document: dict[str, object] = {"ports": self.ports}
+        if self.binaries is not None:
+            document[POSTGRES] = {
+                "folder": str(self.binaries.folder),
+                "version": self.binaries.version,
+            }
+        for kind, found in self.installations.items():
+            root = None if found.root is None else str(found.root)
+            document[kind] = {"server": str(found.server), "version": found.version, "root": root}
         self.file(folder).write_text(json.dumps(document, indent=2) + "\n", "utf-8")
 
 
@@ -69,18 +102,28 @@ class Record:
 class Layout:
     """The servers of a stack."""
 
-    primary: Primary
-    replica: Replica
+    postgres: PostgresPair | None
+    mysql: Mapping[str, MysqlPair]
     kafka: Kafka
     registry: Registry
     connect: Connect
     metastore: Metastore | None = None
 
     @property
+    def pairs(self) -> tuple[PostgresPair | MysqlPair, ...]:
+        """The sources."""
+        return (*(() if self.postgres is None else (self.postgres,)), *self.mysql.values())
+
+    @property
+    def optional(self) -> tuple[Metastore, ...]:
+        """What only some stacks have besides sources."""
+        return () if self.metastore is None else (self.metastore,)
+
+    @property
     def servers(self) -> tuple[Server, ...]:
         """All of them, in the order of ``status``."""
-        always = (self.primary, self.replica, self.kafka, self.registry, self.connect)
-        return always if self.metastore is None else (*always, self.metastore)
+        sources = [server for pair in self.pairs for server in (pair.primary, pair.replica)]
+        return (*sources, self.kafka, self.registry, self.connect, *self.optional)
 
 
 def layout(folder: Path, record: Record, software: Callable[[], Software]) -> Layout:
@@ -92,24 +135,32 @@ def layout(folder: Path, record: Record, software: Callable[[], Software]) -> La
         software: Finds the fetched software; called only to start a Java server.
     """
     ports = record.ports
-    data = folder / "postgres"
-    user = database_user(data / "primary", record.binaries.folder / "postgres")
     passwords = Passwords(folder / SECRETS)
+
+    def two_ports(kind: str) -> tuple[int, int]:
+        primary, replica = PAIRS[kind]
+        return ports[primary], ports[replica]
+
     return Layout(
-        primary=Primary(
-            data=data / "primary",
-            port=ports["primary"],
+        postgres=PostgresPair(
+            folder=folder / POSTGRES,
+            ports=two_ports(POSTGRES),
             binaries=record.binaries,
-            user=user,
+            user=database_user(folder / POSTGRES / "primary", record.binaries.folder / "postgres"),
             passwords=passwords,
-        ),
-        replica=Replica(
-            data=data / "replica",
-            port=ports["replica"],
-            binaries=record.binaries,
-            user=user,
-            passwords=passwords,
-        ),
+        )
+        if record.binaries is not None
+        else None,
+        mysql={
+            kind: MysqlPair(
+                folder=folder / kind,
+                ports=two_ports(kind),
+                installation=found,
+                user=database_user(folder / kind / "primary", found.server),
+                passwords=passwords,
+            )
+            for kind, found in record.installations.items()
+        },
         kafka=Kafka(
             folder=folder / "kafka",
             port=ports["kafka"],
@@ -127,4 +178,14 @@ def layout(folder: Path, record: Record, software: Callable[[], Software]) -> La
         metastore=Metastore(folder=folder / METASTORE, port=ports[METASTORE], software=software)
         if METASTORE in ports
         else None,
+    )
+
+
+def _installation(kind: str, found: Mapping[str, str | None]) -> Installation:
+    root = found["root"]
+    return Installation(
+        kind,
+        Path(found["server"] or ""),
+        found["version"] or "",
+        None if root is None else Path(root),
     )

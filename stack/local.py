@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import shutil
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_EXCEPTION, ThreadPoolExecutor, wait
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from types import TracebackType
@@ -17,22 +18,25 @@ from cdc.jars import Report
 from stack.artifacts import fetch_software
 from stack.errors import StackError
 from stack.jvm import Connect, Kafka, Registry
-from stack.layout import METASTORE, PORTS, SECRETS, Layout, Record, layout
+from stack.layout import KINDS, METASTORE, PAIRS, SECRETS, SHARED, Layout, Record, layout
 from stack.metastore import Metastore
+from stack.mysql import MysqlServer, Row
+from stack.mysql_settings import write_option_file
+from stack.mysql_software import Installation, find_installation
 from stack.ports import HOST, choose
-from stack.postgres import DATABASE, ROLES, PostgresServer, find_binaries
+from stack.postgres import POSTGRES, ROLES, find_binaries
 from stack.process import ServerProcess
 from stack.project import Addresses, project_text
+from stack.roles import DATABASE
 from stack.secrets import PGPASS, Passwords
-from stack.servers import RunningServer, Server, ServerStatus, wait_ready
-from stack.unprivileged import database_user
+from stack.servers import RunningServer, Server, ServerStatus, status_of, wait_ready
 
 DEFAULT_FOLDER = Path(".tributary/stack")
 _LOCK_LIMIT_S = 600.0
 
 
 class LocalStack:
-    """A real source side in one folder: PostgreSQL with a replica, Kafka, Connect, a registry.
+    """A real source side in one folder: databases with replicas, Kafka, Connect, a registry.
 
     Used as a context manager, it starts the stack and always stops it.
 
@@ -67,11 +71,19 @@ class LocalStack:
     ) -> None:
         self.down()
 
-    def up(self, report: Report | None = None, *, metastore: bool = False) -> list[ServerStatus]:
+    def up(
+        self,
+        report: Report | None = None,
+        *,
+        sources: Collection[str] = (),
+        metastore: bool = False,
+    ) -> list[ServerStatus]:
         """Start what does not run, and wait until every server is ready.
 
         Args:
             report: Takes lines of progress.
+            sources: Kinds of source that the stack shall have, of ``KINDS``, besides those that it
+                has; by default a new stack gets PostgreSQL.
             metastore: Give the stack a Hive Metastore as well; it has one from then on.
 
         Returns:
@@ -79,18 +91,37 @@ class LocalStack:
 
         Raises:
             ServerDiedError: A server ended or did not get ready; carries the end of its log.
+            UnavailableError: A kind of source that this machine neither has nor can fetch.
             StackError: The stack cannot be started.
         """
         report = report or self._report
+        if unknown := sorted(set(sources) - set(KINDS)):
+            raise StackError(
+                f"no such kind of source: {', '.join(unknown)}",
+                remedy=f"Name some of {', '.join(KINDS)}.",
+            )
         with self._locked():
             before = self.status()
+            had = Record.read(self.folder).kinds if before else ()
+            wanted = {*had, *sources} or {POSTGRES}
+            kinds = [kind for kind in KINDS if kind in wanted]
             lacking = metastore and METASTORE not in {server.name for server in before}
-            if before and not lacking and all(server.state == "healthy" for server in before):
+            fine = all(server.state == "healthy" for server in before)
+            if before and fine and not lacking and len(kinds) == len(had):
                 report(f"the stack in {self.folder} is already up")
                 return before
-            # Before anything is created: a machine without Java or network is told so first.
-            fetch_software(self._cache, report)
-            self._create(report, metastore)
+            # Before anything is created: a machine without Java, network or such a database is
+            # told so first.
+            fetch_software(kinds, self._cache, report)
+            installations = {
+                kind: find_installation(kind, cache=self._cache, report=report)
+                for kind in kinds
+                if kind not in (*had, POSTGRES)
+            }
+            self._create(report, kinds, installations, metastore)
+            if before and len(kinds) > len(had):
+                # It looks for connectors when it starts, and goes on where it was.
+                self.server("connect").stop()
             self._start_all(report)
             return self.status()
 
@@ -107,9 +138,9 @@ class LocalStack:
                 layout = self._layout()
                 # Clients before the servers that they need, so that each can end in peace.
                 groups: tuple[tuple[Server, ...], ...] = (
-                    (layout.connect, layout.registry, *_optional(layout)),
-                    (layout.replica, layout.kafka),
-                    (layout.primary,),
+                    (layout.connect, layout.registry, *layout.optional),
+                    (*(pair.replica for pair in layout.pairs), layout.kafka),
+                    tuple(pair.primary for pair in layout.pairs),
                 )
                 for group in groups:
                     with ThreadPoolExecutor(len(group)) as pool:
@@ -123,7 +154,7 @@ class LocalStack:
             return []
         servers = self._layout().servers
         with ThreadPoolExecutor(len(servers)) as pool:
-            return list(pool.map(self._status_of, servers))
+            return list(pool.map(lambda server: status_of(server, self._process(server)), servers))
 
     def env(self) -> dict[str, str]:
         """What ``stack env`` exports; no value holds a password."""
@@ -138,10 +169,16 @@ class LocalStack:
         Raises:
             StackError: There is no stack in the folder.
         """
-        return Addresses(Record.read(self.folder).ports, database, self.passwords)
+        record = Record.read(self.folder)
+        return Addresses(record.ports, database, self.passwords, record.kinds)
 
     def config_text(
-        self, *, source: str = DATABASE, database: str = DATABASE, folder: Path | None = None
+        self,
+        *,
+        source: str = DATABASE,
+        database: str = DATABASE,
+        folder: Path | None = None,
+        kinds: Collection[str] = KINDS,
     ) -> str:
         """A ``tributary.yaml`` for this stack.
 
@@ -149,14 +186,23 @@ class LocalStack:
             source: Name of the source.
             database: The database that is captured.
             folder: Takes lake and state; by default the stack's.
+            kinds: Which of the stack's sources to name; by default all.
         """
-        return project_text(self.addresses(database), folder or self.folder, source)
+        addresses = self.addresses(database)
+        wanted = tuple(kind for kind in addresses.kinds if kind in kinds)
+        return project_text(replace(addresses, kinds=wanted), folder or self.folder, source)
+
+    def versions(self) -> dict[str, str]:
+        """Version of each database by its kind."""
+        record = Record.read(self.folder)
+        found = {} if record.binaries is None else {POSTGRES: record.binaries.version}
+        return found | {kind: one.version for kind, one in record.installations.items()}
 
     def server(self, name: str) -> RunningServer:
         """A handle on one server.
 
         Args:
-            name: ``primary``, ``replica``, ``kafka``, ``registry``, ``connect`` or ``metastore``.
+            name: As ``status`` shows it, for example ``primary`` or ``mariadb_replica``.
 
         Raises:
             StackError: There is no such server.
@@ -180,8 +226,30 @@ class LocalStack:
         Returns:
             What psql printed, one row a line, columns separated by ``|``.
         """
-        server: PostgresServer = self._layout().replica if replica else self._layout().primary
-        return server.psql(sql, database=database)
+        pair = self._layout().postgres
+        if pair is None:
+            raise self._lacks(POSTGRES)
+        return (pair.replica if replica else pair.primary).psql(sql, database=database)
+
+    def mysql(
+        self, kind: str, *statements: str, database: str | None = None, replica: bool = False
+    ) -> list[Row]:
+        """Run statements as MySQL's or MariaDB's superuser, each in a transaction of its own.
+
+        Args:
+            kind: ``mysql`` or ``mariadb``.
+            statements: What to run.
+            database: Where to run it.
+            replica: Run it on the replica.
+
+        Returns:
+            The rows of the last statement.
+        """
+        pair = self._layout().mysql.get(kind)
+        if pair is None:
+            raise self._lacks(kind)
+        server: MysqlServer = pair.replica if replica else pair.primary
+        return server.sql(*statements, database=database)
 
     def write_config(self, path: Path) -> bool:
         """Write a ready ``tributary.yaml`` when there is none; tells whether it did."""
@@ -194,12 +262,14 @@ class LocalStack:
 
     def remove_config(self, path: Path) -> bool:
         """Remove a ``tributary.yaml`` that is as the stack wrote it; tells whether it did."""
-        if not self._exists() or not path.is_file():
-            return False
-        if path.read_text("utf-8") != self.config_text():
-            return False
-        path.unlink()
-        return True
+        wrote = self.wrote(path)
+        if wrote:
+            path.unlink()
+        return wrote
+
+    def wrote(self, path: Path) -> bool:
+        """Whether there is a stack, and the file is what it writes as its configuration now."""
+        return self._exists() and path.is_file() and path.read_text("utf-8") == self.config_text()
 
     def _start_all(self, report: Report) -> None:
         """Start every server as early as what it needs allows, all at the same time."""
@@ -213,23 +283,20 @@ class LocalStack:
                 process.start(server.command())
             wait_ready(server, process, report, abort)
 
-        def databases() -> None:
-            layout.primary.prepare()
-            ensure(layout.primary)
-            layout.primary.initialise()
-            layout.replica.prepare_from(layout.primary)
-            ensure(layout.replica)
-
         def java(server: Kafka | Connect | Registry | Metastore) -> None:
             if self._process(server).find() is None:
                 server.prepare()
             ensure(server)
 
+        def end(server: Server) -> None:
+            self._process(server).kill()
+
         # Connect waits for Kafka by itself.
-        tasks: list[Callable[[], None]] = [databases]
+        tasks: list[Callable[[], None]]
+        tasks = [partial(pair.start, ensure, end) for pair in layout.pairs]
         tasks += [partial(java, server) for server in (layout.kafka, layout.connect)]
         tasks.append(partial(java, layout.registry))
-        tasks += [partial(java, server) for server in _optional(layout)]
+        tasks += [partial(java, server) for server in layout.optional]
         with ThreadPoolExecutor(len(tasks)) as pool:
             started = [pool.submit(task) for task in tasks]
             try:
@@ -251,19 +318,6 @@ class LocalStack:
         if running:
             report(f"{server.name} stopped")
 
-    def _status_of(self, server: Server) -> ServerStatus:
-        process = self._process(server)
-        found = process.find()
-        if found is not None:
-            detail = server.unhealthy()
-            state = "healthy" if detail is None else "unhealthy"
-            memory = process.memory_bytes()
-            return ServerStatus(server.name, server.port, found.pid, memory, state, detail or "")
-        if process.was_started:
-            detail = f"it ended by itself; the end of {process.log}:\n{process.log_tail()}"
-            return ServerStatus(server.name, server.port, None, 0, "dead", detail)
-        return ServerStatus(server.name, server.port, None, 0, "stopped")
-
     def _process(self, server: Server) -> ServerProcess:
         return ServerProcess(
             server.name,
@@ -273,26 +327,40 @@ class LocalStack:
             log=self.folder / "logs" / f"{server.name}.log",
         )
 
-    def _create(self, report: Report, metastore: bool) -> None:
+    def _create(
+        self,
+        report: Report,
+        kinds: Sequence[str],
+        installations: Mapping[str, Installation],
+        metastore: bool,
+    ) -> None:
         """Make the folders, choose ports, and record what a later call must know."""
-        for name in ("run", "logs", "postgres", SECRETS):
+        for name in ("run", "logs", SECRETS, *kinds):
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         self.passwords.folder.chmod(0o700)
-        binaries = find_binaries()
-        user = database_user(self.folder / "postgres" / "primary", binaries.folder / "postgres")
-        user.own(self.folder / "postgres")
-        kept: dict[str, int] = {}
-        if self._exists():
-            recorded = Record.read(self.folder)
-            kept = recorded.ports
-            binaries = recorded.binaries
-        optional = (METASTORE,) if metastore or METASTORE in kept else ()
-        ports = choose((*PORTS, *optional), kept, held=self._held(kept))
-        for name, port in kept.items():
+        kept = Record.read(self.folder) if self._exists() else Record({})
+        binaries = kept.binaries
+        if binaries is None and POSTGRES in kinds:
+            binaries = find_binaries()
+        optional = (METASTORE,) if metastore or METASTORE in kept.ports else ()
+        names = (*(name for kind in kinds for name in PAIRS[kind]), *SHARED, *optional)
+        ports = choose(names, kept.ports, held=self._held(kept.ports))
+        for name, port in kept.ports.items():
             if ports[name] != port:
                 report(f"port {port} is taken: {name} moves to {ports[name]}")
-        Record(ports, binaries).write(self.folder)
-        self.passwords.write_pgpass(self._pgpass, ROLES, host=HOST)
+        Record(ports, binaries, {**kept.installations, **installations}).write(self.folder)
+        for pair in self._layout().pairs:
+            pair.user.own(pair.folder)
+        if POSTGRES in kinds:
+            self.passwords.write_pgpass(self._pgpass, ROLES, host=HOST)
+        for kind in installations.keys() | kept.installations.keys():
+            write_option_file(kind, ports, self.passwords)
+
+    def _lacks(self, kind: str) -> StackError:
+        return StackError(
+            f"the stack in {self.folder} has no {kind}",
+            remedy=f"Run `tributary stack up --source {kind}`.",
+        )
 
     def _held(self, kept: Mapping[str, int]) -> set[int]:
         """Ports that this stack's own live servers listen on."""
@@ -306,7 +374,9 @@ class LocalStack:
 
     def _layout(self) -> Layout:
         record = Record.read(self.folder)
-        return layout(self.folder, record, lambda: fetch_software(self._cache, self._report))
+        return layout(
+            self.folder, record, lambda: fetch_software(record.kinds, self._cache, self._report)
+        )
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
@@ -320,10 +390,6 @@ class LocalStack:
                 f"another command has worked on {self.folder} for {_LOCK_LIMIT_S:.0f} s",
                 remedy="Wait for it or end it, then run again.",
             ) from error
-
-
-def _optional(layout: Layout) -> tuple[Metastore, ...]:
-    return () if layout.metastore is None else (layout.metastore,)
 
 
 def _silent(_line: str) -> None:

@@ -7,25 +7,22 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 from stack.errors import StackError
 from stack.ports import HOST
 from stack.process import Command
+from stack.roles import ADMIN, CAPTURE, DATABASE, MARKER, REPLICATOR, SNAPSHOT
 from stack.secrets import PGPASS, Passwords, write_private
+from stack.servers import Server
 from stack.unprivileged import Unprivileged
 
+POSTGRES = "postgres"
 SUPERUSER = "postgres"
-ADMIN = "tributary_admin"
-CAPTURE = "tributary_capture"
-SNAPSHOT = "tributary_snapshot"
-MARKER = "tributary_marker"
 ROLES = (SUPERUSER, ADMIN, CAPTURE, SNAPSHOT, MARKER)
-DATABASE = "shop"
 
-_REPLICATOR = "stack_replicator"
 _SLOT = "stack_replica"
 _NEEDED = ("initdb", "postgres", "pg_basebackup", "psql", "pg_isready")
 _OLDEST_MAJOR = 14
@@ -73,7 +70,7 @@ host replication all {HOST}/32 scram-sha-256
 
 # The grants that the product documents, and no more.
 ROLES_SQL = f"""\
-CREATE ROLE {_REPLICATOR} LOGIN REPLICATION PASSWORD :'{_REPLICATOR}';
+CREATE ROLE {REPLICATOR} LOGIN REPLICATION PASSWORD :'{REPLICATOR}';
 CREATE ROLE {ADMIN} LOGIN REPLICATION PASSWORD :'{ADMIN}';
 CREATE ROLE {CAPTURE} LOGIN REPLICATION PASSWORD :'{CAPTURE}';
 CREATE ROLE {SNAPSHOT} LOGIN PASSWORD :'{SNAPSHOT}';
@@ -289,11 +286,16 @@ class Primary(PostgresServer):
         """Create roles, database and the replica's slot on a new cluster."""
         if self._initialised.exists():
             return
-        roles = (_REPLICATOR, *ROLES[1:])
+        roles = (REPLICATOR, *ROLES[1:])
         # psql variables quote the passwords, and standard input keeps them out of `ps`.
         values = "".join(f"\\set {role} '{self._passwords.get(role)}'\n" for role in roles)
         self.psql(values + ROLES_SQL)
         self._initialised.touch()
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it will be made anew, whatever an earlier attempt has left."""
+        return not self._initialised.exists()
 
     @property
     def _initialised(self) -> Path:
@@ -309,7 +311,7 @@ class Replica(PostgresServer):
     def prepare_from(self, primary: Primary) -> None:
         """Copy the running primary when there is no copy yet, and write the configuration."""
         passfile = self.folder.parent / "replication.pgpass"
-        self._passwords.write_pgpass(passfile, (_REPLICATOR,), host=HOST)
+        self._passwords.write_pgpass(passfile, (REPLICATOR,), host=HOST)
         self._user.own(passfile)
         if not (self.folder / "standby.signal").exists():
             shutil.rmtree(self.folder, ignore_errors=True)
@@ -318,7 +320,7 @@ class Replica(PostgresServer):
                     self._binaries.path("pg_basebackup"),
                     *("-D", str(self.folder), "--checkpoint=fast", "--no-sync", f"--slot={_SLOT}"),
                     "-d",
-                    f"host={HOST} port={primary.port} user={_REPLICATOR} passfile={passfile}",
+                    f"host={HOST} port={primary.port} user={REPLICATOR} passfile={passfile}",
                 ]
             )
             signal_file = self.folder / "standby.signal"
@@ -327,7 +329,7 @@ class Replica(PostgresServer):
         self._configure(
             SETTINGS.format(host=HOST, port=self.port)
             + REPLICA_SETTINGS.format(
-                host=HOST, primary=primary.port, user=_REPLICATOR, passfile=passfile, slot=_SLOT
+                host=HOST, primary=primary.port, user=REPLICATOR, passfile=passfile, slot=_SLOT
             )
         )
 
@@ -340,3 +342,56 @@ class Replica(PostgresServer):
         except StackError as error:
             return error.message
         return None if standby else "it is no standby any more"
+
+
+class PostgresPair:
+    """A primary with its replica.
+
+    Args:
+        folder: Takes both data directories.
+        ports: Ports of primary and replica.
+        binaries: The installation.
+        user: Who runs them.
+        passwords: Passwords of the roles.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        ports: tuple[int, int],
+        binaries: Binaries,
+        user: Unprivileged,
+        passwords: Passwords,
+    ) -> None:
+        self.folder = folder
+        self.user = user
+        self.primary = Primary(
+            data=folder / "primary",
+            port=ports[0],
+            binaries=binaries,
+            user=user,
+            passwords=passwords,
+        )
+        self.replica = Replica(
+            data=folder / "replica",
+            port=ports[1],
+            binaries=binaries,
+            user=user,
+            passwords=passwords,
+        )
+
+    def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:
+        """Start both, the replica after what it copies.
+
+        Args:
+            ensure: Starts a server unless it runs, and waits until it is ready.
+            end: Ends a server that runs.
+        """
+        if self.primary.unfinished:
+            end(self.primary)
+        self.primary.prepare()
+        ensure(self.primary)
+        self.primary.initialise()
+        self.replica.prepare_from(self.primary)
+        ensure(self.replica)

@@ -8,20 +8,38 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote
 
+from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
-from stack.postgres import ADMIN, CAPTURE, DATABASE, MARKER, SNAPSHOT
+from stack.postgres import POSTGRES
+from stack.roles import ADMIN, DATABASE, PURPOSES, SNAPSHOT
 from stack.secrets import PGPASS, Passwords
 
-_PROJECT = """\
-# Written by `tributary stack up`; lake and state are in {folder}.
-# Every key is explained by `tributary init --help` and the README; secrets are references only.
-sources:
+_SOURCES = {
+    POSTGRES: """\
   {source}:
     kind: postgres
     primary: {{host: {host}, port: {primary}, database: {database}}}
     replica: {{host: {host}, port: {replica}, database: {database}}}
     credentials:
-{credentials}
+{credentials}""",
+    **dict.fromkeys(
+        (MYSQL, MARIADB),
+        """\
+  {source}:
+    kind: {kind}
+    primary: {{host: {host}, port: {primary}}}
+    replica: {{host: {host}, port: {replica}}}
+    databases: [{database}]
+    credentials:
+{credentials}""",
+    ),
+}
+
+_PROJECT = """\
+# Written by `tributary stack up`; lake and state are in {folder}.
+# Every key is explained by `tributary init --help` and the README; secrets are references only.
+sources:
+{sources}
 kafka:
   bootstrap_servers: {host}:{kafka}
   registry:
@@ -46,11 +64,13 @@ class Addresses:
         ports: Port of each server by name.
         database: The database that is captured.
         passwords: Passwords of the roles.
+        kinds: Kinds of source that there are.
     """
 
     ports: Mapping[str, int]
     database: str
     passwords: Passwords
+    kinds: tuple[str, ...] = (POSTGRES,)
 
     @property
     def kafka(self) -> str:
@@ -87,14 +107,25 @@ class Addresses:
 
     def env(self) -> dict[str, str]:
         """Variables for shells and tests."""
-        return {
-            "TRIBUTARY_PRIMARY_DSN": self.dsn(ADMIN),
-            "TRIBUTARY_REPLICA_DSN": self.dsn(SNAPSHOT, replica=True),
+        values: dict[str, str] = {}
+        for kind in self.kinds:
+            if kind == POSTGRES:
+                values["TRIBUTARY_PRIMARY_DSN"] = self.dsn(ADMIN)
+                values["TRIBUTARY_REPLICA_DSN"] = self.dsn(SNAPSHOT, replica=True)
+            else:
+                name = f"TRIBUTARY_{kind.upper()}"
+                values[f"{name}_PRIMARY"] = f"{HOST}:{self.ports[kind]}"
+                values[f"{name}_REPLICA"] = f"{HOST}:{self.ports[f'{kind}_replica']}"
+                # For clients: --defaults-extra-file, and --defaults-group-suffix=_replica.
+                values[f"{name}_OPTION_FILE"] = str(self.passwords.folder / f"{kind}.cnf")
+        values |= {
             "TRIBUTARY_KAFKA": self.kafka,
             "TRIBUTARY_REGISTRY_URL": self.registry_url,
             "TRIBUTARY_CONNECT_URL": self.connect_url,
-            **({"TRIBUTARY_METASTORE_URL": url} if (url := self.metastore_url) else {}),
         }
+        if url := self.metastore_url:
+            values["TRIBUTARY_METASTORE_URL"] = url
+        return values
 
 
 def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> str:
@@ -103,22 +134,29 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
     Args:
         addresses: Where the servers are.
         folder: Takes lake and state.
-        source: Name of the source.
+        source: Name of the source; of those of MySQL and MariaDB, what comes before the kind.
     """
-    roles = {"admin": ADMIN, "capture": CAPTURE, "snapshot": SNAPSHOT, "marker": MARKER}
     credentials = "".join(
         f"      {purpose}:\n        user: {role}\n"
         f"        password: {_yaml(f'${{file:{addresses.passwords.file(role)}}}')}\n"
-        for purpose, role in roles.items()
+        for purpose, role in PURPOSES.items()
     )
+    sources = ""
+    for kind in addresses.kinds:
+        primary, replica = ("primary", "replica") if kind == POSTGRES else (kind, f"{kind}_replica")
+        sources += _SOURCES[kind].format(
+            source=source if kind == POSTGRES else f"{source}_{kind}",
+            kind=kind,
+            host=HOST,
+            primary=addresses.ports[primary],
+            replica=addresses.ports[replica],
+            database=addresses.database,
+            credentials=credentials,
+        )
     return _PROJECT.format(
         folder=folder,
-        source=source,
+        sources=sources,
         host=HOST,
-        primary=addresses.ports["primary"],
-        replica=addresses.ports["replica"],
-        database=addresses.database,
-        credentials=credentials,
         kafka=addresses.ports["kafka"],
         registry_url=addresses.registry_url,
         connect_url=addresses.connect_url,

@@ -56,6 +56,25 @@ class ServerStatus:
     detail: str = ""
 
 
+def status_of(server: Server, process: ServerProcess) -> ServerStatus:
+    """What is known of a server now.
+
+    Args:
+        server: The server.
+        process: Its process.
+    """
+    found = process.find()
+    if found is not None:
+        detail = server.unhealthy()
+        state = "healthy" if detail is None else "unhealthy"
+        memory = process.memory_bytes()
+        return ServerStatus(server.name, server.port, found.pid, memory, state, detail or "")
+    if process.was_started:
+        detail = f"it ended by itself; the end of {process.log}:\n{process.log_tail()}"
+        return ServerStatus(server.name, server.port, None, 0, "dead", detail)
+    return ServerStatus(server.name, server.port, None, 0, "stopped")
+
+
 class RunningServer:
     """A handle on one server of the stack, to crash and restart it.
 

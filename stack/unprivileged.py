@@ -1,4 +1,4 @@
-"""Running PostgreSQL under root: it refuses root, so it gets an unprivileged user."""
+"""Running databases under root: they refuse root, so they get an unprivileged user."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _PASS_FOLDERS = (("dac_read_search", 2), ("dac_override", 1))
 
 @dataclass(frozen=True)
 class Unprivileged:
-    """The user that PostgreSQL runs as.
+    """The user that databases run as.
 
     Args:
         name: Login name.
@@ -35,7 +35,7 @@ class Unprivileged:
 
 
 def database_user(*needs: Path) -> Unprivileged:
-    """Who runs PostgreSQL here: this user, or an unprivileged one when this user is root.
+    """Who runs databases here: this user, or an unprivileged one when this user is root.
 
     Args:
         needs: Folders that the user must be able to reach.
@@ -48,7 +48,7 @@ def database_user(*needs: Path) -> Unprivileged:
     setpriv = shutil.which("setpriv")
     if setpriv is None:
         raise StackError(
-            "PostgreSQL does not run as root, and setpriv (util-linux) is not installed",
+            "Databases do not run as root, and setpriv (util-linux) is not installed",
             remedy="Run as another user, or install util-linux.",
         )
     user = next(u for u in map(_user, _CANDIDATES) if u is not None)
@@ -85,6 +85,6 @@ def _capability(folder: Path, user: str) -> str:
             if bounding >> bit & 1:
                 return name
     raise StackError(
-        f"PostgreSQL runs as user {user}, who cannot enter {folder}",
+        f"Databases run as user {user}, who cannot enter {folder}",
         remedy="Give --dir a folder that every user can enter, or run as another user than root.",
     )

@@ -7,7 +7,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,15 +18,27 @@ STACK_VARIABLE = "TRIBUTARY_TEST_STACK"
 """Folder of a stack to use and leave running, for quick reruns while developing."""
 
 
+SERVERS = pytest.StashKey[dict[str, str]]()
+"""Which database servers the run had, or why not; printed at its end."""
+
+
 @pytest.fixture(scope="session")
-def stack() -> Iterator[LocalStack]:
+def stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:
     """A real stack of this run: started by the first test that asks, stopped always.
 
     A server that does not come up fails the tests that need it; nothing is skipped.
     """
+    with running_stack() as running:
+        used(pytestconfig, running)
+        yield running
+
+
+@contextlib.contextmanager
+def running_stack(sources: Sequence[str] = ()) -> Iterator[LocalStack]:
+    """A stack with these kinds of source, for a block; the one of ``STACK_VARIABLE`` stays."""
     if kept := os.environ.get(STACK_VARIABLE):
         running = LocalStack(Path(kept))
-        running.up()
+        running.up(sources=sources)
         yield running
         return
     # Not under pytest's own folder: its name carries the user's, and it keeps three runs.
@@ -34,10 +46,23 @@ def stack() -> Iterator[LocalStack]:
         started = LocalStack(Path(folder, "stack"))
         with guarded(started):
             try:
-                with started:
-                    yield started
+                started.up(sources=sources)
+                yield started
             finally:
                 started.down(delete=True)
+
+
+def used(config: pytest.Config, stack: LocalStack) -> None:
+    """Note the databases of a stack for the report."""
+    config.stash.setdefault(SERVERS, {}).update(stack.versions())
+
+
+def pytest_terminal_summary(
+    terminalreporter: pytest.TerminalReporter, config: pytest.Config
+) -> None:
+    """Print which database servers ran; one that is not available on this machine is named."""
+    for title, note in config.stash.get(SERVERS, {}).items():
+        terminalreporter.write_line(f"server {title}: {note}")
 
 
 @contextlib.contextmanager

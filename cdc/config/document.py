@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
 import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel, Discriminator, Tag, ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from cdc.config.root import Config
+from cdc.config.source import kind_of
 from cdc.config.values import RawOptions, Section, Verbatim, is_sensitive
 from cdc.errors import ConfigError, SecretError
 from cdc.secrets import SecretRef, expand, is_reference
@@ -121,7 +122,9 @@ def _parse(text: str, name: str, base: Path) -> Config:
         config = Config.model_validate(expanded, context={"base": base})
     except ValidationError as error:
         known = {problem.path for problem in problems}
-        problems += [found for found in _translate(error) if not _is_below(found.path, known)]
+        problems += [
+            found for found in _translate(error, expanded) if not _is_below(found.path, known)
+        ]
         raise _failure(name, problems) from None
     problems += [Problem(path, reason) for path, reason in _conflicts(config, ())]
     if problems:
@@ -182,33 +185,52 @@ def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
                     yield from _conflicts(item, (*path, name, key))
 
 
-def _translate(error: ValidationError) -> Iterator[Problem]:
+def _translate(error: ValidationError, document: Any) -> Iterator[Problem]:
     for details in error.errors(include_url=False, include_input=False):
-        path = tuple(part for part in details["loc"] if part != "[key]")
         if details["type"] == "default_factory_not_called":
             continue  # a consequence of another error, which is reported
-        yield Problem(path, _reason(details, path))
+        path, section = _place(details["loc"], document)
+        if details["type"] == "source_kind" and isinstance(_at(document, path), dict):
+            path = (*path, "kind")
+        yield Problem(path, _reason(details, path, section))
 
 
-def _reason(details: ErrorDetails, path: _Path) -> str:
+def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
+    """The path of the key that an error is about, and the type of the section that it is in."""
+    path: _Path = ()
+    section: Any = None
+    annotation: Any = Config
+    for part in location:
+        if part == "[key]" or part in _variants(annotation):
+            continue  # what pydantic adds: an error of a key, the chosen member of a union
+        path = (*path, part)
+        section = _unwrap(annotation, _at(document, path[:-1]))[0]
+        annotation = _raw_child(section, part)
+    return path, section
+
+
+def _at(document: Any, path: _Path) -> Any:
+    for part in path:
+        try:
+            document = document[part]
+        except (KeyError, IndexError, TypeError):
+            return None
+    return document
+
+
+def _reason(details: ErrorDetails, path: _Path, section: Any) -> str:
     if details["type"] == "missing":
         return "is required"
     if details["type"] == "extra_forbidden":
-        allowed = _keys_at(path[:-1])
+        allowed = list(_fields(section)) if _is_model(section) else []
         close = difflib.get_close_matches(str(path[-1]), allowed, n=1, cutoff=0.6)
         hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(allowed)}"
         return f"unknown key; {hint}"
     message = details["msg"].removeprefix("Value error, ")
-    if details["type"] in ("model_type", "model_attributes_type", "dict_type", "mapping_type"):
+    no_map = ("model_type", "model_attributes_type", "dict_type", "mapping_type")
+    if details["type"] in no_map or (details["type"] == "source_kind" and path[-1] != "kind"):
         return "must be a map of keys"
     return message[:1].lower() + message[1:]
-
-
-def _keys_at(path: _Path) -> list[str]:
-    annotation: Any = Config
-    for part in path:
-        annotation, _ = _child(annotation, part)
-    return list(_fields(annotation)) if _is_model(annotation) else []
 
 
 def _expand(value: Any, annotation: Any, path: _Path, problems: list[Problem]) -> Any:
@@ -219,7 +241,7 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[Problem]) -
         result = {}
         for key, item in value.items():
             below = (*path, str(key))
-            child, marks = _child(annotation, key)
+            child, marks = _child(annotation, key, item)
             if RawOptions in marks and isinstance(item, dict):
                 problems += _plain_secrets(item, below, verbatim=Verbatim in marks)
             keep = Verbatim in marks or child is SecretRef
@@ -229,7 +251,7 @@ def _expand(value: Any, annotation: Any, path: _Path, problems: list[Problem]) -
         return result
     if isinstance(value, list):
         return [
-            _expand(item, _child(annotation, at)[0], (*path, at), problems)
+            _expand(item, _child(annotation, at, item)[0], (*path, at), problems)
             for at, item in enumerate(value)
         ]
     if isinstance(value, str) and "${" in value:
@@ -259,35 +281,54 @@ def _url_password(url: str, path: _Path) -> Iterator[Problem]:
             yield Problem(path, _PLAIN_TEXT)
 
 
-def _child(annotation: Any, key: object) -> tuple[Any, set[type]]:
-    """Type of what lies under a key of a value of that type, and the marks on it."""
+def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
+    """Type of a value under a key of a value of that type, and the marks on it."""
+    inner, marks = _unwrap(_raw_child(annotation, key), value)
+    if _is_model(annotation) and (field := _fields(annotation).get(str(key))) is not None:
+        marks = marks | {type(mark) for mark in field.metadata}
+    return inner, marks
+
+
+def _raw_child(annotation: Any, key: object) -> Any:
+    """Type of what lies under a key of a value of that type, as it is written."""
     if _is_model(annotation):
         field = _fields(annotation).get(str(key))
-        if field is None:
-            return None, set()
-        inner, marks = _unwrap(field.annotation)
-        return inner, marks | {type(mark) for mark in field.metadata}
+        return None if field is None else field.annotation
     if get_origin(annotation) is tuple:
-        return _unwrap(get_args(annotation)[0])
-    if get_args(annotation):
-        return _unwrap(get_args(annotation)[-1])
-    return None, set()
+        return get_args(annotation)[0]
+    return get_args(annotation)[-1] if get_args(annotation) else None
 
 
-def _unwrap(annotation: Any) -> tuple[Any, set[type]]:
-    """Strip ``Annotated`` and ``| None``."""
+def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
+    """Strip ``Annotated`` and ``| None``; of a tagged union, take the member that the value is."""
+    if variants := _variants(annotation):
+        kind = kind_of(value)
+        return _unwrap(variants.get(str(kind), next(iter(variants.values()))), value)
     if get_origin(annotation) is Annotated:
-        inner, marks = _unwrap(annotation.__origin__)
+        inner, marks = _unwrap(annotation.__origin__, value)
         return inner, marks | {type(mark) for mark in annotation.__metadata__}
     if get_origin(annotation) in (Union, types.UnionType):
         rest = [item for item in get_args(annotation) if item is not types.NoneType]
-        return _unwrap(rest[0])
+        return _unwrap(rest[0], value)
     return annotation, set()
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
     """The fields by the key that the file has for them: `as` is no name of Python's."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
+
+
+def _variants(annotation: Any) -> dict[Any, Any]:
+    """The members of a tagged union by their tags; empty for any other type."""
+    marks = getattr(annotation, "__metadata__", ())
+    if not any(isinstance(mark, Discriminator) for mark in marks):
+        return {}
+    return {
+        mark.tag: member
+        for member in get_args(annotation.__origin__)
+        for mark in member.__metadata__
+        if isinstance(mark, Tag)
+    }
 
 
 def _is_model(annotation: Any) -> bool:

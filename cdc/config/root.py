@@ -9,7 +9,7 @@ from pydantic import Field
 
 from cdc.config.kafka import ConnectConfig, KafkaConfig
 from cdc.config.lake import CatalogConfig, LakeConfig, SparkConfig, StateConfig
-from cdc.config.source import PostgresSourceConfig, SourceName
+from cdc.config.source import SourceConfig, SourceName
 from cdc.config.tables import (
     Pattern,
     TableSettings,
@@ -37,7 +37,7 @@ SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 class Config(Section):
     """Everything in ``tributary.yaml``."""
 
-    sources: Mapping[SourceName, PostgresSourceConfig]
+    sources: Mapping[SourceName, SourceConfig]
     """Databases by a short name of your choice."""
     kafka: KafkaConfig
     """Brokers, schema registry and topics."""
@@ -56,7 +56,7 @@ class Config(Section):
     tables: Mapping[str, TableSettings] = Field(default_factory=section_defaults)
     """Settings by table, schema.table or source:schema.table; * and ? match many."""
 
-    def source(self, name: str) -> PostgresSourceConfig:
+    def source(self, name: str) -> SourceConfig:
         """The source of that name.
 
         Raises:
@@ -189,21 +189,22 @@ class Config(Section):
         """Name templates of the capture that are none, or that two connectors would share."""
         wanted = [self.defaults, *(overlay(self.defaults, [one]) for one in self.tables.values())]
         tiers = {settings.capture_tier for settings in wanted}
-        for key in ("topic_prefix", "publication", "slot"):
-            taken: dict[str, str] = {}
-            for name, source in self.sources.items():
-                place, template = ("sources", name, key), getattr(source, key)
+        taken: dict[tuple[str, str], str] = {}
+        for name, source in self.sources.items():
+            for key, template in source.name_templates().items():
+                place = ("sources", name, key)
                 problems = list(template_problems(place, template, CAPTURE_PLACES, set()))
                 yield from problems
                 for tier in () if problems else sorted(tiers):
                     filled = template.format(source=name, tier=tier).replace(".", "_")
-                    # Publications live in a database; connectors (named by slot) and topics don't.
-                    scope = f"{name}:{filled}" if key == "publication" else filled
+                    # Publications live in a database; topics and connectors do not, and a
+                    # PostgreSQL source's connector has the name of its slot.
+                    what = {"publication": f"{name}:{key}", "slot": "connector"}.get(key, key)
                     owner = f"source {name}, tier {tier}"
-                    if scope in taken:
-                        reason = f"gives the same name, {filled}, to {taken[scope]} and {owner}"
+                    if other := taken.get((what, filled)):
+                        reason = f"gives the same name, {filled}, to {other} and {owner}"
                         yield place, reason
-                    taken[scope] = owner
+                    taken[what, filled] = owner
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:

@@ -1,16 +1,18 @@
-"""The ``sources`` section."""
+"""The ``sources`` section: one model per kind of source."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-from pydantic import Field
+from pydantic import Discriminator, Field, Tag
 
 from cdc.config.templates import Conflict
 from cdc.config.values import FilePath, NonEmpty, Options, Port, Section
 from cdc.secrets import SecretRef
 
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
+MysqlSslMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]
 SourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,29}$")]
 
 
@@ -88,3 +90,90 @@ class PostgresSourceConfig(Section):
     """Name of the replication slot."""
     heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000
     """How often the connector writes a heartbeat row."""
+
+    def name_templates(self) -> Mapping[str, str]:
+        """The templates of names by their keys."""
+        return {
+            "topic_prefix": self.topic_prefix,
+            "publication": self.publication,
+            "slot": self.slot,
+        }
+
+
+class MysqlEndpoint(Section):
+    """One MySQL or MariaDB server as one of the programs sees it."""
+
+    host: NonEmpty
+    """Host name or address."""
+    port: Port = 3306
+    """TCP port."""
+    ssl_mode: MysqlSslMode = "preferred"
+    """TLS, in the terms of MySQL's clients."""
+    ssl_ca: FilePath | None = None
+    """PEM file with the certificates that sign the server's."""
+    ssl_cert: FilePath | None = None
+    """PEM file with the client's certificate."""
+    ssl_key: FilePath | None = None
+    """PEM file with the client's key."""
+
+    def conflicts(self) -> list[Conflict]:
+        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        found: list[Conflict] = []
+        if (self.ssl_cert is None) != (self.ssl_key is None):
+            missing = "ssl_key" if self.ssl_key is None else "ssl_cert"
+            found.append(((missing,), "ssl_cert and ssl_key go together; one is missing"))
+        if self.ssl_mode == "disabled" and (self.ssl_ca or self.ssl_cert):
+            found.append((("ssl_mode",), "certificates are given but ssl_mode is disabled"))
+        if self.ssl_mode in ("verify_ca", "verify_identity") and self.ssl_ca is None:
+            found.append((("ssl_ca",), f"is needed for ssl_mode {self.ssl_mode}"))
+        return found
+
+
+class MysqlSourceConfig(Section):
+    """One MySQL or MariaDB server and, best, a replica of it."""
+
+    kind: Literal["mysql", "mariadb"]
+    """The kind of server; the two differ in GTIDs, in types and in Debezium's connector."""
+    primary: MysqlEndpoint
+    """The server that takes writes."""
+    replica: MysqlEndpoint | None = None
+    """A replica of the primary, by GTID; snapshots read it and spare the primary."""
+    endpoint_for_connect: MysqlEndpoint | None = None
+    """The primary as Kafka Connect sees it, when that differs."""
+    credentials: Credentials
+    """Logins by purpose."""
+    databases: Annotated[tuple[NonEmpty, ...], Field(min_length=1)] = ("*",)
+    """Databases that tables are taken from; * and ? match many."""
+    topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._{}-]+$")] = "{source}_{tier}"
+    """Prefix of the topics' names."""
+    connector: Annotated[str, Field(pattern=r"^[a-z0-9_{}]+$")] = "tributary_{source}_{tier}"
+    """Name of the connector."""
+    heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000
+    """How often the connector writes a heartbeat row."""
+
+    def name_templates(self) -> Mapping[str, str]:
+        """The templates of names by their keys."""
+        return {"topic_prefix": self.topic_prefix, "connector": self.connector}
+
+
+SOURCE_KINDS = ("postgres", "mysql", "mariadb")
+"""What ``kind`` may be."""
+
+
+def kind_of(section: Any) -> str | None:
+    """The ``kind`` of a source as written, or PostgreSQL where none is."""
+    if isinstance(section, Mapping):
+        return str(section.get("kind", "postgres"))
+    return getattr(section, "kind", None)
+
+
+SourceConfig = Annotated[
+    Annotated[PostgresSourceConfig, Tag("postgres")]
+    | Annotated[MysqlSourceConfig, Tag("mysql")]
+    | Annotated[MysqlSourceConfig, Tag("mariadb")],
+    Discriminator(
+        kind_of,
+        custom_error_type="source_kind",
+        custom_error_message=f"must be one of {', '.join(SOURCE_KINDS)}",
+    ),
+]

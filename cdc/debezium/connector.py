@@ -10,10 +10,12 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+from cdc.config import PostgresSourceConfig
 from cdc.debezium.names import SCHEMA, CaptureNames, names
+from cdc.errors import ConfigError
 
 if TYPE_CHECKING:
-    from cdc.config import ConnectConfig, KafkaConfig, PostgresSourceConfig
+    from cdc.config import ConnectConfig, KafkaConfig, SourceConfig
     from cdc.secrets import SecretRef
 
 CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
@@ -113,7 +115,7 @@ def heartbeat_sql(capture: CaptureNames) -> str:
 
 def connector_config(
     source_name: str,
-    source: PostgresSourceConfig,
+    source: SourceConfig,
     tier: str,
     kafka: KafkaConfig,
     connect: ConnectConfig,
@@ -129,7 +131,16 @@ def connector_config(
         tier: The tier.
         kafka: The cluster and registry.
         connect: Kafka Connect.
+
+    Raises:
+        ConfigError: Sources of this kind cannot be captured yet.
     """
+    if not isinstance(source, PostgresSourceConfig):
+        raise ConfigError(
+            f"sources.{source_name}.kind: a {source.kind} source cannot be captured yet",
+            remedy="Name tables of other sources.",
+            field=f"sources.{source_name}.kind",
+        )
     capture = names(source_name, source, tier)
     largest = kafka.topic.max_message_bytes or _LARGEST_REQUEST
     replication = str(kafka.topic.replication_factor)

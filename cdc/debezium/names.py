@@ -13,7 +13,7 @@ from cdc.errors import ConfigError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
-    from cdc.config import PostgresSourceConfig
+    from cdc.config import SourceConfig
 
 SCHEMA = "tributary"
 HEARTBEAT_TABLE = "heartbeat"
@@ -34,8 +34,9 @@ class CaptureNames:
     Args:
         source: Key of the source in ``tributary.yaml``.
         tier: The tier.
-        publication: Publication on the primary; the only filter.
-        slot: Replication slot on the primary.
+        publication: Publication on the primary; the only filter. The connector's name where the
+            kind of source has none.
+        slot: Replication slot on the primary; likewise.
         connector: Connector in Kafka Connect.
         topic_prefix: What all its topics begin with.
     """
@@ -98,18 +99,19 @@ class CaptureNames:
         return f"__debezium-heartbeat.{self.topic_prefix}"
 
 
-def names(source_name: str, source: PostgresSourceConfig, tier: str = "default") -> CaptureNames:
+def names(source_name: str, source: SourceConfig, tier: str = "default") -> CaptureNames:
     """Fill the source's name templates.
 
     Raises:
         ConfigError: A name is too long for PostgreSQL, which would cut it off silently.
     """
     filled = {
-        key: str(getattr(source, key)).format(source=source_name, tier=tier)
-        for key in ("publication", "slot", "topic_prefix")
+        key: template.format(source=source_name, tier=tier)
+        for key, template in source.name_templates().items()
     }
+    connector = filled.get("connector") or filled["slot"]
     for key in ("publication", "slot"):
-        if len(filled[key].encode()) > _IDENTIFIER_BYTES:
+        if len(filled.get(key, "").encode()) > _IDENTIFIER_BYTES:
             raise ConfigError(
                 f"sources.{source_name}.{key}: {filled[key]} is longer than"
                 f" {_IDENTIFIER_BYTES} bytes",
@@ -119,9 +121,9 @@ def names(source_name: str, source: PostgresSourceConfig, tier: str = "default")
     return CaptureNames(
         source=source_name,
         tier=tier,
-        publication=filled["publication"],
-        slot=filled["slot"],
-        connector=filled["slot"],
+        publication=filled.get("publication", connector),
+        slot=filled.get("slot", connector),
+        connector=connector,
         topic_prefix=filled["topic_prefix"],
     )
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from enum import Enum
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,8 +20,17 @@ if TYPE_CHECKING:
 _FOLDER = Path(".tributary/stack")
 _CONFIG = Path("tributary.yaml")
 
+
+class SourceKind(str, Enum):
+    """A kind of source that the stack can run."""
+
+    POSTGRES = "postgres"
+    MYSQL = "mysql"
+    MARIADB = "mariadb"
+
+
 app = typer.Typer(
-    help="PostgreSQL with a replica, Kafka, Connect and a schema registry on this machine.",
+    help="Databases with replicas, Kafka, Connect and a schema registry on this machine.",
     no_args_is_help=True,
 )
 FolderOption = Annotated[
@@ -43,6 +53,14 @@ def register(parent: typer.Typer) -> None:
 @app.command()
 def up(
     folder: FolderOption = _FOLDER,
+    source: Annotated[
+        list[SourceKind] | None,
+        typer.Option(
+            "--source",
+            help="A kind of source to have from then on; may be repeated. A new stack has"
+            " PostgreSQL unless others are named.",
+        ),
+    ] = None,
     metastore: Annotated[
         bool, typer.Option("--metastore", help="With a Hive Metastore, from then on.")
     ] = False,
@@ -53,10 +71,16 @@ def up(
     """Start what does not run, wait until all is ready, and write a ready configuration."""
     renderer = Renderer(output)
     stack = _stack(folder)
-    servers = stack.up(renderer.note, metastore=metastore)
+    ours = stack.wrote(config)
+    servers = stack.up(
+        renderer.note, sources=[kind.value for kind in source or ()], metastore=metastore
+    )
     if stack.write_config(config):
         renderer.note(f"wrote {config}")
-    elif config.read_text("utf-8") != stack.config_text():
+    elif ours and not stack.wrote(config):
+        config.write_text(stack.config_text(), "utf-8")
+        renderer.note(f"wrote {config} anew: sources or ports are others than before")
+    elif not stack.wrote(config):
         renderer.note(f"left {config} as it is; `tributary stack env` prints the addresses")
     _show(renderer, servers)
 
@@ -94,7 +118,7 @@ def status(
     renderer, stack = Renderer(output), _stack(folder)
     servers = stack.status()
     _show(renderer, servers)
-    if servers and not (config.is_file() and config.read_text("utf-8") == stack.config_text()):
+    if servers and not stack.wrote(config):
         what = "differs from what" if config.is_file() else "is not there;"
         renderer.note(f"{config} {what} `tributary stack up` writes for this stack")
     if not servers or any(server.state != "healthy" for server in servers):

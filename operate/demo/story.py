@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from cdc.config import PostgresSourceConfig
 from cdc.errors import ConfigError
 from cdc.lake.write import LakeTable
 from cdc.run import run_tables
@@ -25,6 +26,7 @@ from operate.verify.batch import verify_tables
 from operate.verify.table import Verification
 from schemas.table import TableId
 from stack.local import LocalStack
+from stack.postgres import POSTGRES
 
 if TYPE_CHECKING:
     from cdc.progress import Progress
@@ -109,8 +111,9 @@ class Demo:
             with self._step("1. Start PostgreSQL with a replica, Kafka, Connect and a registry"):
                 if not any(server.pid for server in stack.status()):
                     stack.down(delete=True)  # a former demo's data
-                stack.up()
-                self.config.write_text(stack.config_text(source=SOURCE), encoding="utf-8")
+                stack.up(sources=[POSTGRES])
+                text = stack.config_text(source=SOURCE, kinds=[POSTGRES])
+                self.config.write_text(text, encoding="utf-8")
             self._tell(opened_on=stack)
         self._farewell(keep=keep)
         return self.told
@@ -127,6 +130,12 @@ class Demo:
     def _tell(self, *, opened_on: LocalStack) -> None:
         with services(self.config, self._progress) as opened:
             source = opened.config.source(SOURCE)
+            if not isinstance(source, PostgresSourceConfig):
+                raise ConfigError(
+                    f"sources.{SOURCE}.kind: the demo's shop is on PostgreSQL, not {source.kind}",
+                    remedy="Leave --config out: the demo then runs servers of its own.",
+                    field=f"sources.{SOURCE}.kind",
+                )
             self._clean(opened)
             with self._step("2. Fill a shop with orders, and let customers and shop go on"):
                 self._create(Connections(SOURCE, source))

@@ -10,24 +10,18 @@ import time
 import uuid
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import httpx
-import psutil
 import psycopg
 import pytest
-from confluent_kafka import Consumer
 
 from stack.errors import ServerDiedError
 from stack.local import LocalStack
 from stack.postgres import CAPTURE, SNAPSHOT
 from tests.integration.conftest import Database
+from tests.integration.servers import consume, converters, leaks, pids, processes_in
 
 SERVERS = ["primary", "replica", "kafka", "registry", "connect"]
-
-
-def pids(stack: LocalStack) -> dict[str, int | None]:
-    return {server.name: server.pid for server in stack.status()}
 
 
 def register(stack: LocalStack, subject: str) -> int:
@@ -46,19 +40,9 @@ def schema_of(stack: LocalStack, schema_id: int) -> str:
     return str(httpx.get(url, timeout=30).raise_for_status().json()["schema"])
 
 
-def processes_in(folder: Path) -> list[str]:
-    """Processes that work in the folder or name it on their command line."""
-    found = []
-    for process in psutil.process_iter(["cmdline", "cwd"]):
-        text = " ".join([*(process.info["cmdline"] or ()), process.info["cwd"] or ""])
-        if str(folder) in text:
-            found.append(f"{process.pid} {text}")
-    return found
-
-
 def test_every_server_is_healthy_and_up_again_changes_nothing(stack: LocalStack) -> None:
-    # The metastore is there when a test before has asked for it.
-    before = [server for server in stack.status() if server.name != "metastore"]
+    # Others are there when a test before has asked for them, or the stack is a kept one.
+    before = [server for server in stack.status() if server.name in SERVERS]
     assert [server.name for server in before] == SERVERS
     assert [server.state for server in before] == ["healthy"] * len(SERVERS)
     assert all(server.memory_bytes > 10 * 2**20 for server in before)
@@ -150,18 +134,7 @@ def test_events_arrive_as_avro_in_the_confluent_wire_format(
 
 def test_no_password_leaves_its_file(stack: LocalStack, database: Database) -> None:
     capture(database)
-    secrets = [file.read_text() for file in stack.passwords.folder.glob("*.password")]
-    assert len(secrets) >= 5
-    places = {str(path): path.read_text("utf-8", "replace") for path in stack.folder.glob("logs/*")}
-    for process in psutil.process_iter(["cmdline"]):
-        places[f"command line of {process.pid}"] = " ".join(process.info["cmdline"] or ())
-    places["env"] = "".join(stack.env().values())
-    places["tributary.yaml"] = stack.config_text()
-    url = stack.addresses().connect_url
-    connectors = httpx.get(f"{url}/connectors", params={"expand": "info"}, timeout=30)
-    places["Connect"] = connectors.raise_for_status().text
-    leaks = [place for place, text in places.items() if any(secret in text for secret in secrets)]
-    assert leaks == []
+    assert leaks(stack) == []
 
 
 @pytest.fixture
@@ -229,16 +202,6 @@ def capture(database: Database) -> str:
         "INSERT INTO goods SELECT n, 'title ' || n FROM generate_series(1, 3) n",
     )
     addresses = database.stack.addresses(name)
-    registry = addresses.registry_url.replace("/apis/ccompat/v7", "/apis/registry/v2")
-    converter = {
-        "": "io.apicurio.registry.utils.converter.AvroConverter",
-        ".apicurio.registry.url": registry,
-        ".apicurio.registry.auto-register": "true",
-        ".apicurio.registry.find-latest": "false",
-        ".apicurio.registry.as-confluent": "true",
-        ".apicurio.registry.use-id": "contentId",
-        ".apicurio.registry.headers.enabled": "false",
-    }
     folder = database.stack.passwords.folder
     config = {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
@@ -256,38 +219,11 @@ def capture(database: Database) -> str:
         "exactly.once.support": "required",
         "topic.creation.default.replication.factor": "1",
         "topic.creation.default.partitions": "1",
-        **{f"key.converter{key}": value for key, value in converter.items()},
-        **{f"value.converter{key}": value for key, value in converter.items()},
+        **converters(database.stack),
     }
     url = f"{addresses.connect_url}/connectors/goods_{name}/config"
     httpx.put(url, json=config, timeout=90).raise_for_status()
     return f"{name}.public.goods"
-
-
-def consume(stack: LocalStack, topic: str, count: int) -> list[tuple[bytes, bytes]]:
-    """The first committed messages of a topic."""
-    consumer = Consumer(
-        {
-            "bootstrap.servers": stack.addresses().kafka,
-            "group.id": uuid.uuid4().hex,
-            "auto.offset.reset": "earliest",
-            "isolation.level": "read_committed",
-            "topic.metadata.refresh.interval.ms": 200,
-            "log_level": 0,
-        }
-    )
-    found: list[tuple[bytes, bytes]] = []
-    try:
-        consumer.subscribe([topic])
-        deadline = time.monotonic() + 90
-        while len(found) < count:
-            assert time.monotonic() < deadline, f"{len(found)} of {count} messages in {topic}"
-            message: Any = consumer.poll(1.0)
-            if message is not None and message.error() is None:
-                found.append((message.key(), message.value()))
-    finally:
-        consumer.close()
-    return found
 
 
 def test_a_snapshot_role_reads_every_table(database: Database) -> None:

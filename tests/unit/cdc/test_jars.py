@@ -55,7 +55,8 @@ def test_the_locks_pin_each_file_once() -> None:
         names = [artifact.filename for artifact in bundle]
         assert names
         assert len(set(names)) == len(names)
-    assert set(LOCK) == {"kafka", "debezium", "converter", "registry"}
+    connectors = {f"debezium-{kind}" for kind in ("postgres", "mysql", "mariadb")}
+    assert set(LOCK) == {"kafka", "converter", "registry", *connectors}
 
 
 def test_the_jars_fit_the_installed_spark() -> None:
@@ -84,7 +85,7 @@ def test_the_ivy_module_resolves_nothing_but_the_named_files() -> None:
 
 
 def test_a_classifier_reaches_ivy() -> None:
-    assert 'm:classifier="plugin"' in ivy_module("debezium", LOCK["debezium"])
+    assert 'm:classifier="plugin"' in ivy_module("debezium", LOCK["debezium-postgres"])
 
 
 def test_verify_accepts_the_pinned_file_and_names_any_other(tmp_path: Path) -> None:

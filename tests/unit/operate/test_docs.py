@@ -81,7 +81,7 @@ def test_the_readmes_versions_are_the_pinned_ones() -> None:
     for name, version in (
         ("Spark", requirement.split("==")[1].split(";")[0].strip()),
         ("Kafka and Connect", version_of("kafka", "connect-runtime")),
-        ("Debezium", version_of("debezium", "debezium-connector-postgres")),
+        ("Debezium", version_of("debezium-postgres", "debezium-connector-postgres")),
         ("Apicurio Registry", version_of("registry", "apicurio-registry-app")),
     ):
         assert f"| {name} | {version} |" in table

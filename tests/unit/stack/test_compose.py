@@ -12,8 +12,10 @@ import yaml
 from check_jsonschema.builtin_schemas import get_builtin_schema
 from jsonschema.validators import validator_for
 
+from stack import mysql_settings as mysql
 from stack.artifacts import LOCK
 from stack.jvm import connect_properties, kafka_properties
+from stack.mysql_software import MYSQL, PRODUCTS
 from stack.postgres import REPLICA_SETTINGS, ROLES, ROLES_SQL, SETTINGS
 
 FILE = Path(__file__).parents[3] / "docker-compose.yml"
@@ -68,17 +70,27 @@ def test_the_schema_can_refuse(compose: dict[str, Any]) -> None:
 
 def test_versions_are_those_of_the_lock(compose: dict[str, Any]) -> None:
     assert tag(compose, "kafka") == revision("kafka", "kafka-clients")
-    assert tag(compose, "connect") == revision("debezium", "debezium-connector-postgres")
+    assert tag(compose, "connect") == revision("debezium-postgres", "debezium-connector-postgres")
     assert tag(compose, "registry") == revision("registry", "apicurio-registry-app")
     assert tag(compose, "primary") == tag(compose, "replica")
+    for kind, product in PRODUCTS.items():
+        connector = revision(f"debezium-{kind}", f"debezium-connector-{kind}")
+        assert tag(compose, f"connect_{kind}") == connector
+        assert tag(compose, kind) == tag(compose, f"{kind}_replica") == product.tested
+        pinned = product.package.version
+        assert pinned is None or pinned.startswith(f"{product.tested}.")
 
 
 def test_every_service_is_checked_and_reachable_from_this_machine_only(
     compose: dict[str, Any],
 ) -> None:
-    assert set(compose["services"]) == {"primary", "replica", "kafka", "registry", "connect"}
-    for service in compose["services"].values():
+    of_a_kind = {name for kind in PRODUCTS for name in (kind, f"{kind}_replica", f"connect_{kind}")}
+    always = {"primary", "replica", "kafka", "registry", "connect"}
+    assert set(compose["services"]) == always | of_a_kind
+    for name, service in compose["services"].items():
         assert service["healthcheck"]["test"]
+        wanted = [kind for kind in PRODUCTS if name in (kind, f"{kind}_replica", f"connect_{kind}")]
+        assert service.get("profiles", []) == wanted
         assert all(port.startswith("127.0.0.1:") for port in service["ports"])
 
 
@@ -97,6 +109,52 @@ def test_connect_has_the_same_settings(compose: dict[str, Any]) -> None:
         if key not in OF_THE_PLACE["connect"]:
             prefix = "" if key in UNPREFIXED else "CONNECT_"
             assert environment[prefix + key.replace(".", "_").upper()] == value, key
+
+
+@pytest.mark.parametrize("kind", PRODUCTS)
+def test_connect_of_another_release_differs_in_its_group_only(
+    compose: dict[str, Any], kind: str
+) -> None:
+    ours, theirs = compose["services"]["connect"], compose["services"][f"connect_{kind}"]
+    differing = {key for key in theirs if theirs[key] != ours.get(key)}
+    assert differing == {"profiles", "image", "environment", "ports"}
+    environment = theirs["environment"]
+    assert {key for key in environment if environment[key] != ours["environment"].get(key)} == {
+        key.replace(".", "_").upper() for key in UNPREFIXED
+    }
+
+
+@pytest.mark.parametrize("kind", PRODUCTS)
+@pytest.mark.parametrize("replica", [False, True], ids=["primary", "replica"])
+def test_mysql_and_mariadb_have_the_same_settings(
+    compose: dict[str, Any], kind: str, replica: bool
+) -> None:
+    service = compose["services"][f"{kind}_replica" if replica else kind]
+    given = dict(option.removeprefix("--").split("=") for option in service["command"])
+    assert given.pop("server_id") == ("2" if replica else "1")
+    ours = {**mysql.SETTINGS, **mysql.SETTINGS_BY_KIND[kind]}
+    if replica and kind == MYSQL:
+        # Given at start, the image could not initialise; its script sets it at the end.
+        name, value = next(iter(mysql.REPLICA_SETTINGS[kind].items()))
+        assert f"SET PERSIST {name}={value};" in compose["configs"][f"{kind}-replica"]["content"]
+    elif replica:
+        ours |= mysql.REPLICA_SETTINGS[kind]
+    # Left to the images: how much they cache, and durability.
+    left = {"innodb_buffer_pool_size", "innodb_flush_log_at_trx_commit", "sync_binlog"}
+    assert given == {key: value for key, value in ours.items() if key not in left}
+
+
+@pytest.mark.parametrize("kind", PRODUCTS)
+def test_roles_of_mysql_and_mariadb_have_the_same_rights(
+    compose: dict[str, Any], kind: str
+) -> None:
+    lines = compose["configs"][f"{kind}-roles"]["content"].splitlines()
+    statements = [line.rstrip(";") for line in lines if line.endswith(";")]
+    without = [re.sub(r"\$\$\(cat /run/secrets/(\w+)\)", r"{\1}", text) for text in statements]
+    ours = [
+        re.sub(r"\{(?:stack|tributary)_(\w+)\}", r"{\1}", x) for x in mysql.roles_sql(kind, "%")
+    ]
+    assert without == ours
 
 
 @pytest.mark.parametrize(

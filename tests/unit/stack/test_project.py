@@ -6,21 +6,24 @@ import stat
 from pathlib import Path
 
 from cdc.config import parse
-from stack.layout import PORTS, Record
+from stack.layout import KINDS, PAIRS, SHARED, Record
 from stack.local import LocalStack
+from stack.mysql_settings import write_option_file
+from stack.mysql_software import Installation
 from stack.postgres import ROLES, Binaries
 from stack.project import Addresses, project_text
 from stack.secrets import PGPASS, Passwords, write_private
 
-PORT = {name: 20000 + number for number, name in enumerate(PORTS)}
+NAMES = [*(name for kind in KINDS for name in PAIRS[kind]), *SHARED]
+PORT = {name: 20000 + number for number, name in enumerate(NAMES)}
 
 
-def addresses(folder: Path) -> Addresses:
+def addresses(folder: Path, *kinds: str) -> Addresses:
     folder.mkdir(exist_ok=True)
     passwords = Passwords(folder)
     for role in ROLES:
         passwords.get(role)
-    return Addresses(PORT, "shop", passwords)
+    return Addresses(PORT, "shop", passwords, kinds or ("postgres",))
 
 
 def test_the_written_configuration_is_accepted_and_complete(tmp_path: Path) -> None:
@@ -39,6 +42,39 @@ def test_the_written_configuration_is_accepted_and_complete(tmp_path: Path) -> N
         credential = getattr(source.credentials, role)
         assert credential.user == f"tributary_{role}"
         assert credential.password.resolve() == where.passwords.get(credential.user)
+
+
+def test_each_kind_of_source_is_written_and_accepted(tmp_path: Path) -> None:
+    where = addresses(tmp_path, *KINDS)
+    sources = parse(project_text(where, tmp_path)).sources
+    assert {name: source.kind for name, source in sources.items()} == {
+        "shop": "postgres",
+        "shop_mysql": "mysql",
+        "shop_mariadb": "mariadb",
+    }
+    for kind in ("mysql", "mariadb"):
+        source = sources[f"shop_{kind}"]
+        assert source.replica is not None
+        assert (source.primary.port, source.replica.port) == (PORT[kind], PORT[f"{kind}_replica"])
+        assert source.credentials.capture.user == "tributary_capture"
+    only = parse(project_text(addresses(tmp_path, "mariadb"), tmp_path)).sources
+    assert list(only) == ["shop_mariadb"]
+
+
+def test_exports_of_mysql_name_an_option_file_that_only_its_owner_reads(tmp_path: Path) -> None:
+    where = addresses(tmp_path, "mysql", "mariadb")
+    env = where.env()
+    assert "TRIBUTARY_PRIMARY_DSN" not in env
+    assert env["TRIBUTARY_MYSQL_PRIMARY"] == f"127.0.0.1:{PORT['mysql']}"
+    assert env["TRIBUTARY_MARIADB_REPLICA"] == f"127.0.0.1:{PORT['mariadb_replica']}"
+    assert env["TRIBUTARY_MYSQL_OPTION_FILE"] == str(tmp_path / "mysql.cnf")
+    file = Path(env["TRIBUTARY_MYSQL_OPTION_FILE"])
+    write_option_file("mysql", PORT, where.passwords)
+    text = file.read_text()
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert "[client]" in text
+    assert "[client_replica]" in text
+    assert where.passwords.get("tributary_snapshot") in text
 
 
 def test_a_source_and_folder_can_be_named(tmp_path: Path) -> None:
@@ -81,6 +117,17 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     record = Record(PORT, Binaries(Path("/opt/pg/bin"), "16.2"))
     record.write(tmp_path)
     assert Record.read(tmp_path) == record
+
+
+def test_a_record_remembers_what_made_the_data_of_each_kind(tmp_path: Path) -> None:
+    installations = {
+        "mysql": Installation("mysql", Path("/c/usr/sbin/mysqld"), "9.7.4", Path("/c")),
+        "mariadb": Installation("mariadb", Path("/usr/sbin/mariadbd"), "10.11.19"),
+    }
+    record = Record(PORT, None, installations)
+    record.write(tmp_path)
+    assert Record.read(tmp_path) == record
+    assert record.kinds == ("mysql", "mariadb")
 
 
 def test_a_folder_without_a_stack_has_no_status_and_can_be_stopped(tmp_path: Path) -> None:

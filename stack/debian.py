@@ -1,0 +1,262 @@
+"""Programs from Debian's packages, unpacked into the cache: nothing is installed, no root needed.
+
+APT itself finds, fetches and authenticates the packages, with the mirrors and keys of this
+machine's own configuration, but with lists and downloads of our own, so that the system's are left
+alone and may be old or empty.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from cdc.jars import Report, cache_folder, locked, sha256_of
+from stack.errors import StackError, UnavailableError
+
+_UPDATE_LIMIT_S = 300.0
+_DOWNLOAD_LIMIT_S = 1200.0
+_UNPACK_LIMIT_S = 300.0
+_SYSTEM_STATUS = Path("/var/lib/dpkg/status")
+
+
+@dataclass(frozen=True)
+class Package:
+    """A Debian package and what it is allowed to be.
+
+    Args:
+        name: Its name.
+        suite: A suite of Debian besides those that this machine is configured for. Such a package
+            brings its whole closure with it, the C library and its loader too. None takes it from
+            the configured suites and leaves out what is installed.
+        version: The one version that is accepted; None accepts what the suite has.
+        sha256: Checksum of the package's file by architecture, where only one file is accepted.
+        also: Packages that come along.
+        without: Beginnings of package names in the closure that the program does not need.
+    """
+
+    name: str
+    suite: str | None = None
+    version: str | None = None
+    sha256: dict[str, str] = field(default_factory=dict)
+    also: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+
+
+def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
+    """Where the package was unpacked before, newest first; None when it was not."""
+    # A version of Debian's begins with a digit; a suite's name does not.
+    folders = [
+        folder
+        for folder in _folder(cache).glob(f"{_prefix(package)}_{package.version or '[0-9]*'}")
+        if folder.is_dir()
+    ]
+    return max(folders, key=lambda folder: _by_number(folder.name), default=None)
+
+
+def unpack(package: Package, *, cache: Path | None = None, report: Report | None = None) -> Path:
+    """The folder that holds the unpacked package and what it needs, fetched once.
+
+    Args:
+        package: The package.
+        cache: Cache folder; by default the one of ``cdc.jars``.
+        report: Takes lines of progress.
+
+    Raises:
+        UnavailableError: This machine has no APT, or its mirror does not have the package.
+        StackError: A file is not the one that was pinned, or cannot be unpacked.
+    """
+    report = report or _silent
+    for program in ("apt-get", "dpkg-deb"):
+        if shutil.which(program) is None:
+            raise UnavailableError(
+                f"Debian's package {package.name} cannot be had: there is no {program} here"
+            )
+    folder = _folder(cache)
+    folder.mkdir(parents=True, exist_ok=True)
+    with locked(folder / f"{_prefix(package)}.lock", report):
+        if found := unpacked(package, cache=cache):
+            return found
+        with tempfile.TemporaryDirectory(prefix=f".{package.name}-", dir=folder) as staging:
+            return _fetch(package, Path(staging), folder, report)
+
+
+def _fetch(package: Package, staging: Path, folder: Path, report: Report) -> Path:
+    report(f"fetching Debian's package {package.name}")
+    apt = _Apt(staging / "apt", package)
+    apt.update()
+    if package.suite is not None:
+        apt.narrow_to(package.suite)
+    if package.version is not None and apt.candidate() != package.version:
+        raise UnavailableError(
+            f"Debian's {package.suite or 'configured suites'} offers {package.name}"
+            f" {apt.candidate() or 'in no version'}, and {package.version} is what was tested"
+        )
+    files = apt.download()
+    own = next(file for file in files if file.name.startswith(f"{package.name}_"))
+    if package.sha256:
+        pinned = package.sha256.get(own.stem.rpartition("_")[2])
+        if pinned is None:
+            raise UnavailableError(f"{own.name} is for an architecture that was not tested")
+        if (found := sha256_of(own)) != pinned:
+            raise StackError(
+                f"{own.name} has checksum {found}, but {pinned} is pinned",
+                remedy="The mirror or a proxy serves another file under this name: find out which"
+                " before you trust it.",
+            )
+    root = staging / "root"
+    root.mkdir()
+    for file in files:
+        _run(["dpkg-deb", "--extract", str(file), str(root)], _UNPACK_LIMIT_S)
+    # Debian writes an epoch's colon as %3a.
+    version = own.name.split("_")[1].rpartition("%3a")[2]
+    target = folder / f"{_prefix(package)}_{version}"
+    root.rename(target)
+    report(f"fetched Debian's package {package.name} {version}")
+    return target
+
+
+class _Apt:
+    """APT with the machine's configuration but state of its own.
+
+    Args:
+        folder: Takes the state.
+        package: What is wanted.
+    """
+
+    def __init__(self, folder: Path, package: Package) -> None:
+        self._folder = folder
+        self._package = package
+        self._config = folder / "apt.conf"
+        for name in ("state/lists/partial", "cache/archives/partial"):
+            (folder / name).mkdir(parents=True)
+        (folder / "status").touch()
+        self._settings: dict[str, object] = {
+            "Dir::State": folder / "state",
+            "Dir::State::status": _SYSTEM_STATUS,
+            "Dir::Cache": folder / "cache",
+            # The lists are ours alone: the system's lock is neither needed nor allowed.
+            "Debug::NoLocking": "1",
+            # Else root's APT fetches as another user, who cannot enter this folder.
+            "APT::Sandbox::User": "",
+            "APT::Install-Recommends": "false",
+            "Acquire::Languages": "none",
+            "Acquire::IndexTargets::deb::DEP-11::DefaultEnabled": "false",
+            "Acquire::IndexTargets::deb::Contents-deb::DefaultEnabled": "false",
+            "Acquire::Retries": "3",
+            "Acquire::http::Timeout": "60",
+        }
+        self._configure()
+
+    def update(self) -> None:
+        """Fetch the lists of the configured suites."""
+        self._apt("update", limit_s=_UPDATE_LIMIT_S)
+
+    def narrow_to(self, suite: str) -> None:
+        """Leave the configured suites for another one of the same mirror."""
+        targets = self._apt(
+            "indextargets",
+            "--format",
+            "$(ORIGIN)|$(LABEL)|$(REPO_URI)",
+            "Created-By: Packages",
+        )
+        mirrors = [
+            line.split("|")[2] for line in targets.splitlines() if line.startswith("Debian|Debian|")
+        ]
+        if not mirrors:
+            raise UnavailableError(
+                f"Debian's package {self._package.name} of {suite} cannot be had: APT is not"
+                " configured for a mirror of Debian"
+            )
+        sources = self._folder / "sources.list"
+        sources.write_text(f"deb {mirrors[0]} {suite} main\n", "utf-8")
+        # The closure is that of the suite, whatever this machine has installed.
+        self._settings["Dir::Etc::SourceList"] = sources
+        self._settings["Dir::Etc::SourceParts"] = "/dev/null"
+        self._settings["Dir::State::status"] = self._folder / "status"
+        self._configure()
+        self.update()
+
+    def _configure(self) -> None:
+        lines = [f'{name} "{value}";' for name, value in self._settings.items()]
+        # Some systems remove files of theirs whenever APT has run.
+        lines += [f"#clear {hooks};" for hooks in ("APT::Update::Post-Invoke", "DPkg::Post-Invoke")]
+        self._config.write_text("\n".join(lines) + "\n", "utf-8")
+
+    def candidate(self) -> str | None:
+        """The version that would be fetched, or None."""
+        answer = _run(
+            ["apt-cache", f"--config-file={self._config}", "policy", self._package.name], 60
+        )
+        found = re.search(r"Candidate: (\S+)", answer)
+        return None if found is None or found[1] == "(none)" else found[1]
+
+    def download(self) -> list[Path]:
+        """Fetch the package and what it needs."""
+        plan = self._apt("install", "--simulate", self._package.name, *self._package.also)
+        names = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
+        wanted = [name for name in names if not name.startswith(self._package.without or "\0")]
+        files = self._folder / "files"
+        files.mkdir()
+        self._apt("download", *wanted, limit_s=_DOWNLOAD_LIMIT_S, folder=files)
+        return sorted(files.glob("*.deb"))
+
+    def _apt(self, *arguments: str, limit_s: float = 60.0, folder: Path | None = None) -> str:
+        try:
+            command = ["apt-get", f"--config-file={self._config}", "--quiet", *arguments]
+            return _run(command, limit_s, folder)
+        except StackError as error:
+            raise UnavailableError(
+                f"Debian's package {self._package.name} cannot be had: {error.message}"
+            ) from error
+
+
+def _run(command: Sequence[str], limit_s: float, folder: Path | None = None) -> str:
+    what = f"{Path(command[0]).name} {next((a for a in command[1:] if a.isalpha()), '')}".strip()
+    try:
+        answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
+            command,
+            cwd=folder,
+            capture_output=True,
+            text=True,
+            timeout=limit_s,
+            stdin=subprocess.DEVNULL,
+            env={**os.environ, "LC_ALL": "C", "DEBIAN_FRONTEND": "noninteractive"},
+        )
+    except subprocess.TimeoutExpired:
+        raise StackError(
+            f"{what} had no answer within {limit_s:.0f} s",
+            remedy="Check the network and the mirrors that APT is configured for.",
+        ) from None
+    except OSError as error:
+        raise StackError(f"{what}: {error.strerror}", remedy="Install apt and dpkg.") from None
+    if answer.returncode != 0:
+        said = (answer.stderr or answer.stdout).strip().splitlines()
+        raise StackError(
+            f"{what} failed: {' '.join(said[-3:])}",
+            remedy="Check the network and the mirrors that APT is configured for.",
+        )
+    return answer.stdout
+
+
+def _folder(cache: Path | None) -> Path:
+    return (cache or cache_folder()) / "debian"
+
+
+def _prefix(package: Package) -> str:
+    """What the names of this package's folders begin with; its version follows."""
+    return "_".join(filter(None, (package.name, package.suite)))
+
+
+def _by_number(name: str) -> list[tuple[int, str]]:
+    """Sorts 10.11.9 before 10.11.19."""
+    return [(int(number or 0), text) for number, text in re.findall(r"(\d*)(\D*)", name)]
+
+
+def _silent(_line: str) -> None:
+    """Progress that nobody asked for."""

@@ -1,0 +1,293 @@
+"""MySQL and MariaDB of the stack: a primary and a replica that follows it by GTID."""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import pymysql
+
+from stack.errors import StackError
+from stack.mysql_data import DataDirectory
+from stack.mysql_settings import REPLICA_SETTINGS, ROLES, SUPERUSER, roles_sql
+from stack.mysql_software import MYSQL, Installation
+from stack.ports import HOST
+from stack.process import Command
+from stack.roles import REPLICATOR
+from stack.secrets import Passwords
+from stack.servers import Server
+from stack.unprivileged import Unprivileged
+
+_STEP_LIMIT_S = 300.0
+_PROBE_LIMIT_S = 5.0
+_CONNECT_LIMIT_S = 10
+
+Row = tuple[Any, ...]
+
+
+class MysqlServer:
+    """What a primary and a replica have in common.
+
+    Args:
+        name: The server's name in the stack.
+        data: Data directory.
+        port: Port it listens on.
+        server_id: Its number among the servers that replicate from each other.
+        installation: The programs.
+        user: Who runs it.
+        passwords: Passwords of the roles.
+    """
+
+    stop_signal = signal.SIGTERM
+    stop_limit_s = 60.0
+    ready_limit_s = 180.0
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        data: Path,
+        port: int,
+        server_id: int,
+        installation: Installation,
+        user: Unprivileged,
+        passwords: Passwords,
+    ) -> None:
+        self.name = name
+        self.port = port
+        self.folder = data
+        self.program = installation.program
+        self.data = DataDirectory(
+            name,
+            data,
+            port=port,
+            server_id=server_id,
+            installation=installation,
+            user=user,
+            passwords=passwords,
+        )
+        self._installation = installation
+        self._kind = installation.kind
+        self._user = user
+        self._passwords = passwords
+
+    def command(self) -> Command:
+        """How to start it."""
+        argv = (
+            *self._user.prefix,
+            *self._installation.command,
+            f"--defaults-file={self.data.options}",
+        )
+        if self.data.unfinished:
+            argv = (*argv, f"--init-file={self.data.first}")
+        return Command(argv, self.folder, self._installation.environment)
+
+    def unhealthy(self) -> str | None:
+        """Why it is not ready, or None when it is."""
+        try:
+            self.sql("SELECT 1", limit_s=_PROBE_LIMIT_S)
+        except StackError as error:
+            return error.message
+        return None
+
+    def sql(
+        self, *statements: str, database: str | None = None, limit_s: float = _STEP_LIMIT_S
+    ) -> list[Row]:
+        """Run statements as the superuser, each in a transaction of its own.
+
+        Args:
+            statements: What to run.
+            database: Where to run it.
+            limit_s: How long each may take.
+
+        Returns:
+            The rows of the last one.
+
+        Raises:
+            StackError: A statement failed or took too long.
+        """
+        rows, _ = self._sql(statements, database, limit_s)
+        return rows
+
+    def _sql(
+        self, statements: Iterable[str], database: str | None, limit_s: float
+    ) -> tuple[list[Row], list[str]]:
+        rows: list[Row] = []
+        names: list[str] = []
+        try:
+            with (
+                pymysql.connect(
+                    host=HOST,
+                    port=self.port,
+                    user=SUPERUSER,
+                    password=self._passwords.get(SUPERUSER),
+                    database=database,
+                    autocommit=True,
+                    connect_timeout=_CONNECT_LIMIT_S,
+                    read_timeout=limit_s,
+                    write_timeout=limit_s,
+                ) as connection,
+                connection.cursor() as cursor,
+            ):
+                for statement in statements:
+                    cursor.execute(statement)
+                    rows = list(cursor.fetchall())
+                    names = [column[0] for column in cursor.description or ()]
+        except pymysql.MySQLError as error:
+            raise StackError(
+                f"{self.name}: {error.args[-1] if error.args else error}",
+                remedy="Look at the server's log, or try the statement with a client.",
+            ) from None
+        return rows, names
+
+
+class MysqlPrimary(MysqlServer):
+    """The server that is captured."""
+
+    def prepare(self) -> None:
+        """Make its data directory when there is none, and write its option file."""
+        if self.data.unfinished:
+            self.data.make()
+        self.data.configure({})
+
+    def initialise(self) -> None:
+        """Create roles and database on a new server."""
+        if not self.data.unfinished:
+            return
+        passwords = {role: self._passwords.get(role) for role in ROLES}
+        self.sql(*(text.format(**passwords) for text in roles_sql(self._kind, HOST)))
+        self.data.finish()
+
+
+class MysqlReplica(MysqlServer):
+    """A replica: it has every transaction of the primary, under the primary's GTIDs."""
+
+    joining = False
+    """Whether it is still to be told where its primary is, and so cannot replicate yet."""
+
+    def prepare(self) -> None:
+        """Make its data directory when there is none, and write its option file."""
+        if self.data.unfinished:
+            self.data.make()
+            # Read-only it could not run its first statements.
+            self.data.configure({})
+        else:
+            self.data.configure(REPLICA_SETTINGS[self._kind])
+
+    def follow(self, primary: MysqlPrimary) -> None:
+        """Let it replicate from the primary, from the primary's first transaction on."""
+        if not self.data.unfinished and self._state().get("port") == str(primary.port):
+            return
+        password = self._passwords.get(REPLICATOR)
+        if self._kind == MYSQL:
+            statements = [
+                "STOP REPLICA",
+                f"CHANGE REPLICATION SOURCE TO SOURCE_HOST='{HOST}', SOURCE_PORT={primary.port},"
+                f" SOURCE_USER='{REPLICATOR}', SOURCE_PASSWORD='{password}',"
+                " SOURCE_AUTO_POSITION=1, GET_SOURCE_PUBLIC_KEY=1,"
+                # It tries for ever; newer servers would give up after some tries.
+                " SOURCE_CONNECT_RETRY=1, SOURCE_RETRY_COUNT=0",
+                "START REPLICA",
+            ]
+        else:
+            statements = [
+                "STOP SLAVE",
+                f"CHANGE MASTER TO MASTER_HOST='{HOST}', MASTER_PORT={primary.port},"
+                f" MASTER_USER='{REPLICATOR}', MASTER_PASSWORD='{password}',"
+                " MASTER_USE_GTID=slave_pos, MASTER_CONNECT_RETRY=1",
+                "START SLAVE",
+            ]
+        only = REPLICA_SETTINGS[self._kind]
+        self.sql(*statements, *(f"SET GLOBAL {name} = {value}" for name, value in only.items()))
+        self.data.configure(only)
+        self.data.finish()
+
+    def unhealthy(self) -> str | None:
+        """Why it is not ready, or None when it answers and replicates."""
+        if (problem := super().unhealthy()) or self.joining or self.data.unfinished:
+            return problem
+        try:
+            state = self._state()
+        except StackError as error:
+            return error.message
+        if not state:
+            return "it is no replica any more"
+        if state["io"] == state["sql"] == "Yes":
+            return None
+        reason = state["io_error"] or state["sql_error"] or "no error"
+        return f"it does not replicate (receiver {state['io']}, applier {state['sql']}): {reason}"
+
+    def _state(self) -> dict[str, str]:
+        """What it says of its replication; empty when it has none."""
+        new = self._kind == MYSQL
+        statement = "SHOW REPLICA STATUS" if new else "SHOW SLAVE STATUS"
+        rows, names = self._sql([statement], None, _PROBE_LIMIT_S)
+        if not rows:
+            return {}
+        row = dict(zip(names, map(str, rows[0]), strict=True))
+        side, part = ("Source", "Replica") if new else ("Master", "Slave")
+        return {
+            "port": row[f"{side}_Port"],
+            "io": row[f"{part}_IO_Running"],
+            "sql": row[f"{part}_SQL_Running"],
+            "io_error": row["Last_IO_Error"],
+            "sql_error": row["Last_SQL_Error"],
+        }
+
+
+class MysqlPair:
+    """A primary with its replica.
+
+    Args:
+        folder: Takes both data directories.
+        ports: Ports of primary and replica.
+        installation: The programs.
+        user: Who runs them.
+        passwords: Passwords of the roles.
+    """
+
+    def __init__(
+        self,
+        *,
+        folder: Path,
+        ports: tuple[int, int],
+        installation: Installation,
+        user: Unprivileged,
+        passwords: Passwords,
+    ) -> None:
+        self.folder = folder
+        self.user = user
+        kind = installation.kind
+        common: dict[str, Any] = {
+            "installation": installation,
+            "user": user,
+            "passwords": passwords,
+        }
+        self.primary = MysqlPrimary(
+            kind, data=folder / "primary", port=ports[0], server_id=1, **common
+        )
+        self.replica = MysqlReplica(
+            f"{kind}_replica", data=folder / "replica", port=ports[1], server_id=2, **common
+        )
+
+    def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:
+        """Start both, the replica after what it copies.
+
+        Args:
+            ensure: Starts a server unless it runs, and waits until it is ready.
+            end: Ends a server that runs.
+        """
+        for server in (self.primary, self.replica):
+            if server.data.unfinished:
+                end(server)
+        self.primary.prepare()
+        ensure(self.primary)
+        self.primary.initialise()
+        self.replica.prepare()
+        self.replica.joining = True
+        ensure(self.replica)
+        self.replica.follow(self.primary)
+        self.replica.joining = False
+        ensure(self.replica)

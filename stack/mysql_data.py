@@ -1,0 +1,174 @@
+"""A data directory of MySQL or MariaDB: made once, with an option file and a first start."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Mapping
+from pathlib import Path
+
+from stack.errors import StackError
+from stack.mysql_settings import SETTINGS, SETTINGS_BY_KIND, SUPERUSER
+from stack.mysql_software import MYSQL, Installation
+from stack.ports import HOST
+from stack.secrets import Passwords, write_private
+from stack.unprivileged import Unprivileged
+
+_LIMIT_S = 300.0
+
+
+class DataDirectory:
+    """The data directory of one server.
+
+    Args:
+        name: The server's name in the stack, for messages.
+        folder: The directory.
+        port: Port that the server listens on.
+        server_id: Its number among the servers that replicate from each other.
+        installation: The programs.
+        user: Who runs them.
+        passwords: Passwords of the roles.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        folder: Path,
+        *,
+        port: int,
+        server_id: int,
+        installation: Installation,
+        user: Unprivileged,
+        passwords: Passwords,
+    ) -> None:
+        self.name = name
+        self.folder = folder
+        self._port = port
+        self._server_id = server_id
+        self._installation = installation
+        self._kind = installation.kind
+        self._user = user
+        self._passwords = passwords
+
+    def make(self) -> None:
+        """Make a data directory, and what its first start runs."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        self.folder.mkdir(parents=True)
+        self._user.own(self.folder)
+        self._run(self._maker())
+        write_private(self.first, self._first_statements())
+        self._user.own(self.first)
+
+    def _first_statements(self) -> str:
+        """Leave one superuser, who comes over TCP; each server has its own, so no GTID for it."""
+        superuser, password = f"'{SUPERUSER}'@'{HOST}'", self._passwords.get(SUPERUSER)
+        if self._kind == MYSQL:
+            only = [f"RENAME USER '{SUPERUSER}'@'localhost' TO {superuser}"]
+        else:
+            others = f"User = '{SUPERUSER}' AND Host <> '{HOST}'"
+            # Fixed names, no SQL of anyone else's.
+            only = [f"DELETE FROM mysql.global_priv WHERE {others}", "FLUSH PRIVILEGES"]  # noqa: S608
+        lines = ("SET sql_log_bin = 0", *only, f"ALTER USER {superuser} IDENTIFIED BY '{password}'")
+        return "".join(f"{line};\n" for line in lines)
+
+    def _maker(self) -> list[str]:
+        """The command that makes a data directory."""
+        places = [f"--{name}={path}" for name, path in self._installation.places.items()]
+        if self._kind == MYSQL:
+            return [
+                *self._installation.command,
+                *("--no-defaults", *places, f"--datadir={self.folder}"),
+                *("--secure_file_priv=NULL", "--initialize-insecure"),
+            ]
+        prefix = self._installation.server.parent.parent
+        programs = ("bin/mariadb-install-db", "scripts/mariadb-install-db")
+        maker = next((path for name in programs if (path := prefix / name).exists()), None)
+        if maker is None:
+            raise StackError(
+                f"{self._installation.title} in {prefix} lacks mariadb-install-db",
+                remedy="Install the rest of MariaDB's server package.",
+            )
+        return [
+            str(maker),
+            *("--no-defaults", f"--basedir={prefix}", f"--datadir={self.folder}"),
+            *("--auth-root-authentication-method=normal", "--skip-test-db"),
+            "--skip-name-resolve",
+        ]
+
+    def _run(self, argv: list[str]) -> None:
+        try:
+            answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
+                [*self._user.prefix, *argv],
+                cwd=self.folder,
+                env={**os.environ, **self._installation.environment},
+                capture_output=True,
+                text=True,
+                timeout=_LIMIT_S,
+            )
+        except subprocess.TimeoutExpired:
+            raise StackError(
+                f"{self.name}: its data directory was not made within {_LIMIT_S:.0f} s",
+                remedy="Check the disk that holds the stack's folder.",
+            ) from None
+        if answer.returncode != 0:
+            said = (answer.stderr.strip() or answer.stdout.strip())[-2000:]
+            raise StackError(
+                f"{self.name}: its data directory cannot be made: {said}",
+                remedy=f"Remove what it complains about, or use an empty --dir ({self.folder}).",
+            )
+
+    def configure(self, extra: Mapping[str, str]) -> None:
+        """Write the option file.
+
+        Args:
+            extra: Settings besides those that every server has.
+        """
+        settings = {
+            "bind_address": HOST,
+            "port": str(self._port),
+            # TCP only: a socket's path is limited to 107 bytes, and folders of tests are deep.
+            "socket": "",
+            "datadir": str(self.folder),
+            "pid_file": "server.pid",
+            "server_id": str(self._server_id),
+            **{name: str(path) for name, path in self._installation.places.items()},
+            **({"secure_file_priv": "NULL"} if self._kind == MYSQL else {}),
+            **SETTINGS,
+            **SETTINGS_BY_KIND[self._kind],
+            **extra,
+        }
+        lines = "".join(f"{name} = {_quoted(value)}\n" for name, value in settings.items())
+        self.options.write_text(f"[mysqld]\n{lines}", "utf-8")
+        self._user.own(self.options)
+
+    @property
+    def options(self) -> Path:
+        """Its option file; beside the data, since a data directory is made empty."""
+        return self.folder.parent / f"{self.folder.name}.cnf"
+
+    @property
+    def first(self) -> Path:
+        """What its first start runs, before anyone can log in."""
+        return self.folder.parent / f"{self.folder.name}.first.sql"
+
+    @property
+    def _done(self) -> Path:
+        """Marks a server whose first steps are all done; one that lacks it is made anew."""
+        return self.folder.parent / f"{self.folder.name}.initialised"
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether it will be made anew, whatever an earlier attempt has left."""
+        return not self._done.exists()
+
+    def finish(self) -> None:
+        """Note that the first steps are done."""
+        self._done.touch()
+        self.first.unlink(missing_ok=True)
+
+
+def _quoted(value: str) -> str:
+    """A value of an option file; a path may hold what would begin a comment."""
+    escaped = value.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"' if value else ""

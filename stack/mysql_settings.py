@@ -1,0 +1,101 @@
+"""How MySQL and MariaDB of the stack are set up: settings, roles and logins, as plain values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stack.mysql_software import MARIADB, MYSQL
+from stack.ports import HOST
+from stack.roles import ADMIN, CAPTURE, DATABASE, MARKER, REPLICATOR, SNAPSHOT
+from stack.secrets import Passwords, write_private
+
+SUPERUSER = "root"
+ROLES = (SUPERUSER, REPLICATOR, ADMIN, CAPTURE, SNAPSHOT, MARKER)
+
+SETTINGS: Mapping[str, str] = {
+    # What capture needs: every change as whole rows, kept for longer than an outage and a copy.
+    "log_bin": "binlog",
+    "binlog_format": "ROW",
+    "binlog_row_image": "FULL",
+    "binlog_expire_logs_seconds": "2592000",
+    "relay_log": "relay",
+    "relay_log_recovery": "ON",
+    "max_connections": "200",
+    "max_allowed_packet": "64M",
+    "character_set_server": "utf8mb4",
+    "default_time_zone": "+00:00",
+    "skip_name_resolve": "ON",
+    "innodb_buffer_pool_size": "128M",
+    # A crash of the server loses nothing by these (the system has the writes); only a crash of
+    # the whole machine would, and this data is made to be thrown away.
+    "innodb_flush_log_at_trx_commit": "2",
+    "sync_binlog": "0",
+}
+"""What every server has, of either kind."""
+
+SETTINGS_BY_KIND: Mapping[str, Mapping[str, str]] = {
+    MYSQL: {
+        "gtid_mode": "ON",
+        "enforce_gtid_consistency": "ON",
+        "log_replica_updates": "ON",
+        "mysqlx": "OFF",
+    },
+    MARIADB: {"gtid_strict_mode": "ON", "log_slave_updates": "ON"},
+}
+
+REPLICA_SETTINGS: Mapping[str, Mapping[str, str]] = {
+    MYSQL: {"super_read_only": "ON"},
+    MARIADB: {"read_only": "ON"},
+}
+"""What a replica has besides: nobody writes there, so no transaction is its own."""
+
+
+def roles_sql(kind: str, host: str) -> list[str]:
+    """The roles and their rights, and no more than the product documents.
+
+    The rights on schema ``tributary`` that capture, snapshot and marker need are given by
+    ``admin``, who makes its tables.
+
+    Args:
+        kind: ``mysql`` or ``mariadb``.
+        host: Where the roles log in from.
+    """
+    # MariaDB has one right for binlog positions and another for a replica's state.
+    watch = "REPLICATION CLIENT" + (", REPLICA MONITOR" if kind == MARIADB else "")
+    roles = (REPLICATOR, ADMIN, CAPTURE, SNAPSHOT, MARKER)
+    return [
+        f"CREATE DATABASE {DATABASE}",
+        *(f"CREATE USER '{role}'@'{host}' IDENTIFIED BY '{{{role}}}'" for role in roles),
+        f"GRANT REPLICATION SLAVE ON *.* TO '{REPLICATOR}'@'{host}'",
+        f"GRANT {watch} ON *.* TO '{ADMIN}'@'{host}'",
+        f"GRANT ALL PRIVILEGES ON {DATABASE}.* TO '{ADMIN}'@'{host}'",
+        f"GRANT ALL PRIVILEGES ON tributary.* TO '{ADMIN}'@'{host}' WITH GRANT OPTION",
+        f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{CAPTURE}'@'{host}'",
+        f"GRANT SELECT ON {DATABASE}.* TO '{CAPTURE}'@'{host}'",
+        f"GRANT {watch} ON *.* TO '{SNAPSHOT}'@'{host}'",
+        f"GRANT SELECT ON {DATABASE}.* TO '{SNAPSHOT}'@'{host}'",
+    ]
+
+
+def write_option_file(kind: str, ports: Mapping[str, int], passwords: Passwords) -> None:
+    """Write an option file for clients, beside the passwords.
+
+    ``[client]`` is admin on the primary, ``[client_replica]`` reads the replica: with it, `mysql
+    --defaults-extra-file=FILE` and `--defaults-group-suffix=_replica` log in without a password
+    on their command line.
+
+    Args:
+        kind: ``mysql`` or ``mariadb``.
+        ports: Ports of the stack's servers by name.
+        passwords: Passwords of the roles.
+    """
+    logins = (
+        ("client", ADMIN, ports[kind]),
+        ("client_replica", SNAPSHOT, ports[f"{kind}_replica"]),
+    )
+    text = "".join(
+        f"[{group}]\nhost = {HOST}\nport = {port}\nprotocol = tcp\n"
+        f"user = {role}\npassword = {passwords.get(role)}\n"
+        for group, role, port in logins
+    )
+    write_private(passwords.folder / f"{kind}.cnf", text)

@@ -1,0 +1,229 @@
+"""Finding a MySQL and a MariaDB: by a setting, on the PATH, or in Debian's packages.
+
+MariaDB is in Debian's stable release. MySQL is in its unstable one only, which moves: where the
+version that was tested is gone from it, MySQL is not available, and the stack says so.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from cdc.jars import Report
+from stack.debian import Package, unpack, unpacked
+from stack.errors import StackError, UnavailableError
+
+MYSQL = "mysql"
+MARIADB = "mariadb"
+
+# Where Debian has servers, which is not on every user's PATH.
+_SBIN = ("/usr/local/sbin", "/usr/sbin")
+
+
+@dataclass(frozen=True)
+class Product:
+    """MySQL or MariaDB, as far as finding it goes.
+
+    Args:
+        title: Its name.
+        programs: File names of its server.
+        variable: Environment variable that names the server to use.
+        oldest: Oldest version that the stack's settings and statements fit.
+        tested: Series that the tests run on, which is also the tag of its container.
+        package: Where it comes from when this machine has none.
+    """
+
+    title: str
+    programs: tuple[str, ...]
+    variable: str
+    oldest: tuple[int, ...]
+    tested: str
+    package: Package
+
+
+PRODUCTS = {
+    MYSQL: Product(
+        "MySQL",
+        ("mysqld",),
+        "TRIBUTARY_MYSQLD",
+        (8, 0, 23),
+        "9.7",
+        Package(
+            "mysql-server-core",
+            suite="sid",
+            version="9.7.4-2",
+            sha256={"amd64": "628d2d7d2dc827507bcae80677a9950766b002bec2c658cb96343d9f324f8660"},
+            without=("perl", "libperl"),
+        ),
+    ),
+    MARIADB: Product(
+        "MariaDB",
+        ("mariadbd", "mysqld"),
+        "TRIBUTARY_MARIADBD",
+        (10, 6, 1),
+        "10.11",
+        # The client's package has a program that the one that makes data directories runs.
+        Package("mariadb-server-core", also=("mariadb-client-core",)),
+    ),
+}
+"""What `stack up --source` may name besides PostgreSQL."""
+
+
+@dataclass(frozen=True)
+class Installation:
+    """A MySQL or MariaDB.
+
+    Args:
+        kind: A key of ``PRODUCTS``.
+        server: Its server program.
+        version: For example ``10.11.19``.
+        root: Where its packages were unpacked, or None when it is installed.
+    """
+
+    kind: str
+    server: Path
+    version: str
+    root: Path | None = None
+
+    @property
+    def title(self) -> str:
+        """Name and version."""
+        return f"{PRODUCTS[self.kind].title} {self.version}"
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """What begins a command line of the server."""
+        if (loader := self._loader) is None:
+            return (str(self.server),)
+        # Built for another release of Debian: it needs that one's C library, and this one's loader
+        # could not load it.
+        return (str(loader), "--library-path", str(loader.parent), str(self.server))
+
+    @property
+    def program(self) -> str:
+        """File name of what runs as the server's process."""
+        return self.server.resolve().name if self._loader is None else self._loader.name
+
+    @property
+    def environment(self) -> dict[str, str]:
+        """Variables that its programs need."""
+        # With a C library among them, other programs could not be loaded any more.
+        if self.root is None or self._loader is not None:
+            return {}
+        return {"LD_LIBRARY_PATH": str(_libraries(self.root))}
+
+    @property
+    def places(self) -> dict[str, Path]:
+        """Server settings for what it would look for where packages are installed."""
+        if self.root is None:
+            return {}
+        share = self.root / "usr" / "share" / "mysql"
+        return {
+            "basedir": self.root / "usr",
+            "lc_messages_dir": share,
+            "character_sets_dir": share / "charsets",
+            "plugin_dir": self.root / "usr" / "lib" / "mysql" / "plugin",
+        }
+
+    @property
+    def _loader(self) -> Path | None:
+        if self.root is None:
+            return None
+        return next(_libraries(self.root).glob("ld-linux*.so*"), None)
+
+
+def find_installation(
+    kind: str, *, cache: Path | None = None, report: Report | None = None
+) -> Installation:
+    """The MySQL or MariaDB to use here, fetched if this machine has none.
+
+    Args:
+        kind: A key of ``PRODUCTS``.
+        cache: Cache of downloads; by default the one of ``cdc.jars``.
+        report: Takes lines of progress.
+
+    Raises:
+        UnavailableError: There is none, and it cannot be fetched.
+        StackError: The one that is named by the setting is none, or what was fetched is wrong.
+    """
+    product = PRODUCTS[kind]
+    if named := os.environ.get(product.variable):
+        found = _inspect(kind, Path(named))
+        if isinstance(found, str):
+            raise StackError(
+                f"{product.variable}: {found}",
+                remedy=f"Name the server program of {product.title}"
+                f" {_dotted(product.oldest)} or later, or unset {product.variable}.",
+            )
+        return found
+    refused = []
+    for server in _installed(product):
+        found = _inspect(kind, server)
+        if not isinstance(found, str):
+            return found
+        refused.append(found)
+    try:
+        root = unpacked(product.package, cache=cache)
+        root = root or unpack(product.package, cache=cache, report=report)
+    except UnavailableError as error:
+        # A mysqld that is MariaDB's is no news.
+        seen = "; ".join(text for text in refused if "is no " not in text)
+        raise UnavailableError(
+            f"no {product.title} {_dotted(product.oldest)} or later here"
+            f"{f' ({seen})' if seen else ''}: {error.message}",
+            remedy=f"Install {product.title}, or name its server by {product.variable}.",
+        ) from None
+    found = _inspect(kind, root / "usr" / "sbin" / product.programs[0], root)
+    if isinstance(found, str):
+        raise StackError(
+            f"what was unpacked does not run here: {found}",
+            remedy=f"Remove {root} and run again, or name a server by {product.variable}.",
+        )
+    return found
+
+
+def _installed(product: Product) -> Iterator[Path]:
+    path = os.pathsep.join((os.environ.get("PATH", os.defpath), *_SBIN))
+    for name in product.programs:
+        if found := shutil.which(name, path=path):
+            yield Path(found).resolve()
+
+
+def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation | str:
+    """The installation of a server program, or why it is not usable."""
+    product = PRODUCTS[kind]
+    candidate = Installation(kind, server, "", root)
+    try:
+        answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
+            [*candidate.command, "--no-defaults", "--version"],
+            capture_output=True,
+            text=True,
+            timeout=60,
+            env={**os.environ, **candidate.environment},
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        return f"{server} cannot be run: {error}"
+    found = re.search(r"Ver (\d+(?:\.\d+)+)", answer.stdout)
+    if answer.returncode != 0 or found is None:
+        said = (answer.stderr or answer.stdout).strip()
+        return f"{server} --version fails on {platform.machine()}: {said}"
+    if ("MariaDB" in answer.stdout) != (kind == MARIADB):
+        return f"{server} is no {product.title}"
+    if tuple(map(int, found[1].split("."))) < product.oldest:
+        return f"{server} is version {found[1]}"
+    return Installation(kind, server, found[1], root)
+
+
+def _libraries(root: Path) -> Path:
+    """The folder of the shared libraries, which is named after the machine's architecture."""
+    return next((root / "usr" / "lib").glob("*-linux-gnu*"), root / "usr" / "lib")
+
+
+def _dotted(version: tuple[int, ...]) -> str:
+    return ".".join(map(str, version))

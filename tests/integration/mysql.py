@@ -1,0 +1,125 @@
+"""MySQL and MariaDB for tests: the stack that has them, and a database of a test's own."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import httpx
+import pymysql
+import pytest
+
+from stack.errors import UnavailableError
+from stack.local import LocalStack
+from stack.mysql_software import MARIADB, MYSQL, PRODUCTS, find_installation
+from stack.ports import HOST
+from stack.roles import ADMIN, CAPTURE, SNAPSHOT
+from tests.conftest import SERVERS, running_stack, used
+
+_NUMBERS = itertools.count(1)
+
+
+@dataclass(frozen=True)
+class MysqlDatabase:
+    """A database of one test.
+
+    Args:
+        stack: The stack that it is on.
+        kind: ``mysql`` or ``mariadb``.
+        name: Its name.
+    """
+
+    stack: LocalStack
+    kind: str
+    name: str
+
+    @contextlib.contextmanager
+    def connect(
+        self, role: str = ADMIN, *, replica: bool = False
+    ) -> Iterator[pymysql.connections.Connection[Any]]:
+        """A connection in autocommit mode."""
+        server = f"{self.kind}_replica" if replica else self.kind
+        with pymysql.connect(
+            host=HOST,
+            port=self.stack.addresses().ports[server],
+            user=role,
+            password=self.stack.passwords.get(role),
+            database=self.name,
+            autocommit=True,
+        ) as connection:
+            yield connection
+
+    def query(self, text: str, role: str = ADMIN, *, replica: bool = False) -> list[Any]:
+        """Run a statement in a session of its own; returns its rows."""
+        with self.connect(role, replica=replica) as connection, connection.cursor() as cursor:
+            cursor.execute(text)
+            return list(cursor.fetchall())
+
+    def position(self) -> str:
+        """What the primary has executed, as a GTID set."""
+        name = "gtid_executed" if self.kind == MYSQL else "gtid_binlog_pos"
+        return str(self.query(f"SELECT @@global.{name}")[0][0])
+
+    def catch_up(self) -> None:
+        """Wait until the replica has executed what the primary has."""
+        function = "WAIT_FOR_EXECUTED_GTID_SET" if self.kind == MYSQL else "MASTER_GTID_WAIT"
+        reached = self.root(f"SELECT {function}('{self.position()}', 60)", replica=True)
+        assert reached == [(0,)], "the replica does not follow"
+
+    def root(self, *statements: str, replica: bool = False) -> list[Any]:
+        """Run statements as the superuser."""
+        return self.stack.mysql(self.kind, *statements, replica=replica)
+
+
+def available(config: pytest.Config, kind: str) -> bool:
+    """Whether this machine has the server or can fetch it; MariaDB must be had.
+
+    A MySQL that is not to be had is named in the report of the run.
+    """
+    try:
+        find_installation(kind)
+    except UnavailableError as error:
+        if kind == MARIADB:
+            raise
+        config.stash.setdefault(SERVERS, {})[kind] = f"NOT AVAILABLE: {error.message}"
+        return False
+    return True
+
+
+@contextlib.contextmanager
+def mysql_stack_of(config: pytest.Config) -> Iterator[LocalStack]:
+    """A stack with every kind of these that there is."""
+    kinds = [kind for kind in PRODUCTS if available(config, kind)]
+    with running_stack(kinds) as running:
+        used(config, running)
+        yield running
+
+
+@contextlib.contextmanager
+def own_mysql_database(stack: LocalStack, kind: str) -> Iterator[MysqlDatabase]:
+    """An empty database for a block; dropped with the connectors whose names begin with its."""
+    stack.up()  # the test before may have left a server dead
+    created = MysqlDatabase(stack, kind, f"t{os.getpid()}_{next(_NUMBERS)}")
+    created.root(
+        f"CREATE DATABASE {created.name}",
+        f"GRANT ALL PRIVILEGES ON {created.name}.* TO {ADMIN}@'{HOST}'",
+        *(f"GRANT SELECT ON {created.name}.* TO {role}@'{HOST}'" for role in (CAPTURE, SNAPSHOT)),
+    )
+    try:
+        created.catch_up()
+        yield created
+    finally:
+        stack.up()
+        url = f"{stack.addresses().connect_url}/connectors"
+        for connector in httpx.get(url, timeout=30).raise_for_status().json():
+            if connector.startswith(created.name):
+                httpx.delete(f"{url}/{connector}", timeout=90).raise_for_status()
+        created.root(
+            f"DROP DATABASE {created.name}",
+            f"REVOKE ALL PRIVILEGES ON {created.name}.* FROM {ADMIN}@'{HOST}'",
+            *(f"REVOKE SELECT ON {created.name}.* FROM {r}@'{HOST}'" for r in (CAPTURE, SNAPSHOT)),
+        )

@@ -1,0 +1,88 @@
+"""Looking at the servers of a stack: their processes, what they leak, what they wrote to Kafka."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from pathlib import Path
+from typing import Any
+
+import httpx
+import psutil
+from confluent_kafka import Consumer
+
+from stack.local import LocalStack
+
+
+def pids(stack: LocalStack) -> dict[str, int | None]:
+    return {server.name: server.pid for server in stack.status()}
+
+
+def processes_in(folder: Path) -> list[str]:
+    """Processes that work in the folder or name it on their command line."""
+    found = []
+    for process in psutil.process_iter(["cmdline", "cwd"]):
+        text = " ".join([*(process.info["cmdline"] or ()), process.info["cwd"] or ""])
+        if str(folder) in text:
+            found.append(f"{process.pid} {text}")
+    return found
+
+
+def leaks(stack: LocalStack) -> list[str]:
+    """Where a password of the stack can be seen besides in its file."""
+    secrets = [file.read_text() for file in stack.passwords.folder.glob("*.password")]
+    assert len(secrets) >= 5
+    places = {str(path): path.read_text("utf-8", "replace") for path in stack.folder.glob("logs/*")}
+    for process in psutil.process_iter(["cmdline"]):
+        places[f"command line of {process.pid}"] = " ".join(process.info["cmdline"] or ())
+    places["env"] = "".join(stack.env().values())
+    places["tributary.yaml"] = stack.config_text()
+    url = stack.addresses().connect_url
+    connectors = httpx.get(f"{url}/connectors", params={"expand": "info"}, timeout=30)
+    places["Connect"] = connectors.raise_for_status().text
+    return [place for place, text in places.items() if any(secret in text for secret in secrets)]
+
+
+def converters(stack: LocalStack) -> dict[str, str]:
+    """A connector's settings for Avro in the Confluent wire format."""
+    registry = stack.addresses().registry_url.replace("/apis/ccompat/v7", "/apis/registry/v2")
+    converter = {
+        "": "io.apicurio.registry.utils.converter.AvroConverter",
+        ".apicurio.registry.url": registry,
+        ".apicurio.registry.auto-register": "true",
+        ".apicurio.registry.find-latest": "false",
+        ".apicurio.registry.as-confluent": "true",
+        ".apicurio.registry.use-id": "contentId",
+        ".apicurio.registry.headers.enabled": "false",
+    }
+    return {
+        f"{side}.converter{key}": value
+        for side in ("key", "value")
+        for key, value in converter.items()
+    }
+
+
+def consume(stack: LocalStack, topic: str, count: int) -> list[tuple[bytes, bytes]]:
+    """The first committed messages of a topic."""
+    consumer = Consumer(
+        {
+            "bootstrap.servers": stack.addresses().kafka,
+            "group.id": uuid.uuid4().hex,
+            "auto.offset.reset": "earliest",
+            "isolation.level": "read_committed",
+            "topic.metadata.refresh.interval.ms": 200,
+            "log_level": 0,
+        }
+    )
+    found: list[tuple[bytes, bytes]] = []
+    try:
+        consumer.subscribe([topic])
+        deadline = time.monotonic() + 90
+        while len(found) < count:
+            assert time.monotonic() < deadline, f"{len(found)} of {count} messages in {topic}"
+            message: Any = consumer.poll(1.0)
+            if message is not None and message.error() is None:
+                found.append((message.key(), message.value()))
+    finally:
+        consumer.close()
+    return found
