@@ -11,15 +11,17 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 from psycopg import sql
 
 from cdc.errors import ReplicaError, SourceError
 from cdc.position import Lsn
+from cdc.progress import Progress
 from cdc.sources.postgres.connection import Connections, Session
-from cdc.sources.postgres.replica import Exporter, export, exporting, proven
+from cdc.sources.postgres.primary import write_marker
+from cdc.sources.postgres.replica import Exporter, export, exporting, proven, wait_for_marker
 from cdc.sources.values import Marker
 
 PAUSE_LIMIT_S = 20.0
@@ -30,6 +32,9 @@ OLDEST_VERSION = 140000
 _STATE_S = 10.0
 _POLL_S = 0.01
 _TRIES = 3
+_VIEWS = 10
+_VIEW_PAUSE_S = 0.3
+"""After each view that does not hold, longer by this, in seconds."""
 _PAUSED, _NOT_PAUSED = "paused", "not paused"
 _FUNCTIONS = ("pg_wal_replay_pause()", "pg_wal_replay_resume()")
 
@@ -103,24 +108,81 @@ def replica_view(
     marker: Marker,
     *,
     resuming: Callable[[], AbstractContextManager[None]],
+    timeout_s: float,
+    progress: Progress,
 ) -> Iterator[Exporter]:
     """A view of the replica of one known position, taken while its replay stands still.
+
+    A standby exports a snapshot without the transactions that are in progress when one of them
+    has told it of subtransactions (a savepoint is enough where the log is logical): whoever
+    imports such a snapshot sees them as soon as they commit. So a transaction of ours is in
+    progress while the view is taken, and the view is used only if an importer does not see it
+    after it has committed.
 
     Args:
         connections: The source's servers.
         marker: Must be visible.
         resuming: Resumes replay at the end of its block, which holds the pause and no more, also
             when this process dies in it.
+        timeout_s: Bound of each wait for the replica, in seconds.
+        progress: Where waits are shown.
 
     Raises:
-        ReplicaError: Replay cannot be paused, or went on while the view was taken.
+        ReplicaError: Replay cannot be paused, went on while the view was taken, or the replica
+            exports no view that holds.
         SnapshotLostError: The replica cancelled the session.
     """
+    for tried in range(_VIEWS):
+        time.sleep(_VIEW_PAUSE_S * tried)
+        with exporting(connections, on_replica=True) as session:
+            with (
+                _in_progress(connections, timeout_s, progress) as probe,
+                _server_resumes(connections) as watchdog,
+                resuming(),
+            ):
+                watchdog()
+                snapshot, split = _taken(connections, session)
+            _fence(connections, timeout_s, progress)
+            if not _shows(connections, snapshot, probe):
+                yield proven(
+                    connections, session, snapshot, marker, split, on_replica=True, split=split
+                )
+                return
+    raise ReplicaError(
+        f"the {connections.where(on_replica=True)} exported {_VIEWS} views that show transactions"
+        " which were in progress: long ones were open, and some used savepoints",
+        remedy="Run the command again when fewer long transactions are open; or set snapshot_from:"
+        " primary for the table.",
+    )
+
+
+@contextmanager
+def _in_progress(connections: Connections, timeout_s: float, progress: Progress) -> Iterator[UUID]:
+    """A transaction that has written a marker, which the replica knows of, and is open meanwhile.
+
+    Yields:
+        The marker.
+    """
+    probe = uuid4()
+    with connections.open("marker") as session, session.transaction():
+        session.execute("INSERT INTO tributary.marker (id) VALUES (%s)", (probe,))
+        _fence(connections, timeout_s, progress)
+        yield probe
+
+
+def _fence(connections: Connections, timeout_s: float, progress: Progress) -> None:
+    """Wait until the replica has replayed what is in the log now."""
+    with connections.open("marker") as session:
+        marker = write_marker(session)
+    wait_for_marker(connections, marker, timeout_s=timeout_s, progress=progress)
+
+
+def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
+    """Whether a session that imports a snapshot sees a marker."""
     with exporting(connections, on_replica=True) as session:
-        with _server_resumes(connections) as watchdog, resuming():
-            watchdog()
-            snapshot, split = _taken(connections, session)
-        yield proven(connections, session, snapshot, marker, split, on_replica=True, split=split)
+        session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(snapshot)))
+        query = "SELECT 1 FROM tributary.marker WHERE id = %s"
+        return session.execute(query, (marker,)).fetchone() is not None
 
 
 def _taken(connections: Connections, session: Session) -> tuple[str, Lsn]:

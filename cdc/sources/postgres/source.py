@@ -255,7 +255,9 @@ class PostgresSource:
         connections = self._connections
         if self._on_replica(from_primary):
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
-            opened = exact_view.replica_view(connections, marker, resuming=resuming)
+            opened = exact_view.replica_view(
+                connections, marker, resuming=resuming, timeout_s=timeout_s, progress=progress
+            )
         else:
             opened = exact_view.primary_view(connections, marker, timeout_s=timeout_s)
         with opened as exporter, self._watched(exporter) as view:

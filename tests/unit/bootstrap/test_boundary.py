@@ -35,5 +35,18 @@ def test_it_is_the_first_record_that_the_copy_lacks(
     assert len(asked) <= length.bit_length() + 1, "records are looked at one by one"
 
 
+def test_each_place_in_a_topic_without_gaps_is_found() -> None:
+    for end in range(40):
+        for split in range(end + 1):
+
+            def first(low: int, high: int) -> KafkaRecord | None:
+                return record(low) if low < high else None
+
+            def copied(one: KafkaRecord, split: int = split) -> bool:
+                return one.offset < split
+
+            assert first_beyond(0, end, first, copied) == split
+
+
 def test_a_topic_without_records_begins_at_its_end() -> None:
     assert first_beyond(7, 7, lambda low, high: None, lambda one: True) == 7
