@@ -23,7 +23,6 @@ from tests.integration.conftest import own_database
 from tests.integration.project import Project
 
 POINTS = [name for name in FAILPOINTS if name.startswith("catalog.")]
-MARKS = {"catalog.before_move": pytest.mark.breadth}
 
 
 @pytest.fixture(scope="module")
@@ -46,7 +45,8 @@ def project(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iter
         yield made
 
 
-@pytest.mark.parametrize("point", [pytest.param(p, marks=MARKS.get(p, ())) for p in POINTS])
+@pytest.mark.breadth
+@pytest.mark.parametrize("point", POINTS)
 def test_a_move_killed_at_each_point_and_repeated(
     point: str, project: Project, spark: SparkSession
 ) -> None:

@@ -33,12 +33,9 @@ from tests.integration.project import Project
 COLUMNS = ("id", "v", "t")
 ONE_OF_EACH_KIND = frozenset(
     {
-        "onboard.after_connector",
         "bootstrap.after_chunk_commit",
-        "bootstrap.before_handoff_commit",
         "resync.after_swap",
         "run.in_commit",
-        "run.after_commit",
     }
 )
 """What every run of the tests fires: before data, amid data, between data and state."""

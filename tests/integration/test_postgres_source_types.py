@@ -40,6 +40,7 @@ TYPES: list[tuple[str, list[str]]] = [
     ("float4", ["1.1", "'NaN'", "'-Infinity'", "3.4028235e38", "-0.0"]),
     ("float8", ["1.1", "'NaN'", "'Infinity'", "1e-300", "0.1"]),
     ("numeric", ["1.50", "'NaN'", "'Infinity'", "'-Infinity'", "1e-10", "0.00", "1e50", "-1e-7"]),
+    ("numeric", ["repeat('9', 131072)::numeric", "('0.' || repeat('1', 16383))::numeric"]),
     ("numeric(10,2)", ["1.5", "0", "-0.01", "99999999.99"]),
     ("numeric(38,0)", ["12345678901234567890123456789012345678"]),
     ("numeric(38,38)", ["0.12345678901234567890123456789012345678"]),
@@ -50,6 +51,14 @@ TYPES: list[tuple[str, list[str]]] = [
     ("varchar(10)", ["'ab '", "'é'"]),
     ('"char"', ["'x'"]),
     ("text", ["''", "'é😀 \\ '' \" {column} % ?'", "repeat('long', 5000)", "E'a\\nb\\r\\tc'"]),
+    # one character of each plane that has any, the last one, and one made of several
+    (
+        "text",
+        [
+            r"E'\U00010348\U00020000\U00030000\U000E0041\U000F0000\U0010FFFD'",
+            r"E'\U0001F468\u200D\U0001F469\u200D\U0001F467 e\u0301'",
+        ],
+    ),
     ("citext", ["'AbC'"]),
     ("ltree", ["'a.b'"]),
     ("uuid", ["'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'"]),
