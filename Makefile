@@ -7,8 +7,6 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 UV := 0.13.8
-# Much of a test is waiting for servers, so two take turns, each worker with a stack of its own.
-WORKERS := -n 2 --dist loadfile --no-loadscope-reorder
 
 # One variable moves all downloads: Python packages here, Java artifacts in the program.
 ifdef TRIBUTARY_CACHE
@@ -27,7 +25,7 @@ demo: setup ## from a database under writes to a verified lake, on this machine
 	$(BIN)/tributary demo
 
 test: setup ## unit, Spark, integration and crash tests on a real stack
-	$(BIN)/python -m pytest tests -m "not breadth" $(WORKERS)
+	$(BIN)/python -m pytest tests -m "not breadth"
 
 test-unit: setup ## tests without a JVM or a server
 	$(BIN)/python -m pytest tests/unit
@@ -40,7 +38,7 @@ check: setup ## linters, types, import contracts, dependencies
 	$(BIN)/deptry .
 
 test-all: check ## check, and every test
-	$(BIN)/python -m pytest tests $(WORKERS)
+	$(BIN)/python -m pytest tests
 
 bench: setup ## side by side with other ways to move the same rows
 	$(BIN)/python -m benchmarks

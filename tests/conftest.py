@@ -9,7 +9,6 @@ import sys
 import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -56,19 +55,6 @@ def running_stack(sources: Sequence[str] = ()) -> Iterator[LocalStack]:
 def used(config: pytest.Config, stack: LocalStack) -> None:
     """Note the databases of a stack for the report."""
     config.stash.setdefault(SERVERS, {}).update(stack.versions())
-
-
-def pytest_sessionfinish(session: pytest.Session) -> None:
-    """A worker of pytest-xdist hands its notes over to the process that prints the report."""
-    if (output := getattr(session.config, "workeroutput", None)) is not None:
-        output["servers"] = session.config.stash.get(SERVERS, {})
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_testnodedown(node: Any) -> None:
-    """Take a worker's notes."""
-    noted = getattr(node, "workeroutput", {}).get("servers", {})
-    node.config.stash.setdefault(SERVERS, {}).update(noted)
 
 
 def pytest_terminal_summary(
