@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError
 from cdc.lake.commit import CommitRecord
+from cdc.run.shape import column_facts
 
 if TYPE_CHECKING:
     from bootstrap.chunks import Chunk
@@ -58,10 +59,7 @@ def handoff_commit(
             "view": view,
             "fingerprint_digest": attempt.fingerprint_digest,
             "fingerprint": dict(attempt.fingerprint or {}),
-            "columns": [
-                {"name": column.name, "source": column.source_type, "lake": column.lake_type}
-                for column in schema.columns
-            ],
+            "columns": [column_facts(column) for column in schema.columns],
             "key": list(schema.key),
         },
         run_id=run_id,

@@ -274,9 +274,13 @@ class _Bootstrap:
         self._capture.prove(self._source.table(self._table))
         self._require_unchanged()
         # An idle source's log would never pass R by itself.
-        require_same_server(self._record, self._source.write_marker())
+        marker = self._source.write_marker()
+        require_same_server(self._record, marker)
         crash("bootstrap.after_second_marker")
         upto = Lsn.parse(self._attempt.reads_upto or "")
+        if self._capture.names.append:
+            # Where the first transaction beyond the copy ends has to be in its topic, too.
+            upto = max(upto, marker.lsn)
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
         # Not the last stable offset: a hanging transaction can hold it below committed rows.
         high = self._context.kafka.high_watermarks(self._record.topic)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cdc.debezium import (
+    FOLLOWED_SETTINGS,
     CaptureNames,
     audit,
     connector_config,
@@ -150,8 +151,13 @@ def prepare(services: Services, group: Group) -> None:
     source.ensure_slot(capture.slot)
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
     wanted = wanted_connector(services, capture)
-    if services.connect.connector(capture.connector) is None:
+    running = services.connect.connector(capture.connector)
+    followed = {name: wanted[name] for name in FOLLOWED_SETTINGS}
+    if running is None:
         services.connect.put_connector(capture.connector, wanted, progress=services.progress)
+    elif running != {**running, **followed}:
+        changed = {**running, **followed}
+        services.connect.put_connector(capture.connector, changed, progress=services.progress)
     require_sound(services, capture)
     services.connect.wait_running(capture.connector, progress=services.progress)
     interval_s = services.config.source(capture.source).heartbeat_interval_ms / 1000

@@ -9,6 +9,8 @@ from typing import Any
 
 _IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
 _FILE = "relfilenode"
+LABEL = "label "
+"""What the name of a part begins with that is a label of an enum."""
 
 
 @dataclass(frozen=True)

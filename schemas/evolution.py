@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from schemas.catalog import Catalog, CatalogColumn
+from schemas.catalog import LABEL, Catalog, CatalogColumn
 from schemas.changes import (
     AddColumn,
     AddPartition,
@@ -66,10 +66,12 @@ class LakeColumns:
     Args:
         types: Spark type by name.
         dropped: Those that it keeps although the source has dropped them.
+        asked: Those whose values are asked of the source.
     """
 
     types: Mapping[str, str]
     dropped: frozenset[str] = frozenset()
+    asked: frozenset[str] = frozenset()
 
 
 def diff(
@@ -152,6 +154,8 @@ class _Diff:
             for name, leaf in now.leaves.items()
             if name not in before.leaves
             and leaf["oid"] in self._empty
+            and now.files[name] == leaf["oid"]  # else it was truncated or rewritten since
+            and (leaf["kind"], leaf["persistence"]) == ("r", "p")
             and leaf["replica_identity"] == now.replica_identity
         }
         for name in sorted(fresh):
@@ -280,7 +284,13 @@ class _Diff:
     ) -> Iterator[Change]:
         name, was, now = new.name, old.type, new.type
         evolve, bootstrap = Verdict.EVOLVE, Verdict.BOOTSTRAP
-        if had != has:
+        if (name in self._lake.asked) != self._wanted[name].asked:
+            why = "text of the server and values of events are not the same"
+            yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
+        elif self._wanted[name].asked and was != now:
+            why = "the server may print the same value otherwise"
+            yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
+        elif had != has:
             if widens(had, has):
                 why = f"{has} holds every value of {had}"
                 yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now, in_lake=True)
@@ -299,18 +309,19 @@ class _Diff:
 
 
 def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-    """Labels and fields that all rows show anew. A label that is added is in no row yet."""
+    """Labels and fields of types; what is added is followed, so that a later change is seen."""
     for part, was in sorted(old.parts.items()):
         now = new.parts.get(part)
         if was != now and old.type == new.type:
             why = "its rows show that at once, without an event"
             yield ChangeParts(verdict=Verdict.BOOTSTRAP, why=why, name=new.name, old=was, new=now)
     for part in sorted(new.parts.keys() - old.parts.keys()):
-        if not part.startswith("label") and old.type == new.type:
-            why = "its rows show that at once, without an event"
-            yield ChangeParts(
-                verdict=Verdict.BOOTSTRAP, why=why, name=new.name, old=None, new=new.parts[part]
-            )
+        if old.type != new.type:
+            continue
+        label = part.startswith(LABEL)
+        why = "no row has it yet" if label else "its rows show that at once, without an event"
+        verdict = Verdict.EVOLVE if label else Verdict.BOOTSTRAP
+        yield ChangeParts(verdict=verdict, why=why, name=new.name, old=None, new=new.parts[part])
 
 
 def _keys(catalog: Catalog) -> str:

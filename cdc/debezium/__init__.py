@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdc.debezium.audit import Finding, audit
 from cdc.debezium.connector import (
     CONNECTOR_CLASS,
+    FOLLOWED_SETTINGS,
     config_digest,
     connector_config,
     heartbeat_sql,
@@ -21,6 +22,7 @@ from cdc.debezium.transactions import TransactionReader
 
 __all__ = [
     "CONNECTOR_CLASS",
+    "FOLLOWED_SETTINGS",
     "CaptureNames",
     "Finding",
     "Heartbeat",

@@ -65,6 +65,9 @@ _LARGEST_REQUEST = 20 * 1024 * 1024
 _PRODUCER_BUFFER = 32 * 1024 * 1024
 """Kafka's own default, in bytes."""
 
+FOLLOWED_SETTINGS = ("producer.override.max.request.size", "producer.override.buffer.memory")
+"""What a connector that runs takes over when the configuration changes."""
+
 _APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 _CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
 

@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _FETCH_KEYS = 2_000
+_VISIBLE_S = 120.0
+"""How long a transaction may stay open that could be one of a batch whose rows are asked for."""
 
 
 @dataclass(frozen=True)
@@ -330,6 +332,10 @@ class BatchWriter:
             f"{quoted(name)} {self._schema.column(name).lake_type}"
             for name in (*self._schema.key, *columns)
         )
+        # A commit is in the log before it is visible: asked too early, the source would not show
+        # the very change that is applied here.
+        now, progress = source.current_transaction_id(), self._context.progress
+        source.wait_for_older_transactions(now, timeout_s=_VISIBLE_S, progress=progress)
         known: DataFrame | None = None
         for keys in self._keys(rows):
             found = source.fetch_by_key(self._source_table, self._source_schema, keys, columns)

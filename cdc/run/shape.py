@@ -124,8 +124,19 @@ def lake_columns(handoff: Mapping[str, Any]) -> LakeColumns:
     """The lake's columns as its newest commit names them."""
     return LakeColumns(
         {str(column["name"]): str(column["lake"]) for column in handoff["columns"]},
-        frozenset(str(c["name"]) for c in handoff["columns"] if c["source"] == DROPPED),
+        dropped=frozenset(str(c["name"]) for c in handoff["columns"] if c["source"] == DROPPED),
+        asked=frozenset(str(c["name"]) for c in handoff["columns"] if c.get("asked")),
     )
+
+
+def column_facts(column: Column) -> dict[str, Any]:
+    """A column as commits name it."""
+    return {
+        "name": column.name,
+        "source": column.source_type,
+        "lake": column.lake_type,
+        "asked": column.asked,
+    }
 
 
 def followed(
@@ -154,8 +165,7 @@ def followed(
         entry = had.pop(column.name, {"late": True})
         if column.name in fills:
             entry["fill"] = fills[column.name]
-        named = {"name": column.name, "source": column.source_type, "lake": column.lake_type}
-        columns.append({**entry, **named})
+        columns.append({**entry, **column_facts(column)})
     columns += [
         {"name": name, "source": DROPPED, "lake": entry["lake"]} for name, entry in had.items()
     ]

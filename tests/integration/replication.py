@@ -25,6 +25,7 @@ from cdc.lease import Leases
 from cdc.position import Lsn
 from cdc.progress import NullProgress
 from cdc.run import RunContext, RunResult, run_tables
+from cdc.run.shape import column_facts
 from cdc.sources import open_source
 from cdc.sources.postgres.source import PostgresSource
 from cdc.state import Attempt, State, TableRecord, transition
@@ -153,10 +154,7 @@ class Replication:
                 handoff={
                     "fingerprint": dict(fingerprint.facts),
                     "key": list(schema.key),
-                    "columns": [
-                        {"name": c.name, "source": c.source_type, "lake": c.lake_type}
-                        for c in schema.columns
-                    ],
+                    "columns": [column_facts(column) for column in schema.columns],
                     "system_identifier": server.system_identifier,
                     "timeline": server.timeline,
                 },

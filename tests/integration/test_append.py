@@ -159,6 +159,7 @@ def test_a_transaction_that_is_open_at_the_view_comes_from_the_stream(log: Log) 
     log.assert_equal()
 
 
+@pytest.mark.breadth
 def test_without_the_right_to_pause_the_choices_are_named_and_nothing_is_captured(
     database: Database, spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -208,6 +209,7 @@ def test_the_application_goes_on_to_update_and_delete(log: Log) -> None:
 
 
 @pytest.mark.parametrize("policy", ["apply", "ignore", "pause"])
+@pytest.mark.breadth
 def test_a_truncate_does_what_its_policy_says(log: Log, policy: str) -> None:
     log.shop.tables["public.events"]["on_truncate"] = policy
     log.shop.reconfigure()
@@ -248,6 +250,7 @@ def test_verify_counts_how_often_a_row_occurs(log: Log) -> None:
     assert found.difference_count == 2
 
 
+@pytest.mark.breadth
 def test_a_view_that_is_lost_takes_the_attempt_with_it(log: Log) -> None:
     log.shop.tables["public.events"].update(chunk_rows=500, parallel_chunks=1)
     log.shop.reconfigure()
@@ -263,6 +266,7 @@ def test_a_view_that_is_lost_takes_the_attempt_with_it(log: Log) -> None:
     log.assert_equal()
 
 
+@pytest.mark.breadth
 def test_a_partitioned_table_is_read_by_the_places_of_all_its_partitions(log: Log) -> None:
     log.shop.database.execute(
         "DROP TABLE events",
@@ -281,6 +285,7 @@ def test_a_partitioned_table_is_read_by_the_places_of_all_its_partitions(log: Lo
     assert log.shop.verify("events").equal
 
 
+@pytest.mark.breadth
 def test_a_new_column_and_another_replica_identity_are_followed(log: Log) -> None:
     succeeded(log.onboard())
     log.shop.database.execute(
@@ -293,6 +298,7 @@ def test_a_new_column_and_another_replica_identity_are_followed(log: Log) -> Non
     log.assert_equal()
 
 
+@pytest.mark.breadth
 def test_a_replay_that_someone_else_paused_is_left_alone(log: Log) -> None:
     source = log.shop.services.source(log.shop.database.name)
     services = log.shop.services
@@ -306,6 +312,7 @@ def test_a_replay_that_someone_else_paused_is_left_alone(log: Log) -> None:
     assert services.store.paused_replays() == []
 
 
+@pytest.mark.breadth
 def test_another_mode_is_refused_once_a_table_is_on_the_plan(log: Log) -> None:
     succeeded(log.onboard())
     log.shop.tables["public.events"] = {"mode": "upsert", "key_columns": ["n"]}
@@ -348,6 +355,7 @@ def wait_for(reached: Callable[[], bool], limit_s: float) -> None:
         time.sleep(0.1)
 
 
+@pytest.mark.breadth
 def test_a_replay_that_a_killed_process_left_paused_is_resumed(
     project: Project, database: Database, spark: SparkSession
 ) -> None:

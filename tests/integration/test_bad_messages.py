@@ -158,6 +158,7 @@ def test_more_than_the_limit_stops_the_table(orders: Orders, shared: Replication
 
 
 @settings(on_bad_message="quarantine")
+@pytest.mark.breadth
 def test_a_record_that_is_too_large_to_be_kept_stops_the_table(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -218,6 +219,7 @@ def test_a_replay_lets_the_last_change_of_each_key_win(orders: Orders, shared: R
 
 
 @settings(on_bad_message="quarantine")
+@pytest.mark.breadth
 def test_a_replay_is_refused_when_the_topic_lost_what_came_after(
     orders: Orders, shared: Replication
 ) -> None:
@@ -236,6 +238,7 @@ def test_a_replay_is_refused_when_the_topic_lost_what_came_after(
 
 
 @settings(on_bad_message="quarantine")
+@pytest.mark.breadth
 def test_a_replay_leaves_out_again_what_still_cannot_be_read(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'one', 'b', 1)")
     assert orders.run().error is None

@@ -181,6 +181,7 @@ def test_a_reader_by_name_never_sees_an_error_or_an_empty_table(shop: Named) -> 
     assert shop.left_over() == []
 
 
+@pytest.mark.breadth
 def test_new_columns_reach_the_name_with_the_run_that_brings_them(shop: Named) -> None:
     name = shop.create("id int PRIMARY KEY", "g")
     shop.database.execute(
@@ -190,6 +191,7 @@ def test_new_columns_reach_the_name_with_the_run_that_brings_them(shop: Named) -
     assert (7, "seven") in shop.rows(name, "id", "w")
 
 
+@pytest.mark.breadth
 def test_partitions_move_with_the_name(shop: Named) -> None:
     columns = "id int, part int, v text, PRIMARY KEY (id, part)"
     name = shop.create(columns, "g, g % 3, 'x'", partition_by=["part"])
@@ -219,6 +221,7 @@ def test_a_column_type_that_the_metastore_does_not_change_in_place(
     assert shop.left_over() == []
 
 
+@pytest.mark.breadth
 def test_a_name_of_someone_else_is_left_alone(shop: Named) -> None:
     name = shop.create("id int PRIMARY KEY", "g")
     with shop.client() as client:
@@ -231,6 +234,7 @@ def test_a_name_of_someone_else_is_left_alone(shop: Named) -> None:
     shop.spark.sql(f"DROP TABLE {shop.named(name)}")
 
 
+@pytest.mark.breadth
 def test_a_name_can_be_forgotten(shop: Named) -> None:
     name = shop.create("id int PRIMARY KEY", "g")
     drop_name(shop.spark, shop.config, shop.record(name))

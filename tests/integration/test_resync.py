@@ -169,6 +169,7 @@ def test_a_change_that_breaks_both_generations_gives_the_next_one_up(table: Tabl
     assert table.published("v = '0'") == ROWS
 
 
+@pytest.mark.breadth
 def test_a_table_that_is_paused_meanwhile_keeps_its_generation(table: Table) -> None:
     shop, former = table.shop, table.shop.published(table.name)
 
@@ -202,6 +203,7 @@ def test_the_command_tells_tables_apart(table: Table) -> None:
     assert "tributary bootstrap" in refused.error.remedy
 
 
+@pytest.mark.breadth
 def test_offboarding_gives_the_next_generation_up(table: Table) -> None:
     shop = table.shop
     known = shop.table(table.name)
@@ -216,6 +218,7 @@ def test_offboarding_gives_the_next_generation_up(table: Table) -> None:
     assert shop.store.builds() == []
 
 
+@pytest.mark.breadth
 def test_former_generations_stay_as_many_as_asked_for(table: Table) -> None:
     shop, known = table.shop, table.shop.table(table.name)
     services = table.services
@@ -240,6 +243,7 @@ def test_former_generations_stay_as_many_as_asked_for(table: Table) -> None:
     assert table.published() == ROWS
 
 
+@pytest.mark.breadth
 def test_a_generation_that_is_built_can_be_given_up(table: Table) -> None:
     shop, known = table.shop, table.shop.table(table.name)
 

@@ -122,6 +122,7 @@ def small_batches(orders: Orders) -> dict[str, Any]:
     return {"config": config.model_copy(update={"defaults": defaults})}
 
 
+@pytest.mark.breadth
 def test_an_idle_table_is_filled_too(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
     orders.run()
@@ -134,6 +135,7 @@ def test_an_idle_table_is_filled_too(orders: Orders) -> None:
 
 
 @settings(delete_mode="soft")
+@pytest.mark.breadth
 def test_a_deleted_row_that_is_kept_is_not_filled(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
     orders.run()
@@ -145,6 +147,7 @@ def test_a_deleted_row_that_is_kept_is_not_filled(orders: Orders) -> None:
 
 
 @settings(on_schema_change="freeze")
+@pytest.mark.breadth
 def test_a_frozen_table_leaves_new_columns_out_and_says_so(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', null, 1)")
     orders.run()
@@ -241,3 +244,16 @@ def test_wider_types_are_followed_in_place(orders: Orders) -> None:
     result = orders.run()
     assert result.error is None
     orders.assert_equal((*COLUMNS, "n"))
+
+
+def test_a_label_that_was_added_and_renamed_later_is_noticed(orders: Orders) -> None:
+    orders.execute("CREATE TYPE T_mood AS ENUM ('sad')", "ALTER TABLE T ADD COLUMN mood T_mood")
+    assert orders.run().error is None
+    orders.execute("ALTER TYPE T_mood ADD VALUE 'calm'")
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1, 'calm')")
+    assert orders.run().error is None
+    assert orders.lake("mood") == [("calm",)]
+    orders.execute("ALTER TYPE T_mood RENAME VALUE 'calm' TO 'quiet'")
+    orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1, 'sad')")
+    assert orders.run().state is State.NEEDS_BOOTSTRAP
+    assert "'calm'" in (orders.replication.record(orders.name).reason or "")

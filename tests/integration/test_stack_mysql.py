@@ -21,6 +21,8 @@ from stack.roles import ADMIN, CAPTURE, MARKER, SNAPSHOT
 from tests.integration.mysql import MysqlDatabase, mysql_stack_of, own_mysql_database
 from tests.integration.servers import consume, converters, leaks, pids, processes_in
 
+pytestmark = pytest.mark.breadth
+
 
 @pytest.fixture(scope="module")
 def mysql_stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:

@@ -138,7 +138,7 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                     FROM (SELECT 'label ' || e.oid, e.enumlabel::text
                           FROM part JOIN pg_catalog.pg_enum e ON e.enumtypid = part.oid
                           UNION ALL
-                          SELECT t.typname || ' field ' || f.attnum,
+                          SELECT 'field ' || t.oid || ' ' || f.attnum,
                                  pg_catalog.format_type(f.atttypid, f.atttypmod)
                           FROM part JOIN pg_catalog.pg_type t ON t.oid = part.oid
                           JOIN pg_catalog.pg_attribute f ON f.attrelid = t.typrelid
@@ -152,6 +152,7 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
     'leaves', (SELECT coalesce(jsonb_object_agg(
                    leaf.oid::regclass::text, jsonb_build_object(
                    'oid', leaf.oid::int8, 'relfilenode', leaf.relfilenode::int8,
+                   'kind', leaf.relkind::text, 'persistence', leaf.relpersistence::text,
                    'replica_identity', leaf.relreplident::text)), '{}')
                FROM pg_catalog.pg_partition_tree(c.oid) t
                JOIN pg_catalog.pg_class leaf ON leaf.oid = t.relid

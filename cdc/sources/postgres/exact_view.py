@@ -193,11 +193,13 @@ def _taken(connections: Connections, session: Session) -> tuple[str, Lsn]:
             control.execute("SELECT pg_wal_replay_pause()")
             if not _wait_for(control, _PAUSED):
                 continue  # someone resumed it, or the record that is being replayed takes long
-            before = _position(control)
-            snapshot = export(session)
-            # What was replayed meanwhile may or may not be visible in it.
-            if _state(control) == _PAUSED and _position(control) == before:
-                return snapshot, before
+            # Asked of the very session that exports: another one may have been led elsewhere.
+            if _state(session) == _PAUSED:
+                before = _position(session)
+                snapshot = export(session)
+                # What was replayed meanwhile may or may not be visible in it.
+                if _state(session) == _PAUSED and _position(session) == before:
+                    return snapshot, before
         session.rollback()
     raise ReplicaError(
         f"replay of the {where} did not stand still in {_TRIES} tries",

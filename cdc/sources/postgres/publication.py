@@ -34,9 +34,11 @@ CREATE TABLE IF NOT EXISTS tributary.heartbeat (
     source text PRIMARY KEY, system_identifier text, timeline int,
     beat_at timestamptz NOT NULL DEFAULT clock_timestamp())
 """
-# Without a key, and so without a replica identity: only its inserts are ever published.
+# Only its inserts are ever published by us. The key is for others who publish all tables: without
+# one PostgreSQL would refuse to delete old beats.
 _HEARTBEAT_LOG = """
 CREATE TABLE IF NOT EXISTS tributary.heartbeat_log (
+    id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     source text NOT NULL, system_identifier text, timeline int,
     beat_at timestamptz NOT NULL DEFAULT clock_timestamp())
 """

@@ -73,7 +73,8 @@ def test_the_handoff_hands_over_at_the_start_not_at_the_handoff() -> None:
     assert (facts["topic_id"], facts["x0"], facts["reads_upto"]) == ("topic-uuid", 77, "0/99")
     assert (facts["system_identifier"], facts["timeline"]) == ("123", 4)
     assert (facts["fingerprint"], facts["key"]) == ({"oid": 5}, ["id"])
-    assert facts["columns"] == [{"name": "id", "source": "integer", "lake": "int"}]
+    column = {"name": "id", "source": "integer", "lake": "int", "asked": False}
+    assert facts["columns"] == [column]
     assert CommitRecord.from_json(commit.to_json()) == commit
 
 

@@ -392,7 +392,14 @@ def test_the_gravest_verdict_of_nothing_is_to_ignore() -> None:
 
 
 def with_partition(**facts: Any) -> dict[str, Any]:
-    leaf = {"oid": 102, "relfilenode": 202, "replica_identity": "d", **facts}
+    leaf = {
+        "oid": 102,
+        "relfilenode": 102,
+        "replica_identity": "d",
+        "kind": "r",
+        "persistence": "p",
+        **facts,
+    }
     return changed(leaves={**deepcopy(FACTS["leaves"]), "public.o2": leaf})
 
 
@@ -403,7 +410,15 @@ def test_a_partition_without_rows_is_followed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("facts", "empty"), [({}, ()), ({}, (101,)), ({"replica_identity": "f"}, (102,))]
+    ("facts", "empty"),
+    [
+        ({}, ()),
+        ({}, (101,)),
+        ({"replica_identity": "f"}, (102,)),
+        ({"relfilenode": 103}, (102,)),
+        ({"persistence": "u"}, (102,)),
+        ({"kind": "f"}, (102,)),
+    ],
 )
 def test_any_other_partition_may_have_brought_rows(
     facts: dict[str, Any], empty: tuple[int, ...]
@@ -430,11 +445,11 @@ def made_of(parts: dict[str, str]) -> dict[str, Any]:
 @pytest.mark.parametrize(
     ("before", "after", "verdicts"),
     [
-        ({"label 1": "sad"}, {"label 1": "sad", "label 2": "glad"}, []),
+        ({"label 1": "sad"}, {"label 1": "sad", "label 2": "glad"}, [Verdict.EVOLVE]),
         ({"label 1": "sad"}, {"label 1": "blue"}, [Verdict.BOOTSTRAP]),
-        ({"pair field 1": "text"}, {"pair field 1": "integer"}, [Verdict.BOOTSTRAP]),
-        ({"pair field 1": "text"}, {}, [Verdict.BOOTSTRAP]),
-        ({}, {"pair field 2": "text"}, [Verdict.BOOTSTRAP]),
+        ({"field 1": "text"}, {"field 1": "integer"}, [Verdict.BOOTSTRAP]),
+        ({"field 1": "text"}, {}, [Verdict.BOOTSTRAP]),
+        ({}, {"field 2": "text"}, [Verdict.BOOTSTRAP]),
     ],
 )
 def test_what_a_type_is_made_of(
@@ -449,3 +464,24 @@ def test_what_a_type_is_made_of(
     )
     assert [change.verdict for change in changes] == verdicts
     assert all(isinstance(change, ChangeParts) and "note" in str(change) for change in changes)
+
+
+@pytest.mark.parametrize(("before", "now"), [(False, True), (True, False), (True, True)])
+def test_text_of_the_server_and_values_of_events_do_not_mix(*, before: bool, now: bool) -> None:
+    """Both are text in the lake, and a type that changes may print itself otherwise."""
+    shown = "character varying" if before and now else "text"
+    facts = with_columns({"2": column("note", shown)})
+    wanted = [
+        Column(one["name"], one["shown"], LAKE[one["name"]], asked=now and one["name"] == "note")
+        for one in facts["columns"].values()
+    ]
+    asked = frozenset({"note"} if before else ())
+    (change,) = diff(
+        Catalog.read(FACTS),
+        Catalog.read(facts),
+        wanted=wanted,
+        lake=LakeColumns(LAKE, asked=asked),
+        stored={},
+    )
+    assert isinstance(change, ChangeType)
+    assert change.verdict is Verdict.BOOTSTRAP
