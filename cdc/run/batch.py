@@ -6,6 +6,7 @@ import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
+from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
@@ -286,7 +287,7 @@ class BatchWriter:
         newest: then the lake is asked for deleted rows only.
         """
         rows = self._hold(rows)
-        missing = self._missing(rows)
+        missing = _missing(rows)
         if not missing:
             return rows
         if from_lake and not gaps:
@@ -300,13 +301,8 @@ class BatchWriter:
             unknown = F.when(F.col("_cdc_op") != "d", F.col(MISSING))
             rows = rows.withColumn(MISSING, unknown)
         rows = self._hold(rows)
-        missing = self._missing(rows)
+        missing = _missing(rows)
         return self._from_source(rows, missing) if missing else rows
-
-    def _missing(self, rows: DataFrame) -> tuple[str, ...]:
-        """Columns of which some row lacks the value."""
-        found = rows.agg(F.flatten(F.collect_set(MISSING))).first()
-        return tuple(sorted(set(found[0]))) if found is not None else ()
 
     def _from_lake(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
         key = [quoted(name) for name in self._schema.key]
@@ -349,24 +345,20 @@ class BatchWriter:
         for name in gone:
             kind = self._schema.column(name).lake_type
             known = known.withColumn(name, F.lit(None).cast(kind))
-        return fill(
-            rows, known, self._schema, [*columns, *gone], moved=True, absent_is_deleted=True
-        )
+        given = [*columns, *gone]
+        return fill(rows, known, self._schema, given, moved=True, absent_is_deleted=True)
 
     def _keys(self, rows: DataFrame) -> Iterator[list[tuple[Any, ...]]]:
         """Keys of the rows that lack a value, in bounded portions."""
-        keys = rows.filter(F.col(MISSING).isNotNull()).select(
-            *(F.col(quoted(name)) for name in self._schema.key)
-        )
-        portion: list[tuple[Any, ...]] = []
+        columns = [quoted(name) for name in self._schema.key]
+        keys = rows.filter(F.col(MISSING).isNotNull()).select(*columns)
         kinds = [self._schema.column(name).lake_type for name in self._schema.key]
-        for row in keys.toLocalIterator():
-            portion.append(tuple(_aware(v, kind) for v, kind in zip(row, kinds, strict=True)))
-            if len(portion) == _FETCH_KEYS:
-                yield portion
-                portion = []
-        if portion:
-            yield portion
+        left = iter(keys.toLocalIterator())
+        while portion := list(islice(left, _FETCH_KEYS)):
+            yield [
+                tuple(_aware(v, kind) for v, kind in zip(row, kinds, strict=True))
+                for row in portion
+            ]
 
     def _hold(self, frame: DataFrame) -> DataFrame:
         """Keep a frame's rows until the batch is done."""
@@ -376,6 +368,12 @@ class BatchWriter:
 
     def _drop(self) -> None:
         self._held.pop().unpersist()
+
+
+def _missing(rows: DataFrame) -> tuple[str, ...]:
+    """Columns of which some row lacks the value."""
+    found = rows.agg(F.flatten(F.collect_set(MISSING))).first()
+    return tuple(sorted(set(found[0]))) if found is not None else ()
 
 
 def _handoff(record: CommitRecord) -> Mapping[str, Any]:

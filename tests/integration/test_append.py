@@ -374,6 +374,7 @@ def test_a_replay_that_a_killed_process_left_paused_is_resumed(
     wait_for(lambda: state_of_replay(database) == "not paused", PAUSE_LIMIT_S + 10)
 
 
+@pytest.mark.breadth
 def test_rows_arrive_once_whatever_is_killed(
     project: Project, database: Database, spark: SparkSession
 ) -> None:
