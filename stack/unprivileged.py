@@ -57,7 +57,12 @@ def database_user(*needs: Path) -> Unprivileged:
     if closed:
         # For example a checkout in root's home: the user may pass through, and no more.
         capability = _capability(closed[0], user.pw_name)
-        prefix += [f"--inh-caps=+{capability}", f"--ambient-caps=+{capability}"]
+        prefix += [
+            *(f"--inh-caps=+{capability}", f"--ambient-caps=+{capability}"),
+            # Without it the capability does not count for access(2): MariaDB took its log's
+            # control file for missing, made it anew at every start, and corrupted its tables.
+            "--securebits=+no_setuid_fixup",
+        ]
     return Unprivileged(user.pw_name, (*prefix, "--"))
 
 
