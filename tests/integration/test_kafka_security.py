@@ -41,7 +41,7 @@ def write_properties(path: Path, properties: Mapping[str, str]) -> None:
 @contextlib.contextmanager
 def broker(folder: Path, protocol: str, more: Mapping[str, str]) -> Iterator[int]:
     """A broker that lets in only who knows the password; yields its port."""
-    software = fetch_software()
+    software = fetch_software(())
     ports = choose(("client", "controller"))
     kafka = Kafka(
         folder=folder,
@@ -123,7 +123,7 @@ def check(port: int, security: Security, folder: Path) -> None:
     config = kafka_config(port, security)
     client = AdminClient({**config.librdkafka_config()})
     client.create_topics([NewTopic("seen", 1, 1)])["seen"].result(30)
-    software = fetch_software()
+    software = fetch_software(())
     assert "seen" in list_with_java(config, folder, software).split()
     (folder / "wrong").write_text("wrong")
     wrong = security.model_copy(update={"password": SecretRef("file", str(folder / "wrong"))})
