@@ -54,8 +54,8 @@ def wait_for_older_transactions(
             blockers = open_transactions(session, xid)
             if time.monotonic() >= deadline:
                 raise SourceError(
-                    f"transactions of source {source} that began before the table was published "
-                    f"are still open after {timeout_s:.0f} s: "
+                    f"older transactions of source {source} are still open"
+                    f" after {timeout_s:.0f} s: "
                     + ("; ".join(blockers) or "none that this role can see"),
                     remedy="Let them end, or end them (pg_terminate_backend, ROLLBACK PREPARED); "
                     "then run the command again.",
