@@ -169,6 +169,17 @@ def session_settings(config: Config) -> dict[str, str]:
     return {key: str(value) for key, value in settings.items()}
 
 
+def in_this_thread(spark: SparkSession) -> SparkSession:
+    """The session, made the current one of this thread.
+
+    Spark takes settings from the thread's current session, and a thread has none at first. Without
+    one, a cast in it would give NULL where it must fail, and a frame that is held would be computed
+    again, since its plan no longer equals the one that is held.
+    """
+    java_class(spark, "org.apache.spark.sql.SparkSession").setActiveSession(spark._jsparkSession)
+    return spark
+
+
 def java_class(spark: SparkSession, name: str) -> Any:
     """A class of the session's JVM, for calls that have no Python API.
 

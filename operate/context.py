@@ -122,9 +122,15 @@ class Services:
         table = record.table
         return names(table.source, self.config.source(table.source), record.tier)
 
-    @cached_property
+    @property
     def spark(self) -> SparkSession:
-        """The Spark session; starting it takes seconds."""
+        """The Spark session, as the current one of whichever thread asks; starts when needed."""
+        from cdc.spark import in_this_thread
+
+        return in_this_thread(self._session)
+
+    @cached_property
+    def _session(self) -> SparkSession:
         if self._shared_spark is not None:
             return self._shared_spark
         from cdc.spark import session, stop
@@ -140,7 +146,7 @@ class Services:
 
         return RunContext(
             config=self.config,
-            spark=self.spark,
+            session=self.spark,
             store=self.store,
             kafka=self.kafka,
             registry=self.schemas,

@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium import names
+from cdc.spark import in_this_thread
 from cdc.state import State
 from schemas.table import TableId
 
@@ -32,7 +33,7 @@ class RunContext:
 
     Args:
         config: The configuration.
-        spark: The session.
+        session: The Spark session.
         store: States and history.
         kafka: Topics and offsets.
         registry: The writers' schemas.
@@ -44,7 +45,7 @@ class RunContext:
     """
 
     config: Config
-    spark: SparkSession
+    session: SparkSession
     store: Store
     kafka: KafkaAdmin
     registry: SchemaRegistry
@@ -53,6 +54,11 @@ class RunContext:
     progress: Progress
     run_id: str
     connect: ConnectClient | None = None
+
+    @property
+    def spark(self) -> SparkSession:
+        """The session, as the current one of whichever thread asks."""
+        return in_this_thread(self.session)
 
     def capture(self, record: TableRecord) -> CaptureNames:
         """The capture that a table's changes come from."""

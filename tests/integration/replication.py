@@ -82,7 +82,7 @@ class Replication:
         return replace(
             RunContext(
                 config=self.config,
-                spark=self.spark,
+                session=self.spark,
                 store=self.store,
                 kafka=self.kafka,
                 registry=self.registry,
