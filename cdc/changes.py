@@ -19,6 +19,7 @@ from cdc.decode import (
     PARTITION,
     PROBLEM,
     TOMBSTONE,
+    TRANSACTION,
     UNAVAILABLE,
     UNCLEAR,
     UNKNOWN_SCHEMA,
@@ -200,7 +201,7 @@ def fold(
 
     Returns:
         One row per key in normal form with :data:`MISSING` and :data:`MOVED` in place of the
-        decoder's own columns.
+        decoder's own columns, except for the transaction.
     """
     rows = changes.filter(F.col("_cdc_op").isin("c", "r", "u", "d"))
     if after_offset is not None:
@@ -231,7 +232,7 @@ def inserted(changes: DataFrame, *, after_offset: int | None = None) -> DataFram
     # As many digits as any offset has, so that places sort as the offsets do.
     digits = F.lpad(F.col("_cdc_offset").cast("string"), 19, "0")
     place = F.concat_ws("-", F.col(PARTITION).cast("string"), digits)
-    return rows.withColumn(ROW, place).drop(PARTITION, UNAVAILABLE, UNCLEAR, PROBLEM)
+    return rows.withColumn(ROW, place).drop(PARTITION, TRANSACTION, UNAVAILABLE, UNCLEAR, PROBLEM)
 
 
 def _fold_lives(
@@ -285,6 +286,7 @@ def _fold_lives(
     }
     return last.select(
         *META_COLUMNS,
+        TRANSACTION,
         *(
             columns.get(column.name, F.col(quoted(column.name))).alias(column.name)
             for column in table.columns

@@ -46,7 +46,7 @@ META_COLUMNS = (
     "_cdc_ingested_at",
 )
 PARTITION, UNAVAILABLE, PROBLEM = "_cdc_partition", "_cdc_unavailable", "_cdc_problem"
-UNCLEAR = "_cdc_unclear"
+UNCLEAR, TRANSACTION = "_cdc_unclear", "_cdc_transaction"
 TOMBSTONE = "tombstone"
 """What ``_cdc_op`` says of a record without a value."""
 
@@ -186,6 +186,7 @@ class _Plan:
     has_row: str
     source_ts: str
     sequence: str
+    transaction: str
     values: Mapping[str, str]
     given: Mapping[str, str]
     unavailable: str
@@ -263,6 +264,7 @@ def _plan(
         source_ts=f"CASE WHEN {micros} BETWEEN 0 AND {_LAST_MICROS}"
         f" THEN timestamp_micros({micros}) END",
         sequence=f"{event}.source.sequence",
+        transaction=f"{event}.source.txId",
         values=values,
         given=given,
         unavailable=_names_where(flags),
@@ -312,6 +314,7 @@ def _normal(
         f"{of('has_row', 'BOOLEAN')} AS _has_row",
         f"{of('source_ts', 'TIMESTAMP')} AS _cdc_source_ts",
         f"{of('sequence', 'STRING')} AS _sequence",
+        f"{of('transaction', 'BIGINT')} AS {TRANSACTION}",
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
         f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
         f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
@@ -343,6 +346,7 @@ def _normal(
         WHEN _op NOT IN ({rows}, {rowless}) THEN concat('unknown operation ', left(_op, 20))
         WHEN _cdc_source_ts IS NULL THEN 'its source block has no time'
         WHEN _cdc_position IS NULL THEN 'its source block has no position'
+        WHEN {TRANSACTION} IS NULL THEN 'its source block has no transaction'
         WHEN _op IN ({rows}) AND NOT _has_row THEN 'the row after the change is missing'
         WHEN _op IN ({rowless}) AND _has_row THEN 'there is a row after a delete or TRUNCATE'
         WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])
@@ -362,6 +366,7 @@ def _normal(
         _constant(ingested_at).alias("_cdc_ingested_at"),
         *(F.col(quoted(column.name)) for column in table.columns),
         PARTITION,
+        TRANSACTION,
         UNAVAILABLE,
         UNCLEAR,
         PROBLEM,

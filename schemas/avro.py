@@ -19,9 +19,8 @@ WIRE_HEADER_BYTES = 5
 
 _PRIMITIVES = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
 _READ = frozenset({"before", "after", "source", "op"})
-_READ_SOURCE = frozenset({"ts_us", "ts_ms", "sequence"})
-_SOURCE_TYPES = {"ts_us": "long", "ts_ms": "long", "sequence": "string"}
-_NEEDED_OF_SOURCE = ("ts_ms", "sequence")
+_SOURCE_TYPES = {"ts_us": "long", "ts_ms": "long", "sequence": "string", "txId": "long"}
+_NEEDED_OF_SOURCE = ("ts_ms", "sequence", "txId")
 END_MARK = bytes.fromhex("9ce3570b6ad1f42e")
 """Put behind an Avro body before it is decoded: a body that does not end where its schema says
 leaves other bytes, or too few, where the mark is read."""
@@ -234,7 +233,7 @@ def _without_unread(kind: Any) -> Any:
         return [_without_unread(branch) for branch in kind]
     if not isinstance(kind, Mapping) or kind.get("type") != "record":
         return kind
-    return {**kind, "fields": [entry for entry in kind["fields"] if entry["name"] in _READ_SOURCE]}
+    return {**kind, "fields": [entry for entry in kind["fields"] if entry["name"] in _SOURCE_TYPES]}
 
 
 class _Reader:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime, timezone
-from itertools import islice
 from typing import TYPE_CHECKING, Any
 
 from pyspark import StorageLevel
@@ -14,10 +12,12 @@ from pyspark.sql import functions as F
 
 from cdc import plan
 from cdc.changes import MISSING, MOVED, Problem, fill, fold, inserted
+from cdc.decode import TRANSACTION
 from cdc.errors import PausedByPolicyError
 from cdc.failpoints import crash
 from cdc.lake.commit import CommitRecord
 from cdc.position import Lsn
+from cdc.run.asked import Asked
 from cdc.run.left_out import LeftOut
 from cdc.run.reading import Batch, BatchReader
 from cdc.run.shape import absent_values, settled
@@ -36,9 +36,6 @@ if TYPE_CHECKING:
     from schemas.table import TableSchema
 
 _log = logging.getLogger(__name__)
-_FETCH_KEYS = 2_000
-_VISIBLE_S = 120.0
-"""How long a transaction may stay open that could be one of a batch whose rows are asked for."""
 
 
 @dataclass(frozen=True)
@@ -243,7 +240,7 @@ class BatchWriter:
         )
         if summary.unavailable or (self._soft and summary.counts.get("d")):
             rows = self._filled(rows, from_lake=truncated is None, gaps=gaps)
-        rows = rows.drop(MISSING, MOVED)
+        rows = rows.drop(MISSING, MOVED, TRANSACTION)
         if truncated is None:
             instant = self._lake.upsert(rows, commit, guard)
         else:
@@ -316,49 +313,16 @@ class BatchWriter:
         return fill(rows, known, self._schema, missing, moved=False, absent_is_deleted=False)
 
     def _from_source(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
-        """Ask the primary for the rows by key.
-
-        A key that it no longer has was deleted since, and that delete is still in the log: the
-        row is taken as deleted now, since nobody can tell its value any more.
-        """
-        source = self._context.sources[self._schema.table.source]
-        live = {column.name for column in self._source_schema.columns}
-        columns = [name for name in missing if name in live]
-        shape = ", ".join(
-            f"{quoted(name)} {self._schema.column(name).lake_type}"
-            for name in (*self._schema.key, *columns)
+        known = Asked(
+            spark=self._context.spark,
+            source=self._context.sources[self._schema.table.source],
+            source_table=self._source_table,
+            source_schema=self._source_schema,
+            kept=self._schema,
+            progress=self._context.progress,
         )
-        # A commit is in the log before it is visible: asked too early, the source would not show
-        # the very change that is applied here.
-        now, progress = source.current_transaction_id(), self._context.progress
-        source.wait_for_older_transactions(now, timeout_s=_VISIBLE_S, progress=progress)
-        known: DataFrame | None = None
-        for keys in self._keys(rows):
-            found = source.fetch_by_key(self._source_table, self._source_schema, keys, columns)
-            values = [tuple(row[name] for name in (*self._schema.key, *columns)) for row in found]
-            frame = self._hold(self._context.spark.createDataFrame(values, shape))
-            known = frame if known is None else known.unionByName(frame)
-        if known is None:
-            return rows
-        # A column that the source has dropped since reads NULL there, and from then on in the lake.
-        gone = [name for name in missing if name not in live]
-        for name in gone:
-            kind = self._schema.column(name).lake_type
-            known = known.withColumn(name, F.lit(None).cast(kind))
-        given = [*columns, *gone]
-        return fill(rows, known, self._schema, given, moved=True, absent_is_deleted=True)
-
-    def _keys(self, rows: DataFrame) -> Iterator[list[tuple[Any, ...]]]:
-        """Keys of the rows that lack a value, in bounded portions."""
-        columns = [quoted(name) for name in self._schema.key]
-        keys = rows.filter(F.col(MISSING).isNotNull()).select(*columns)
-        kinds = [self._schema.column(name).lake_type for name in self._schema.key]
-        left = iter(keys.toLocalIterator())
-        while portion := list(islice(left, _FETCH_KEYS)):
-            yield [
-                tuple(_aware(v, kind) for v, kind in zip(row, kinds, strict=True))
-                for row in portion
-            ]
+        found = known.rows(rows.filter(F.col(MISSING).isNotNull()), missing, self._hold)
+        return fill(rows, found, self._schema, missing, moved=True, absent_is_deleted=True)
 
     def _hold(self, frame: DataFrame) -> DataFrame:
         """Keep a frame's rows until the batch is done."""
@@ -390,10 +354,3 @@ def _position(previous: str | None, last: str | None) -> str | None:
     if found is None or found.value == 0:
         return previous
     return str(found) if previous is None else str(max(found, Lsn.parse(previous)))
-
-
-def _aware(value: Any, kind: str) -> Any:
-    """A key value with its zone: Spark gives timestamps as local times without one."""
-    if kind == "timestamp" and isinstance(value, datetime):
-        return value.astimezone(timezone.utc)
-    return value

@@ -205,6 +205,20 @@ class Source(Protocol):
             SourceError: Time ran out; names the blocking sessions and prepared transactions.
         """
 
+    def wait_until_visible(
+        self, transactions: Collection[int], *, timeout_s: float, progress: Progress
+    ) -> None:
+        """Wait until the primary shows what transactions did whose changes are in the stream.
+
+        Args:
+            transactions: Their ids as the stream has them.
+            timeout_s: Bound of the wait.
+            progress: Shows it.
+
+        Raises:
+            SourceError: Time ran out; names the sessions that still hold them back.
+        """
+
     def write_marker(self) -> Marker:
         """Write a new marker row on the primary."""
 

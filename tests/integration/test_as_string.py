@@ -6,8 +6,9 @@ import csv
 import io
 import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -154,22 +155,49 @@ def test_a_deleted_row_that_is_kept_keeps_its_text(shop: Bootstrapping) -> None:
     assert rows == [(1, "(1,1)", True), (2, "(3,3)", False)]
 
 
-def test_the_source_is_asked_once_all_that_the_batch_holds_can_be_seen(
-    shop: Bootstrapping,
-) -> None:
-    """A commit is in the log before it is visible: transactions that may be it are waited for."""
+def test_the_source_is_asked_once_the_batchs_own_commits_can_be_seen(shop: Bootstrapping) -> None:
+    """A commit is in the log before it is visible; here it waits for a standby that is away."""
     shop.configure(public__slow={"columns": {"as": {"spot": "string"}}})
     shop.database.execute("CREATE TABLE slow (id int PRIMARY KEY, spot point)")
     shop.add("slow")
     shop.bootstrap("slow")
-    shop.database.execute("INSERT INTO slow VALUES (1, '(1,2)')")
-    shop.settle()
-    opened = open_transaction(shop.database, "INSERT INTO slow VALUES (2, '(3,4)')")
-    with ThreadPoolExecutor(1) as pool, opened as connection:
+    # A transaction that the batch has nothing of is not waited for.
+    unrelated = open_transaction(shop.database, "INSERT INTO slow VALUES (3, '(5,6)')")
+    with unrelated, commits_that_hang(shop.database) as release, ThreadPoolExecutor(2) as pool:
+        hanging = pool.submit(
+            shop.database.execute,
+            "SET synchronous_commit TO on",
+            "INSERT INTO slow VALUES (1, '(1,2)')",
+        )
+        shop.settle()
+        assert not hanging.done()
         ran = pool.submit(run_tables, shop.context(), shop.store.tables())
         done, _ = wait([ran], timeout=20)
-        assert not done, "the row was asked for while a transaction was open"
-        connection.commit()
+        assert not done, "the row was asked for before its commit could be seen"
+        release()
         (result,) = ran.result(120)
+        hanging.result(20)
     assert (result.error, result.counts) == (None, {"c": 1})
     assert shop.lake("slow", "id", "spot") == [(1, "(1,2)")]
+
+
+@contextmanager
+def commits_that_hang(database: Database) -> Iterator[Callable[[], None]]:
+    """Commits with ``synchronous_commit`` on wait for a standby that there is not."""
+
+    def settings(*statements: str) -> None:
+        for statement in (*statements, "SELECT pg_reload_conf()"):
+            database.stack.psql(statement)
+
+    def release() -> None:
+        settings("ALTER SYSTEM RESET synchronous_standby_names")
+
+    settings(
+        "ALTER SYSTEM SET synchronous_commit = local",
+        "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
+    )
+    try:
+        yield release
+    finally:
+        release()
+        settings("ALTER SYSTEM RESET synchronous_commit")

@@ -119,6 +119,7 @@ class Topic:
                 "schema": "public",
                 "table": "orders",
                 "sequence": sequence or f'["{self.lsn - 8}","{self.lsn}"]',
+                "txId": self.lsn,
                 "lsn": self.lsn,
             },
         }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable, Collection, Sequence
 from uuid import uuid4
 
 from cdc.errors import SourceError
@@ -17,7 +18,7 @@ _NAMED = 10
 
 # An open transaction holds an exclusive lock on its own id: visible to every role, and for
 # prepared transactions too. xid is 32 bits wide, so ages are compared.
-_BLOCKERS = """
+_OPEN = """
 SELECT l.pid, p.gid, coalesce(a.usename, p.owner)::text, coalesce(a.datname, p.database)::text,
        a.application_name, a.state,
        round(extract(epoch FROM clock_timestamp() - coalesce(a.xact_start, p.prepared)))::int8
@@ -25,9 +26,12 @@ FROM pg_catalog.pg_locks l
 LEFT JOIN pg_catalog.pg_stat_activity a ON a.pid = l.pid
 LEFT JOIN pg_catalog.pg_prepared_xacts p ON p.transaction = l.transactionid
 WHERE l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock' AND l.granted
-  AND age(l.transactionid) >= age(%s::text::xid8::xid)
+  AND {which}
 ORDER BY age(l.transactionid) DESC
 """
+_AS_OLD = _OPEN.format(which="age(l.transactionid) >= age(%s::text::xid8::xid)")
+_THESE = _OPEN.format(which="l.transactionid::text = ANY(%s)")
+_XIDS = 1 << 32
 
 
 def current_transaction_id(session: Session) -> int:
@@ -44,38 +48,95 @@ def wait_for_older_transactions(
     Raises:
         SourceError: Time ran out; names what is still open.
     """
-    task = progress.start(f"wait for older transactions on {source}", None, "checks")
+
+    def blockers() -> list[str] | None:
+        row = session.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text").fetchone()
+        if int(_present(row)[0]) > xid:
+            return None
+        return _described(session.execute(_AS_OLD, (str(xid),)).fetchall())
+
+    _wait(blockers, f"older transactions of source {source}", source, timeout_s, progress)
+
+
+def wait_until_visible(
+    session: Session,
+    transactions: Collection[int],
+    *,
+    source: str,
+    timeout_s: float,
+    progress: Progress,
+) -> None:
+    """Wait until new statements see what these transactions did.
+
+    Args:
+        session: A session of the primary.
+        transactions: Their ids as the log has them: the lower 32 bits.
+        source: Its name.
+        timeout_s: Bound of the wait.
+        progress: Shows it.
+
+    Raises:
+        SourceError: Time ran out; names the sessions that still hold them back.
+    """
+    row = session.execute(
+        "SELECT pg_snapshot_xmin(s)::text, pg_snapshot_xmax(s)::text FROM pg_current_snapshot() s"
+    ).fetchone()
+    oldest, newest = map(int, _present(row))
+    young = [xid for xid in (wide_xid(x, near=newest) for x in transactions) if xid >= oldest]
+
+    def blockers() -> list[str] | None:
+        rows = session.execute(
+            "SELECT x FROM unnest(%s::text[]) AS x"
+            " WHERE NOT pg_visible_in_snapshot(x::xid8, pg_current_snapshot())",
+            ([str(xid) for xid in young],),
+        ).fetchall()
+        if not rows:
+            return None
+        narrow = [str(int(xid) % _XIDS) for (xid,) in rows]
+        return _described(session.execute(_THESE, (narrow,)).fetchall())
+
+    _wait(blockers, f"commits of source {source}", source, timeout_s, progress)
+
+
+def wide_xid(xid: int, *, near: int) -> int:
+    """The 64-bit id of a transaction whose lower half is known, and which lies near another one."""
+    return near + (xid - near + _XIDS // 2) % _XIDS - _XIDS // 2
+
+
+def _wait(
+    blockers: Callable[[], Sequence[str] | None],
+    what: str,
+    source: str,
+    timeout_s: float,
+    progress: Progress,
+) -> None:
+    """Wait until ``blockers`` gives None; it names what there is still to wait for."""
+    task = progress.start(f"wait for {what}", None, "checks")
     deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
     try:
-        while True:
-            row = session.execute("SELECT pg_snapshot_xmin(pg_current_snapshot())::text").fetchone()
-            if int(_present(row)[0]) > xid:
-                return
-            blockers = open_transactions(session, xid)
+        while (left := blockers()) is not None:
             if time.monotonic() >= deadline:
                 raise SourceError(
-                    f"older transactions of source {source} are still open"
-                    f" after {timeout_s:.0f} s: "
-                    + ("; ".join(blockers) or "none that this role can see"),
-                    remedy="Let them end, or end them (pg_terminate_backend, ROLLBACK PREPARED); "
-                    "then run the command again.",
+                    f"{what} are still open after {timeout_s:.0f} s: "
+                    + ("; ".join(left) or "none that this role can see"),
+                    remedy="Let them end, or end them (pg_terminate_backend, ROLLBACK PREPARED; "
+                    "a commit that waits for a synchronous standby needs that standby); then run "
+                    "the command again.",
                     source=source,
-                    xid=xid,
                 )
             task.advance()
-            if blockers:
-                task.note(blockers[0])
+            if left:
+                task.note(left[0])
             time.sleep(pause)
             pause = min(pause * 2, _POLL_S[1])
     finally:
         task.done()
 
 
-def open_transactions(session: Session, xid: int) -> list[str]:
-    """Open and prepared transactions as old as ``xid``, oldest first, at most ten."""
+def _described(rows: Sequence[tuple[object, ...]]) -> list[str]:
+    """Open and prepared transactions, at most ten."""
     lines = []
-    for row in session.execute(_BLOCKERS, (str(xid),)).fetchall()[:_NAMED]:
-        pid, gid, user, database, application, state, seconds = row
+    for pid, gid, user, database, application, state, seconds in rows[:_NAMED]:
         what = f"prepared transaction {gid!r}" if gid is not None else f"session {pid}"
         facts = [
             f"{label} {value}"

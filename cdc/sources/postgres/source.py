@@ -201,6 +201,15 @@ class PostgresSource:
                 session, xid, source=self._name, timeout_s=timeout_s, progress=progress
             )
 
+    def wait_until_visible(
+        self, transactions: Collection[int], *, timeout_s: float, progress: Progress
+    ) -> None:
+        """Wait until the primary shows what these transactions did."""
+        with self._connections.open("admin") as session:
+            primary.wait_until_visible(
+                session, transactions, source=self._name, timeout_s=timeout_s, progress=progress
+            )
+
     def write_marker(self) -> Marker:
         """Write a new marker row on the primary."""
         with self._connections.open("marker") as session:

@@ -245,6 +245,7 @@ def test_a_reader_steps_over_what_rows_are_not_made_of() -> None:
         {"name": "connector", "type": "string"},
         {"name": "ts_ms", "type": "long"},
         {"name": "sequence", "type": ["null", "string"], "default": None},
+        {"name": "txId", "type": ["null", "long"], "default": None},
     ]
     schema["fields"].append({"name": "ts_ms", "type": ["null", "long"], "default": None})
     writer = json.dumps(schema)
@@ -252,7 +253,7 @@ def test_a_reader_steps_over_what_rows_are_not_made_of() -> None:
     event = {
         "before": None,
         "after": {"id": 7, "note": "text"},
-        "source": {"lsn": 1, "connector": "postgresql", "ts_ms": 5, "sequence": '["1","2"]'},
+        "source": {"lsn": 1, "connector": "postgresql", "ts_ms": 5, "sequence": "[]", "txId": 7},
         "op": "c",
         "ts_ms": 9,
     }
@@ -260,7 +261,7 @@ def test_a_reader_steps_over_what_rows_are_not_made_of() -> None:
     fastavro.schemaless_writer(body, fastavro.parse_schema(schema), event)
     body.seek(0)
     read = fastavro.schemaless_reader(body, json.loads(writer), reader)
-    assert read["source"] == {"ts_ms": 5, "sequence": '["1","2"]'}
+    assert read["source"] == {"ts_ms": 5, "sequence": "[]", "txId": 7}
     assert (read["op"], read["after"]) == ("c", {"id": 7, "note": "text"})
     assert set(read) == {"before", "after", "source", "op"}
 
@@ -286,17 +287,23 @@ def with_source(*fields: dict[str, Any]) -> DebeziumSchema:
 
 TIME = {"name": "ts_ms", "type": "long"}
 PLACE = {"name": "sequence", "type": ["null", "string"], "default": None}
+BY = {"name": "txId", "type": ["null", "long"], "default": None}
 
 
 @pytest.mark.parametrize(
     ("schema", "topic", "says"),
     [
-        (with_source(TIME, PLACE), "shop.public.note", None),
-        (with_source(TIME, PLACE), "shop.public.notes", "shop.public.note.Envelope is the schema"),
-        (with_source(TIME), "shop.public.note", "no usable sequence"),
-        (with_source(PLACE), "shop.public.note", "no usable ts_ms"),
+        (with_source(TIME, PLACE, BY), "shop.public.note", None),
         (
-            with_source({"name": "ts_ms", "type": "string"}, PLACE),
+            with_source(TIME, PLACE, BY),
+            "shop.public.notes",
+            "shop.public.note.Envelope is the schema",
+        ),
+        (with_source(TIME, BY), "shop.public.note", "no usable sequence"),
+        (with_source(PLACE, BY), "shop.public.note", "no usable ts_ms"),
+        (with_source(TIME, PLACE), "shop.public.note", "no usable txId"),
+        (
+            with_source({"name": "ts_ms", "type": "string"}, PLACE, BY),
             "shop.public.note",
             "no usable ts_ms",
         ),
