@@ -277,10 +277,10 @@ class _Bootstrap:
         marker = self._source.write_marker()
         require_same_server(self._record, marker)
         crash("bootstrap.after_second_marker")
-        upto = Lsn.parse(self._attempt.reads_upto or "")
-        if self._capture.names.append:
-            # Where the first transaction beyond the copy ends has to be in its topic, too.
-            upto = max(upto, marker.lsn)
+        # Not where the view was opened: a standby's snapshot may show sessions that import it later
+        # what was still open then (a savepoint is enough). Nor may the end of the first transaction
+        # beyond the copy of a log be missing from its topic.
+        upto = max(Lsn.parse(self._attempt.reads_upto or ""), marker.lsn)
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
         # Not the last stable offset: a hanging transaction can hold it below committed rows.
         high = self._context.kafka.high_watermarks(self._record.topic)
@@ -291,7 +291,9 @@ class _Bootstrap:
             start = boundary_of(
                 self._attempt, self._capture, self._context.registry, timeout_s=limit
             )
-        self._note(replace(self._attempt, start_offsets=start, handoff_offsets=high))
+        self._note(
+            replace(self._attempt, start_offsets=start, reads_upto=str(upto), handoff_offsets=high)
+        )
 
     def _commit_handoff(self) -> None:
         """Put the handoff into the lake, as an empty commit: from here on offsets are there."""
