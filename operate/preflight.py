@@ -22,6 +22,7 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from cdc.config.lake import CatalogConfig
     from operate.context import Services
 
 Status = Literal["ok", "warning", "error"]
@@ -56,6 +57,8 @@ def check(services: Services) -> Iterator[Check]:
         look = partial(preflight_kafka.topic, services, record)
         yield from _guarded(f"topic {record.topic}", look)
     yield from _guarded("lake", partial(_lake, services))
+    if services.config.catalog is not None:
+        yield from _guarded("catalog", partial(_catalog, services, services.config.catalog))
 
 
 def _guarded(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
@@ -301,6 +304,13 @@ def _lake(services: Services) -> list[Check]:
     else:
         _write_and_remove(folder, url)
     return [Check("lake", "ok", f"{url} is writable")]
+
+
+def _catalog(services: Services, config: CatalogConfig) -> list[Check]:
+    from cdc.lake.catalog import reach
+
+    found = reach(services.spark, config.metastore)
+    return [Check("catalog", "ok", f"{config.metastore}, {found} databases")]
 
 
 def local_folder(url: str) -> Path | None:

@@ -12,6 +12,7 @@ from cdc.debezium import latest_heartbeat
 from cdc.quarantine import Quarantine
 from cdc.sources.values import SlotHealth
 from cdc.state import State, TableRecord
+from operate.candidates import why_not_copied
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -241,6 +242,8 @@ def _table(
     if record.table.source in services.config.sources:
         settings = services.config.table_settings(record.table)
         target = settings.freshness_target_s
+        if (why := why_not_copied(services, record, settings, now)) is not None:
+            notes.append(f"on_incompatible is resync, but {why}")
         if settings.on_schema_change == "freeze":
             notes += _left_out(services, record)
     else:

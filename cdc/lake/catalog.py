@@ -50,6 +50,16 @@ class CatalogEntry:
         return f"{self.database}.{self.name}"
 
 
+def reach(spark: SparkSession, metastore: str) -> int:
+    """Ask the metastore; returns how many databases it has.
+
+    Raises:
+        LakeError: It cannot be reached, or refuses.
+    """
+    with _client(spark, metastore, "the databases could not be listed") as client:
+        return int(client.getAllDatabases().size())
+
+
 def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     """Let the name stand for the path, with the columns and partitions that are there now.
 
@@ -66,7 +76,7 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name is someone else's.
     """
-    with _client(spark, metastore, entry) as client:
+    with _client(spark, metastore, _not_kept(entry), entry.path) as client:
         _finish_move(spark, client, entry)
         at = _location(spark, client, entry, entry.name)
         if at is None or at == _plain(spark, entry.path):
@@ -86,7 +96,7 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     Raises:
         LakeError: The metastore refuses or cannot be reached.
     """
-    with _client(spark, metastore, entry) as client:
+    with _client(spark, metastore, _not_kept(entry), entry.path) as client:
         for suffix in ("", _NEXT, _FORMER):
             if _location(spark, client, entry, entry.name + suffix) is not None:
                 _drop(client, entry, suffix)
@@ -177,9 +187,15 @@ def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: st
         syncing.close()
 
 
+def _not_kept(entry: CatalogEntry) -> str:
+    return f"the name {entry} could not be kept"
+
+
 @contextmanager
-def _client(spark: SparkSession, metastore: str, entry: CatalogEntry) -> Iterator[Any]:
-    """A client of the metastore; Java errors become LakeError."""
+def _client(
+    spark: SparkSession, metastore: str, failure: str, path: str | None = None
+) -> Iterator[Any]:
+    """A client of the metastore; Java errors become LakeError, which begins with ``failure``."""
     client = None
     try:
         client = java_class(spark, "org.apache.hadoop.hive.metastore.HiveMetaStoreClient")(
@@ -191,10 +207,10 @@ def _client(spark: SparkSession, metastore: str, entry: CatalogEntry) -> Iterato
         while cause.getCause() is not None:
             cause = cause.getCause()
         raise LakeError(
-            f"the name {entry} could not be kept in the metastore {metastore}: {cause}",
+            f"{failure} in the metastore {metastore}: {cause}",
             remedy="Check catalog.metastore and that it runs. The lake itself is up to date;"
             " the next run or the same command brings the name up to date as well.",
-            path=entry.path,
+            path=path,
             field="catalog.metastore",
         ) from error
     finally:

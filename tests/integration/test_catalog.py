@@ -17,8 +17,11 @@ from cdc import spark as spark_module
 from cdc.config import Config
 from cdc.config.lake import CatalogConfig
 from cdc.errors import LakeError
+from cdc.progress import NullProgress
 from cdc.run import drop_name, keep_name, run_tables
 from cdc.spark import java_class
+from operate.context import Services
+from operate.preflight import check
 from stack.local import LocalStack
 from tests.integration.bootstrapping import LIMITS, Bootstrapping
 from tests.integration.conftest import own_database
@@ -251,3 +254,18 @@ def test_a_metastore_that_is_away_is_a_warning_for_a_run(shop: Named) -> None:
     (result,) = run_tables(shop.context(config=config), [shop.record(name)])
     assert (result.error, result.commits) == (None, 1)
     assert "thrift://127.0.0.1:1" in result.warnings[0]
+
+
+def test_the_pre_flight_asks_the_metastore(shop: Named) -> None:
+    nowhere = CatalogConfig(metastore="thrift://127.0.0.1:1")
+    away = shop.config.model_copy(update={"catalog": nowhere})
+    seen = {}
+    for config in (shop.config, away):
+        services = Services(config, NullProgress(), spark=shop.spark)
+        (seen[config.catalog.metastore],) = [
+            line for line in check(services) if line.name == "catalog"
+        ]  # type: ignore[union-attr]
+    there, gone = seen.values()
+    assert (there.status, "databases" in there.detail) == ("ok", True)
+    assert (gone.status, "127.0.0.1:1" in gone.detail) == ("error", True)
+    assert "catalog.metastore" in gone.remedy

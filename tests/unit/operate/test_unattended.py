@@ -9,7 +9,7 @@ import pytest
 from cdc.config.tables import ResyncLimits, TableSettings
 from cdc.errors import KafkaError, LostHistoryError, SchemaChangeError
 from cdc.state import Attempt, State, TableRecord, transition
-from operate.unattended import is_candidate, waits_for
+from operate.candidates import is_candidate, waits_for
 from schemas.errors import TributaryError
 from schemas.table import TableId
 

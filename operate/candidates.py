@@ -1,0 +1,80 @@
+"""Which tables ask to be copied again by themselves, and what a table that does so waits for."""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from cdc import plan
+from cdc.errors import SchemaChangeError
+from cdc.state import State
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.config.tables import TableSettings
+    from cdc.state import TableRecord
+    from operate.context import Services
+
+_log = logging.getLogger(__name__)
+_COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
+
+
+def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
+    """Whether the table's settings ask for a resync of what happened to it.
+
+    Lost history is no such thing: its cause has to be found first, lest it is lost again.
+    """
+    if settings.on_incompatible != "resync":
+        return False
+    if record.state is State.NEEDS_BOOTSTRAP:
+        return (record.error or {}).get("error") == SchemaChangeError.__name__
+    interrupted = record.state in _COPYING or record.resume_to in _COPYING
+    return interrupted and record.generation > 1 and record.state is not State.PAUSED
+
+
+def waits_for(
+    record: TableRecord, settings: TableSettings, rows: int | None, now: datetime
+) -> str | None:
+    """Why a candidate is not copied again now, None when it is.
+
+    Args:
+        record: The table.
+        settings: Its settings.
+        rows: How many rows it has, about; None when that is not known.
+        now: The time.
+    """
+    limits = settings.resync
+    if record.state is State.FAILED:
+        again = plan.retry_at(record.failures, record.updated_at)
+        if now < again:
+            return f"its copy failed and is tried again after {again:%Y-%m-%d %H:%M:%S} UTC"
+    if limits.max_rows is not None and (rows is None or rows > limits.max_rows):
+        found = "an unknown number of rows" if rows is None else f"about {rows:,} rows"
+        return f"it has {found}, and resync.max_rows is {limits.max_rows:,}"
+    if not limits.allows(now):
+        return f"resync.window is {limits.window} UTC, and it is {now:%H:%M}"
+    return None
+
+
+def why_not_copied(
+    services: Services, record: TableRecord, settings: TableSettings, now: datetime
+) -> str | None:
+    """Why a table that asks for a resync is not given one now; None when it is, or asks for none.
+
+    Args:
+        services: What to work with; the source is asked for the table's size where that matters.
+        record: The table.
+        settings: Its settings.
+        now: The time.
+    """
+    if not is_candidate(record, settings):
+        return None
+    rows = None
+    if settings.resync.max_rows is not None:
+        source = services.source(record.table.source)
+        try:
+            rows = source.size(source.table(record.table)).rows
+        except TributaryError as error:
+            _log.warning("the size of table %s is not known: %s", record.table, error)
+    return waits_for(record, settings, rows, now)
