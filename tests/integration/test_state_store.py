@@ -1,4 +1,4 @@
-"""The state store and its leases on PostgreSQL, as sites with a Spark cluster have them."""
+"""The state store and its leases on a database server, as sites with a Spark cluster have them."""
 
 from __future__ import annotations
 
@@ -7,9 +7,11 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
+from urllib.parse import quote
 
 import pytest
 import sqlalchemy as sa
@@ -20,7 +22,12 @@ from cdc.state import State, TableRecord
 from cdc.store import Store
 from cdc.store_tables import leases
 from schemas.table import TableId
+from stack.local import LocalStack
+from stack.mysql_software import PRODUCTS
+from stack.ports import HOST
+from stack.roles import ADMIN
 from tests.integration.conftest import Database
+from tests.integration.mysql import mysql_stack_of, own_mysql_database
 
 TABLE = TableId("shop", 'we"ird', "Orders")
 
@@ -35,6 +42,30 @@ with Leases(Store(sys.argv[1]), owner="victim", ttl_s=2).hold(TableId("shop", 'w
 """
 
 
+@pytest.fixture(scope="module")
+def mysql_stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:
+    with mysql_stack_of(pytestconfig) as running:
+        yield running
+
+
+@pytest.fixture(
+    params=["postgresql", *(pytest.param(kind, marks=pytest.mark.breadth) for kind in PRODUCTS)]
+)
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """An empty database of each kind of server."""
+    if request.param not in PRODUCTS:
+        database: Database = request.getfixturevalue("database")
+        yield database.dsn()
+        return
+    stack: LocalStack = request.getfixturevalue("mysql_stack")
+    if request.param not in stack.versions():
+        pytest.skip(f"no {PRODUCTS[request.param].title} on this machine; see the report's end")
+    password = quote(stack.passwords.get(ADMIN), safe="")
+    port = stack.addresses().ports[request.param]
+    with own_mysql_database(stack, request.param) as created:
+        yield f"{request.param}+pymysql://{ADMIN}:{password}@{HOST}:{port}/{created.name}"
+
+
 def record() -> TableRecord:
     return TableRecord(
         table=TABLE,
@@ -47,8 +78,7 @@ def record() -> TableRecord:
     )
 
 
-def test_records_and_leases_of_many_at_once(database: Database) -> None:
-    url = database.dsn()
+def test_records_and_leases_of_many_at_once(url: str) -> None:
     with ThreadPoolExecutor(6) as pool:
         stores = list(pool.map(lambda _: Store(url), range(6)))
     first = stores[0].put(record())
@@ -83,8 +113,7 @@ def test_records_and_leases_of_many_at_once(database: Database) -> None:
         store.close()
 
 
-def test_a_killed_holder_blocks_no_longer_than_its_term(database: Database) -> None:
-    url = database.dsn()
+def test_a_killed_holder_blocks_no_longer_than_its_term(url: str) -> None:
     store = Store(url)
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, url], stdout=subprocess.PIPE, text=True
@@ -102,8 +131,8 @@ def test_a_killed_holder_blocks_no_longer_than_its_term(database: Database) -> N
     store.close()
 
 
-def test_a_holder_that_was_stopped_finds_its_lease_lost(database: Database) -> None:
-    store = Store(database.dsn())
+def test_a_holder_that_was_stopped_finds_its_lease_lost(url: str) -> None:
+    store = Store(url)
     stopped = Lease(store, TABLE, "stopped", ttl_s=0.5)
     stopped.acquire()
     time.sleep(0.7)
