@@ -144,7 +144,7 @@ def test_after_an_incompatible_change_the_former_generation_stands_still(table: 
     settings = {"on_incompatible": "resync", "resync": {"max_rows": ROWS - 1}}
     shop.configure(**{f"public__{table.name}": settings})
     (told,) = status(table.services, [shop.table(table.name)]).tables
-    assert any(f"resync.max_rows is {ROWS - 1}" in note for note in told.notes), told.notes
+    assert any(f"resync.max_rows is {ROWS - 1:,}" in note for note in told.notes), told.notes
     former, seen = shop.published(table.name), []
 
     def look() -> None:
