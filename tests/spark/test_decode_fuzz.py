@@ -266,6 +266,8 @@ def lenience_of_java(expected: Any, row: dict[str, Any]) -> bool:
         return "Expected -" in expected or "list index out of range" in expected
     _, values = expected
     differing = {name for name in FIELDS if row[name] != values[name]}
+    if differing == {"days"}:
+        return bool(row["days"] == [None if day is None else cut(day) for day in values["days"]])
     return differing == {"flag"} or (differing == {"id"} and row["id"] == cut(values["id"]))
 
 
