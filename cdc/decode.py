@@ -374,10 +374,9 @@ def _normal(
 
 
 def _constant(moment: datetime) -> SparkColumn:
-    """A time as a value that is not part of the generated code.
+    """A time as an array's element, which is not part of the code that Spark generates.
 
-    Spark writes a literal time into the code that it compiles, so each batch would compile the
-    same projection again and run it cold. An array travels beside the code.
+    Of a literal, each batch would compile the same projection again and run it cold.
     """
     first = F.expr("CAST(_cdc_offset - _cdc_offset AS INT)")
     return F.array(F.lit(moment).cast("timestamp"))[first]
