@@ -19,6 +19,7 @@ from cdc.config.lake import CatalogConfig
 from cdc.errors import LakeError
 from cdc.progress import NullProgress
 from cdc.run import drop_name, keep_name, run_tables
+from cdc.sources.values import Check
 from cdc.spark import java_class
 from operate.context import Services
 from operate.preflight import check
@@ -257,15 +258,14 @@ def test_a_metastore_that_is_away_is_a_warning_for_a_run(shop: Named) -> None:
 
 
 def test_the_pre_flight_asks_the_metastore(shop: Named) -> None:
-    nowhere = CatalogConfig(metastore="thrift://127.0.0.1:1")
-    away = shop.config.model_copy(update={"catalog": nowhere})
-    seen = {}
-    for config in (shop.config, away):
+    def line(metastore: str) -> Check:
+        catalog = CatalogConfig(metastore=metastore)
+        config = shop.config.model_copy(update={"catalog": catalog})
         services = Services(config, NullProgress(), spark=shop.spark)
-        (seen[config.catalog.metastore],) = [
-            line for line in check(services) if line.name == "catalog"
-        ]  # type: ignore[union-attr]
-    there, gone = seen.values()
+        (found,) = [line for line in check(services) if line.name == "catalog"]
+        return found
+
+    there, gone = line(shop.metastore), line("thrift://127.0.0.1:1")
     assert (there.status, "databases" in there.detail) == ("ok", True)
     assert (gone.status, "127.0.0.1:1" in gone.detail) == ("error", True)
     assert "catalog.metastore" in gone.remedy
