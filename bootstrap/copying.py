@@ -62,7 +62,7 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy what is left; afterwards the attempt has R.
+        """Copy what is left; afterwards the attempt has a position that R is not before.
 
         Raises:
             AttemptSpoiledError: The table was changed in a way that no event tells.
@@ -135,7 +135,7 @@ class Copying:
         self._require_fingerprint()
         if len(now) < len(left):
             return False
-        # No view is opened after this one: what it cannot contain, none of them does.
+        # That all is copied is on record now; R itself is found with the marker after the copy.
         self._note(reads_upto=str(view.lsn_upper_bound))
         return True
 

@@ -209,7 +209,8 @@ class View:
 
     Args:
         snapshot_id: What ``SET TRANSACTION SNAPSHOT`` takes, on the same server.
-        lsn_upper_bound: R: the view contains nothing beyond this position.
+        lsn_upper_bound: Replayed so far when it was opened. On a standby, sessions that import it
+            later may see more than that.
         opened_at: When, in UTC.
         on_replica: Whether the sessions go to the replica.
         marker: The marker that every session must see inside the view.
