@@ -205,6 +205,8 @@ def test_heartbeats_carry_the_servers_identity_and_move_the_slot(shared: Capture
         return slot.confirmed_flush_lsn is not None and slot.confirmed_flush_lsn >= goal
 
     wait_until(confirmed, "the slot moving on an idle source", 30)
+    # A keepalive can confirm the position before the next heartbeat is in Kafka.
+    wait_for_heartbeat(shared.kafka, shared.names, after=first.topic_offset + 1, timeout_s=30)
     second = latest_heartbeat(shared.kafka, shared.registry, shared.names)
     assert second is not None
     assert second.beat_at > first.beat_at
