@@ -6,7 +6,6 @@ import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from cdc.debezium import hazards
 from cdc.errors import CaptureError
 from cdc.sources.values import SourceTable, TableStats
 from schemas.table import TableId, quote_name
@@ -103,7 +102,7 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
             *_generated(table),
             *_asked(settings),
             *_null_defaults(table),
-            *hazards(table),
+            *table.hazards,
         )
     )
 
@@ -140,7 +139,7 @@ def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -
             f"Choose: 1. ALTER TABLE {table.table.relation} ALTER COLUMN ... SET NOT NULL, or DROP"
             " DEFAULT; 2. connect.converter: confluent; 3. columns: {exclude: [...]}.",
         )
-    return Verdict(notes=(*_log_notes(table), *_generated(table), *hazards(table)))
+    return Verdict(notes=(*_log_notes(table), *_generated(table), *table.hazards))
 
 
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from schemas.errors import UnsupportedTypeError
-from schemas.types_postgres import PostgresType, rule_for
+from schemas.types_postgres import PostgresType
 
 OVERRIDE = "columns.as: {column: string}"
 """The setting that lets a column of any type travel, as the text that the server prints."""
@@ -71,7 +71,7 @@ def as_markdown() -> str:
 
 def _travelling() -> Iterator[TypeEntry]:
     for shown, kind, debezium, notes in _RULED:
-        lake = rule_for(kind, table="t", column="c").lake_type
+        lake = kind.rule(table="t", column="c").lake_type
         yield TypeEntry(shown, debezium, lake, notes)
 
 
@@ -84,7 +84,7 @@ def _refused() -> Iterator[TypeEntry]:
 
 def _require_refused(kind: PostgresType) -> None:
     try:
-        rule_for(kind, table="t", column="c")
+        kind.rule(table="t", column="c")
     except UnsupportedTypeError:
         return
     raise AssertionError(f"{kind} has a rule and is listed as refused")

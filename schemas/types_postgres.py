@@ -26,13 +26,10 @@ from typing import Literal
 
 from schemas.errors import UnsupportedTypeError
 from schemas.table import TableId
+from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule
 
 TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]
 
-MAX_DIGITS = 38
-"""Digits of the widest decimal that the lake has."""
-
-_COLUMN = "{column}"
 _FIRST, _LAST = "0001-01-01", "9999-12-31"
 _EXACT_FROM, _EXACT_TO = "1900-01-01", "2040-01-01"
 
@@ -60,60 +57,22 @@ class PostgresType:
     def __str__(self) -> str:
         return self.display or self.name
 
-
-@dataclass(frozen=True)
-class TypeRule:
-    """How values of one column reach the lake. Templates hold ``{column}``.
-
-    Args:
-        lake_type: Spark SQL type of the lake column.
-        read_sql: PostgreSQL expression that the snapshot path selects.
-        read_type: Spark SQL type as which ``read_sql`` arrives over JDBC.
-        jdbc_cast: Spark SQL expression from that to the lake value.
-    """
-
-    lake_type: str
-    read_sql: str
-    read_type: str
-    jdbc_cast: str
-
-    def read(self, column: str) -> str:
-        """``read_sql`` of a column that is already quoted for PostgreSQL."""
-        return self.read_sql.replace(_COLUMN, column)
-
-    def from_jdbc(self, column: str) -> str:
-        """``jdbc_cast`` of a Spark SQL expression."""
-        return self.jdbc_cast.replace(_COLUMN, column)
-
-
-def rule_for(
-    column_type: PostgresType, *, table: TableId | str, column: str, as_text: bool = False
-) -> TypeRule:
-    """The rule of a column's type. Total: every type has one or raises.
-
-    Args:
-        column_type: The type.
-        table: Named in messages.
-        column: Named in messages.
-        as_text: Whether the lake gets what the server itself prints, whatever the type.
-
-    Raises:
-        UnsupportedTypeError: There is no rule under which snapshot and stream are known to agree.
-    """
-    if as_text:
-        return _PRINTED
-    place = f"column {_plain(column)} of {_plain(str(table))}"
-    rule = _rule(column_type, place)
-    if rule is None:
-        raise UnsupportedTypeError(
-            f"column {column!r} of table {table} has type {column_type}, which has no rule",
-            remedy=f"Set columns.as: {{{column}: string}} for the table: its text is then asked of"
-            " the source by key, for each row that changes; or leave it out with columns.exclude:"
-            f" [{column}].",
-            table=table,
-            field=column,
-        )
-    return rule
+    def rule(self, *, table: TableId | str, column: str, as_text: bool = False) -> TypeRule:
+        """The rule of a column of this type; see `schemas.type_rule.SourceType`."""
+        if as_text:
+            return _PRINTED
+        place = f"column {_plain(column)} of {_plain(str(table))}"
+        rule = _rule(self, place)
+        if rule is None:
+            raise UnsupportedTypeError(
+                f"column {column!r} of table {table} has type {self}, which has no rule",
+                remedy=f"Set columns.as: {{{column}: string}} for the table: its text is then asked"
+                " of the source by key, for each row that changes; or leave it out with"
+                f" columns.exclude: [{column}].",
+                table=table,
+                field=column,
+            )
+        return rule
 
 
 def _rule(kind: PostgresType, place: str) -> TypeRule | None:
@@ -152,7 +111,7 @@ def _numeric(typmod: int, place: str) -> TypeRule | None:
         read_sql=f"CASE WHEN {{column}} <> 'NaN' THEN {{column}} ELSE "
         f"{_failure(place, f'which {lake} cannot hold', 'numeric')} END",
         read_type=lake,
-        jdbc_cast=_COLUMN,
+        jdbc_cast=COLUMN,
     )
 
 
@@ -258,7 +217,7 @@ def _plain(name: str) -> str:
 
 
 def _same(lake: str, read_sql: str = "{column}") -> TypeRule:
-    return TypeRule(lake, read_sql, lake, _COLUMN)
+    return TypeRule(lake, read_sql, lake, COLUMN)
 
 
 _OUTSIDE = f"outside {_FIRST} to {_LAST}"

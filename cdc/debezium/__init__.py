@@ -10,7 +10,6 @@ from cdc.debezium.connector import (
     connector_config,
     heartbeat_sql,
 )
-from cdc.debezium.hazards import hazards
 from cdc.debezium.heartbeat import (
     Heartbeat,
     latest_heartbeat,
@@ -30,7 +29,6 @@ __all__ = [
     "audit",
     "config_digest",
     "connector_config",
-    "hazards",
     "heartbeat_sql",
     "latest_heartbeat",
     "names",

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from schemas.avro import DebeziumSchema
     from schemas.changes import Change
     from schemas.table import TableSchema
-    from schemas.types_postgres import TypeRule
+    from schemas.type_rule import TypeRule
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from cdc.sources.values import (
     View,
 )
 from schemas.table import Column, TableId, TableSchema
-from schemas.types_postgres import TypeRule
+from schemas.type_rule import TypeRule
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings

@@ -13,7 +13,7 @@ from uuid import UUID
 from cdc.position import Lsn
 from schemas.changes import Change
 from schemas.table import TableId
-from schemas.types_postgres import PostgresType
+from schemas.type_rule import SourceType
 
 ReplicaIdentity = Literal["default", "nothing", "full", "index"]
 TableKind = Literal["table", "partitioned", "unlogged", "foreign", "other"]
@@ -63,7 +63,7 @@ class SourceColumn:
     """
 
     name: str
-    type: PostgresType
+    type: SourceType
     attnum: int
     nullable: bool
     generated: bool
@@ -91,6 +91,7 @@ class SourceTable:
         partition_root: The root, when this table is itself a partition.
         updated: Rows updated since the server's statistics began.
         deleted: Rows deleted since then.
+        hazards: What could stop the connector for all tables of its tier, one sentence each.
     """
 
     table: TableId
@@ -107,6 +108,7 @@ class SourceTable:
     partition_root: TableId | None = None
     updated: int = 0
     deleted: int = 0
+    hazards: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

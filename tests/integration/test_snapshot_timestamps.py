@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.types_postgres import PostgresType, rule_for
+from schemas.types_postgres import PostgresType
 from tests.integration.conftest import Database
 
 EDGES = (
@@ -23,7 +23,7 @@ EDGES = (
 
 @pytest.mark.parametrize("name", ["timestamp", "timestamptz"])
 def test_read_micros_are_exact(database: Database, name: str) -> None:
-    rule = rule_for(PostgresType(name), table="t", column="at")
+    rule = PostgresType(name).rule(table="t", column="at")
     listed = ", ".join(f"('{edge}+00')" for edge in EDGES)
     with database.connect() as connection:
         connection.execute("SET TIME ZONE 'UTC'")

@@ -8,6 +8,7 @@ from typing import Any, cast
 
 from cdc.errors import MissingTableError
 from cdc.sources.postgres.connection import Session
+from cdc.sources.postgres.hazards import hazards
 from cdc.sources.values import (
     Fingerprint,
     ReplicaIdentity,
@@ -201,6 +202,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
         **facts,
         columns=columns,
         unique_indexes=tuple(unique),
+        hazards=hazards(columns, facts["replica_identity"]),
         identity_columns=identity[facts["replica_identity"]],
     )
 

@@ -10,13 +10,14 @@ from typing import Any
 
 from psycopg import sql
 
+from cdc.sources.postgres.column_type import type_of
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.reader import identifier, relation
-from cdc.sources.postgres.selection import rules
+from cdc.sources.selection import rules
 from cdc.sources.values import SourceTable
 from schemas.errors import SchemaError
 from schemas.table import Column, TableSchema
-from schemas.types_postgres import TypeRule, rule_for
+from schemas.type_rule import TypeRule
 
 BATCH = 500
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -46,7 +47,7 @@ def fetch_by_key(
     time_keys = {
         column.name
         for column in table.columns
-        if column.name in schema.key and (column.type.base or column.type).name == "time"
+        if column.name in schema.key and (type_of(column).base or type_of(column)).name == "time"
     }
     selected = sql.SQL(", ").join(sql.SQL(rule[name].read(identifier(name))) for name in names)
     key_columns = sql.SQL(", ").join(sql.Identifier(name) for name in schema.key)
@@ -86,7 +87,7 @@ def stored_value(
         stored: An array of one element as the catalog prints it.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
-    rule = rule_for(column.type, table=table.table, column=wanted.name, as_text=wanted.asked)
+    rule = column.type.rule(table=table.table, column=wanted.name, as_text=wanted.asked)
     # The element's own text is what the type reads: one element may be an array itself.
     value = sql.SQL("(({}::text[])[1])::{}").format(sql.Literal(stored), sql.SQL(str(column.type)))
     read = sql.SQL("SELECT {} AS value FROM (SELECT {} AS old) AS stored").format(

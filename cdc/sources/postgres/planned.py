@@ -10,6 +10,7 @@ from typing import Any
 from psycopg import sql
 
 from cdc.sources.postgres import catalog
+from cdc.sources.postgres.column_type import type_of
 from cdc.sources.postgres.connection import Session
 from cdc.sources.values import Fingerprint, Planned, SourceColumn, SourceTable
 from schemas.changes import Change, LoseEvents, RewriteColumn, Verdict
@@ -211,7 +212,7 @@ class _Draft:
             self._retype(number, action)
 
     def _retype(self, number: int, action: Retype) -> None:
-        old, new = self._columns[number].type, self._lookups.type(action.type)
+        old, new = type_of(self._columns[number]), self._lookups.type(action.type)
         self._columns[number] = replace(self._columns[number], type=new)
         self._facts["columns"][str(number)] |= {"shown": str(new), "written": _PLANNED}
         if action.using is not None:

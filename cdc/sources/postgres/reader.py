@@ -11,7 +11,7 @@ from psycopg import sql
 from cdc.config import Endpoint
 from cdc.errors import ReplicaError, SourceError
 from cdc.sources.postgres.connection import APPLICATION, CONNECT_TIMEOUT_S, Connections
-from cdc.sources.postgres.selection import rules
+from cdc.sources.selection import rules
 from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable, View
 from schemas.table import TableId, TableSchema
 

@@ -10,6 +10,7 @@ from cdc.config import PostgresSourceConfig, TableSettings
 from cdc.errors import SnapshotLostError, SourceError
 from cdc.position import Lsn
 from cdc.progress import Progress
+from cdc.sources import selection
 from cdc.sources.postgres import (
     boundaries,
     catalog,
@@ -21,7 +22,6 @@ from cdc.sources.postgres import (
     primary,
     reader,
     replica,
-    selection,
 )
 from cdc.sources.postgres import publication as capture
 from cdc.sources.postgres.connection import Connections, Role, is_recovery_conflict
@@ -43,7 +43,7 @@ from cdc.sources.values import (
 )
 from schemas.ddl_postgres import read_ddl
 from schemas.table import Column, TableId, TableSchema
-from schemas.types_postgres import TypeRule
+from schemas.type_rule import TypeRule
 
 _SLOT_TIMEOUT_S = 120.0
 _SAMPLE_TIMEOUT_S = 1800.0

@@ -15,7 +15,7 @@ from schemas.ddl_postgres import read_ddl
 from schemas.errors import DdlError
 from schemas.evolution import LakeColumns, diff
 from schemas.table import Column, TableId
-from schemas.types_postgres import PostgresType, rule_for
+from schemas.types_postgres import PostgresType
 
 ID = TableId("shop", "public", "orders")
 TYPES = {
@@ -72,7 +72,7 @@ def verdict(ddl: str) -> Verdict:
         Catalog.read(FACTS),
         Catalog.read(then.fingerprint.facts),
         wanted=[
-            Column(one.name, str(one.type), rule_for(one.type, table=ID, column="x").lake_type)
+            Column(one.name, str(one.type), one.type.rule(table=ID, column="x").lake_type)
             for one in then.table.columns
             if not one.generated
         ],

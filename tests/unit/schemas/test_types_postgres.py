@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import UnsupportedTypeError
-from schemas.types_postgres import PostgresType, numeric_modifier, rule_for
+from schemas.types_postgres import PostgresType, numeric_modifier
 
 
 def numeric(precision: int, scale: int) -> PostgresType:
@@ -15,7 +15,7 @@ def numeric(precision: int, scale: int) -> PostgresType:
 
 
 def lake(kind: PostgresType) -> str:
-    return rule_for(kind, table="s:public.t", column="c").lake_type
+    return kind.rule(table="s:public.t", column="c").lake_type
 
 
 @given(st.integers(1, 1000), st.integers(-1000, 1000))
@@ -70,7 +70,7 @@ def test_numeric_without_precision_is_text() -> None:
 )
 def test_a_type_without_a_proven_rule_is_refused_by_name(kind: PostgresType) -> None:
     with pytest.raises(UnsupportedTypeError) as caught:
-        rule_for(kind, table="s:public.t", column="odd one")
+        kind.rule(table="s:public.t", column="odd one")
     for part in ("odd one", "s:public.t", str(kind)):
         assert part in caught.value.message
     assert "columns.exclude: [odd one]" in caught.value.remedy
@@ -88,13 +88,13 @@ def test_arrays_follow_their_elements() -> None:
 
 @given(st.text(min_size=1, max_size=63))
 def test_names_cannot_end_the_literal_that_a_message_is(name: str) -> None:
-    rule = rule_for(PostgresType("date"), table="s:public.t", column=name)
+    rule = PostgresType("date").rule(table="s:public.t", column=name)
     query = rule.read('"c"')
     assert "{" not in query
     assert "}" not in query
     assert "?" not in query
     assert "\\" not in query
     # quotes pair up: around dates, the two halves of the message, nothing of the name
-    assert query.count("'") == rule_for(PostgresType("date"), table="s:public.t", column="c").read(
+    assert query.count("'") == PostgresType("date").rule(table="s:public.t", column="c").read(
         '"c"'
     ).count("'")

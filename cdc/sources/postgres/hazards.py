@@ -5,11 +5,11 @@ Leaving such a column out of the lake does not help: the connector reads it all 
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Sequence
 
-if TYPE_CHECKING:
-    from cdc.sources.values import SourceTable
-    from schemas.types_postgres import PostgresType
+from cdc.sources.postgres.column_type import type_of
+from cdc.sources.values import ReplicaIdentity, SourceColumn
+from schemas.types_postgres import PostgresType
 
 # Arrays for which the connector has a stand-in when an update leaves a large value unchanged.
 _WITH_STAND_IN = frozenset(
@@ -20,20 +20,20 @@ _NOT_SENT = frozenset(("interval", "money", "xml", "name", "point", "line", "box
 _LARGE_WITHOUT_STAND_IN = frozenset(("bit", "varbit", "polygon", "path"))
 
 
-def hazards(table: SourceTable) -> list[str]:
+def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple[str, ...]:
     """What could stop the connector, one sentence for each column concerned.
 
     Args:
-        table: The table as its catalog describes it.
+        columns: The table's columns as its catalog describes them.
+        identity: What the log keeps of an old row.
     """
     found = []
-    full = table.replica_identity == "full"
-    for column in table.columns:
+    for column in columns:
         if column.generated:
             continue
-        kind = _plain(column.type)
+        kind = _plain(type_of(column))
         reasons = _values(kind)
-        if not full and _no_stand_in(kind):
+        if identity != "full" and _no_stand_in(kind):
             reasons.append(
                 "a large value that an update leaves unchanged (REPLICA IDENTITY FULL avoids it)"
             )
@@ -42,7 +42,7 @@ def hazards(table: SourceTable) -> list[str]:
                 f"column {column.name} ({column.type}) stops the connector of its tier at"
                 f" {' and at '.join(reasons)}"
             )
-    return found
+    return tuple(found)
 
 
 def _plain(kind: PostgresType) -> PostgresType:

@@ -6,7 +6,7 @@ from cdc.config import TableSettings
 from cdc.sources.values import SourceTable
 from schemas.errors import SchemaError
 from schemas.table import Column, TableSchema
-from schemas.types_postgres import TypeRule, rule_for
+from schemas.type_rule import TypeRule
 
 RESERVED = ("_cdc_", "_hoodie_")
 """Prefixes of columns that the lake adds."""
@@ -63,8 +63,8 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
         Column(
             name=column.name,
             source_type=str(column.type),
-            lake_type=rule_for(
-                column.type, table=table.table, column=column.name, as_text=column.name in asked
+            lake_type=column.type.rule(
+                table=table.table, column=column.name, as_text=column.name in asked
             ).lake_type,
             nullable=column.nullable,
             asked=column.name in asked,
@@ -134,8 +134,8 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
                 table=table.table,
                 field=column.name,
             )
-        found[column.name] = rule_for(
-            types[column.name], table=table.table, column=column.name, as_text=column.asked
+        found[column.name] = types[column.name].rule(
+            table=table.table, column=column.name, as_text=column.asked
         )
     return found
 

@@ -1,0 +1,13 @@
+"""The types of a PostgreSQL table's columns, taken apart."""
+
+from __future__ import annotations
+
+from typing import cast
+
+from cdc.sources.values import SourceColumn
+from schemas.types_postgres import PostgresType
+
+
+def type_of(column: SourceColumn) -> PostgresType:
+    """The column's type: tables of this kind of source have no other."""
+    return cast("PostgresType", column.type)

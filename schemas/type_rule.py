@@ -1,0 +1,56 @@
+"""What a type of any source says of its values' way to the lake."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from schemas.table import TableId
+
+MAX_DIGITS = 38
+"""Digits of the widest decimal that the lake has."""
+
+COLUMN = "{column}"
+"""What stands for the column in the templates of a rule."""
+
+
+@dataclass(frozen=True)
+class TypeRule:
+    """How values of one column reach the lake. Templates hold ``{column}``.
+
+    Args:
+        lake_type: Spark SQL type of the lake column.
+        read_sql: Expression in the source's SQL that the snapshot path selects.
+        read_type: Spark SQL type as which ``read_sql`` arrives over JDBC.
+        jdbc_cast: Spark SQL expression from that to the lake value.
+    """
+
+    lake_type: str
+    read_sql: str
+    read_type: str
+    jdbc_cast: str
+
+    def read(self, column: str) -> str:
+        """``read_sql`` of a column that is already quoted for the source."""
+        return self.read_sql.replace(COLUMN, column)
+
+    def from_jdbc(self, column: str) -> str:
+        """``jdbc_cast`` of a Spark SQL expression."""
+        return self.jdbc_cast.replace(COLUMN, column)
+
+
+class SourceType(Protocol):
+    """The type of a source column; its text is what the source itself prints."""
+
+    def rule(self, *, table: TableId | str, column: str, as_text: bool = False) -> TypeRule:
+        """The rule of a column of this type. Total: every type has one or raises.
+
+        Args:
+            table: Named in messages.
+            column: Named in messages.
+            as_text: Whether the lake gets what the server itself prints, whatever the type.
+
+        Raises:
+            UnsupportedTypeError: There is no rule under which snapshot and stream are known to
+                agree.
+        """
