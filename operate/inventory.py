@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cdc.errors import ConfigError
 from cdc.sources.values import TableStats
 from cdc.state import State
 from operate.selection import expand, is_wildcard, sources_of
@@ -65,11 +66,22 @@ def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
     }
     entries = []
     for name in sources or sorted(services.config.sources):
-        for stats in services.source(name).tables():
+        obstacle = not_yet(services, name)
+        for stats in services.inspected(name).tables():
             if stats.partition_root is None:
-                verdict = glance(stats, services.config.table_settings(stats.table))
+                settings = services.config.table_settings(stats.table)
+                verdict = obstacle or glance(stats, settings)
                 entries.append(Entry(stats, verdict, states.get(stats.table)))
     return entries
+
+
+def not_yet(services: Services, source: str) -> Verdict | None:
+    """Why no table of a source can be replicated; None when tables can."""
+    try:
+        services.source(source)
+    except ConfigError as error:
+        return Verdict(error.message, error.remedy)
+    return None
 
 
 def at_source(services: Services, arguments: Sequence[str]) -> list[TableId]:

@@ -17,6 +17,7 @@ from cdc.errors import LakeError
 from cdc.sources.values import Check, TableStats
 from cdc.state import State, TableRecord
 from operate import preflight_kafka
+from operate.inventory import not_yet
 from operate.verdict import glance, judge
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -74,12 +75,16 @@ def _state(services: Services) -> list[Check]:
 
 
 def _source(services: Services, name: str) -> list[Check]:
-    return services.source(name).checks()
+    return services.inspected(name).checks()
 
 
 def _tables(services: Services, source: str, records: Sequence[TableRecord]) -> list[Check]:
     planned = {record.table for record in records if record.table.source == source}
-    stats = {found.table: found for found in services.source(source).tables()}
+    stats = {found.table: found for found in services.inspected(source).tables()}
+    obstacle = not_yet(services, source)
+    if obstacle is not None:
+        detail = f"{len(stats)} seen; {obstacle.problem}"
+        return [Check(f"source {source}: tables", "warning", detail, obstacle.remedy)]
     lines: list[Check] = []
     for table in sorted(planned):
         look = partial(_planned_table, services, table, stats.get(table))

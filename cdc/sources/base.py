@@ -38,6 +38,7 @@ __all__ = [
     "Boundaries",
     "Check",
     "Fingerprint",
+    "Inspected",
     "KeyRange",
     "Lsn",
     "Marker",
@@ -57,22 +58,30 @@ __all__ = [
 ]
 
 
-class Source(Protocol):
-    """One configured source database. Every method may be called from any thread.
+class Inspected(Protocol):
+    """A configured source that can be looked at, whether or not its tables can travel yet.
 
-    All methods raise `cdc.errors.SourceError` when the server cannot be reached or refuses.
+    Every method may be called from any thread, and raises `cdc.errors.SourceError` when the server
+    cannot be reached or refuses.
     """
 
     @property
     def name(self) -> str:
         """Key of the source in ``tributary.yaml``."""
 
+    def tables(self) -> list[TableStats]:
+        """All user tables, without our own, sorted by name."""
+
+    def checks(self) -> list[Check]:
+        """Pre-flight of connections, versions, settings, privileges and the replica."""
+
+
+class Source(Inspected, Protocol):
+    """A configured source whose tables can be replicated; the same holds for its methods."""
+
     @property
     def has_replica(self) -> bool:
         """Whether snapshots are read from a replica."""
-
-    def tables(self) -> list[TableStats]:
-        """All user tables, without our own, sorted by name."""
 
     def table(self, table: TableId) -> SourceTable:
         """The table as the primary's catalog describes it.
@@ -364,9 +373,6 @@ class Source(Protocol):
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
         """Rows, counted."""
-
-    def checks(self) -> list[Check]:
-        """Pre-flight of connections, versions, settings, privileges and the replica."""
 
     def grants_sql(self, tables: Sequence[SourceTable] = ()) -> list[str]:
         """The statements that give each configured role exactly what it needs.

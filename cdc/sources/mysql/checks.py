@@ -1,0 +1,262 @@
+"""Pre-flight of one MySQL or MariaDB source: logins, settings, rights, and the right replica."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from cdc.errors import SourceError
+from cdc.gtid import MariadbGtidSet, MysqlGtidSet
+from cdc.sources.mysql.connection import Connections, Role, Session
+from cdc.sources.values import Check
+
+OLDEST = {"mysql": (8, 0, 23), "mariadb": (10, 6, 1)}
+"""The first versions whose statements and settings have the names that are used here."""
+
+_ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
+_TITLE = {"mysql": "MySQL", "mariadb": "MariaDB"}
+_DAY_S = 86_400
+_SHORT_S = 3 * _DAY_S
+_LAG_WARNING_S = 60
+
+_WANTED = {
+    "log_bin": ("ON", "Set log_bin on the primary and restart it."),
+    "binlog_format": ("ROW", "SET GLOBAL binlog_format = ROW, and in the option file."),
+    "binlog_row_image": (
+        "FULL",
+        "SET GLOBAL binlog_row_image = FULL, and in the option file: without the columns that a"
+        " statement did not touch an event is no row.",
+    ),
+}
+_WANTED_BY_KIND = {
+    "mysql": {
+        "gtid_mode": ("ON", "Set gtid_mode = ON and enforce_gtid_consistency = ON."),
+        "binlog_row_value_options": (
+            "",
+            "SET GLOBAL binlog_row_value_options = '': changes of JSON values are logged in part"
+            " otherwise.",
+        ),
+    },
+    "mariadb": {"gtid_strict_mode": ("ON", "SET GLOBAL gtid_strict_mode = ON.")},
+}
+_FILTERS = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table")
+
+
+def run(connections: Connections) -> list[Check]:
+    """All lines for this source; a check that cannot run says why."""
+    found: list[Check] = []
+    reachable = set()
+    for role in _ROLES:
+        for on_replica in (False, True) if role == "snapshot" else (False,):
+            if on_replica and connections.config.replica is None:
+                continue
+            line = _login(connections, role, on_replica=on_replica)
+            found.append(line)
+            if line.status == "ok":
+                reachable.add((role, on_replica))
+    if ("admin", False) in reachable:
+        with connections.open("admin") as session:
+            found += _primary(session, connections)
+    if ("capture", False) in reachable:
+        with connections.open("capture") as session:
+            found.append(_may_replicate(session, connections))
+    if connections.config.replica is None:
+        found.append(
+            Check(
+                "replica",
+                "warning",
+                "none is configured: snapshots read the primary",
+                "Set `replica` to a replica by GTID, so that a bootstrap spares the primary.",
+            )
+        )
+    elif {("snapshot", True), ("admin", False)} <= reachable:
+        found += _replica(connections)
+    return found
+
+
+def _login(connections: Connections, role: Role, *, on_replica: bool) -> Check:
+    name, kind = f"login {role}", connections.config.kind
+    where = connections.where(on_replica=on_replica)
+    try:
+        with connections.open(role, on_replica=on_replica) as session:
+            version = str(session.value("SELECT version()"))
+    except SourceError as error:
+        return Check(name, "error", error.message, error.remedy)
+    detail = f"{connections.credential(role).user} on {where}, {_TITLE[kind]} {version}"
+    if _numbers(version) < OLDEST[kind]:
+        oldest = ".".join(map(str, OLDEST[kind]))
+        return Check(name, "error", detail, f"Upgrade the server to {oldest} or later.")
+    return Check(name, "ok", detail)
+
+
+def _numbers(version: str) -> tuple[int, ...]:
+    found = re.match(r"(\d+)\.(\d+)\.(\d+)", version)
+    return tuple(map(int, found.groups())) if found else (0,)
+
+
+def _primary(session: Session, connections: Connections) -> Iterator[Check]:
+    variables = _variables(session)
+    if variables["read_only"] == "ON":
+        yield Check(
+            "primary",
+            "error",
+            f"{connections.where(on_replica=False)} is read-only: it is a replica",
+            "Point `primary` at the server that takes writes.",
+        )
+        return
+    wanted = {**_WANTED, **_WANTED_BY_KIND[connections.config.kind]}
+    for name, (value, remedy) in wanted.items():
+        seen = variables.get(name, "")
+        yield (
+            Check(name, "ok", seen or "empty")
+            if seen == value
+            else Check(name, "error", seen or "empty", remedy)
+        )
+    yield _retention(int(variables.get("binlog_expire_logs_seconds", 0)))
+
+
+def _retention(seconds: int) -> Check:
+    """Whether the binlog outlives an outage and a copy; 0 keeps it for ever."""
+    name = "binlog_expire_logs_seconds"
+    if seconds == 0 or seconds >= _SHORT_S:
+        shown = "never purged" if seconds == 0 else f"kept for {seconds / _DAY_S:.1f} days"
+        return Check(name, "ok", shown)
+    return Check(
+        name,
+        "warning",
+        f"kept for {seconds / _DAY_S:.1f} days",
+        "Raise it above the longest outage plus the time of the largest copy: a connector that"
+        " finds its position purged needs new copies of its tables.",
+    )
+
+
+def _may_replicate(session: Session, connections: Connections) -> Check:
+    """Whether the login has the rights by itself, or may have them by a role."""
+    user = connections.credential("capture").user
+    grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]
+    held = ",".join(
+        grant.removeprefix("GRANT ").split(" ON *.*")[0] for grant in grants if " ON *.*" in grant
+    )
+    given = {part.strip() for part in held.split(",")}
+    # MariaDB has its own name for the second one.
+    names = (("REPLICATION SLAVE",), ("REPLICATION CLIENT", "BINLOG MONITOR"))
+    lacking = [one[0] for one in names if not given & {*one, "ALL PRIVILEGES"}]
+    if not lacking:
+        return Check("privileges capture", "ok", f"{user} may replicate")
+    by_role = any(" ON " not in grant for grant in grants)
+    return Check(
+        "privileges capture",
+        "warning" if by_role else "error",
+        f"{user} lacks {' and '.join(lacking)}" + (", unless by a role" if by_role else ""),
+        f"GRANT {', '.join(lacking)} ON *.* TO the login {user}.",
+    )
+
+
+def _replica(connections: Connections) -> Iterator[Check]:
+    kind, where = connections.config.kind, connections.where(on_replica=True)
+    with connections.open("snapshot", on_replica=True) as session:
+        theirs, status = _variables(session), _status(session)
+        executed = _executed(session, kind)
+    with connections.open("admin") as session:
+        ours = _variables(session)
+        own = _executed(session, kind)
+    identity = "server_uuid" if kind == "mysql" else "server_id"
+    if theirs[identity] == ours[identity]:
+        yield Check(
+            "replica",
+            "error",
+            f"{where} is the primary itself",
+            "Point `replica` at a replica, or leave it out.",
+        )
+        return
+    if status is None:
+        yield Check(
+            "replica",
+            "error",
+            f"{where} replicates from nowhere, or {connections.credential('snapshot').user} may not"
+            " see it",
+            "Start replication by GTID there, and grant the login REPLICATION CLIENT"
+            + (" and REPLICA MONITOR." if kind == "mariadb" else "."),
+        )
+        return
+    yield _follows(where, status)
+    # Read before the primary's: whatever the replica has by then, the primary has, too.
+    errant = executed.without(own)
+    yield (
+        Check(
+            "replica transactions",
+            "error",
+            f"{where} has executed what the primary has not: {errant}",
+            "It is no replica of this primary, or was written to: make it anew, read-only.",
+        )
+        if errant
+        else Check("replica transactions", "ok", "all are the primary's")
+    )
+    filters = [name for name in _FILTERS if status.get(f"replicate_{name}")]
+    if filters:
+        yield Check(
+            "replica filters",
+            "error",
+            "it leaves out changes: " + ", ".join(f"replicate_{name}" for name in filters),
+            "Use a replica without filters.",
+        )
+    if theirs["read_only"] != "ON":
+        yield Check(
+            "replica read_only",
+            "warning",
+            "anyone may write to it, and what is written there is in no topic",
+            "SET GLOBAL read_only = ON (super_read_only in MySQL).",
+        )
+    yield _lag(status)
+
+
+def _follows(where: str, status: dict[str, Any]) -> Check:
+    stopped = [
+        thread
+        for thread in ("io", "sql")
+        if str(status.get(f"replica_{thread}_running")).lower() != "yes"
+    ]
+    if stopped:
+        why = str(status.get("last_sql_error") or status.get("last_io_error") or "").strip()
+        return Check(
+            "replica",
+            "error",
+            f"{where}: the {' and the '.join(stopped)} thread of replication does not run"
+            + (f": {why}" if why else ""),
+            "START REPLICA there, after its error is corrected.",
+        )
+    source = f"{status.get('source_host')}:{status.get('source_port')}"
+    return Check("replica", "ok", f"{where} follows {source}")
+
+
+def _lag(status: dict[str, Any]) -> Check:
+    seconds = status.get("seconds_behind_source")
+    late = seconds is None or int(seconds) > _LAG_WARNING_S
+    return Check(
+        "replica lag",
+        "warning" if late else "ok",
+        "not known" if seconds is None else f"{seconds} s",
+        "Wait until the replica has caught up." if late else "",
+    )
+
+
+def _variables(session: Session) -> dict[str, str]:
+    return {str(name).lower(): str(value) for name, value in session.rows("SHOW GLOBAL VARIABLES")}
+
+
+def _status(session: Session) -> dict[str, Any] | None:
+    """The state of replication in MySQL's present words, which MariaDB has not taken over."""
+    for row in session.named("SHOW REPLICA STATUS"):
+        return {
+            name.lower().replace("slave", "replica").replace("master", "source"): value
+            for name, value in row.items()
+        }
+    return None
+
+
+def _executed(session: Session, kind: str) -> Any:
+    """What the server has executed, as a set of its kind."""
+    if kind == "mysql":
+        return MysqlGtidSet.parse(str(session.value("SELECT @@global.gtid_executed")))
+    return MariadbGtidSet.parse(str(session.value("SELECT @@global.gtid_current_pos")))

@@ -1,0 +1,248 @@
+"""Connections to the primary and the replica, by purpose, and what their errors mean."""
+
+from __future__ import annotations
+
+import ssl
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any, Literal
+
+import pymysql
+import stamina
+from pymysql.constants import CR, ER
+
+from cdc.config import Credential, MysqlEndpoint, MysqlSourceConfig
+from cdc.errors import SourceError
+
+Role = Literal["admin", "capture", "snapshot", "marker"]
+Row = tuple[Any, ...]
+
+APPLICATION = "tributary"
+CONNECT_TIMEOUT_S = 10
+_ATTEMPTS = 3
+# Above the limit that the server keeps itself: only a server that is gone is given up by us.
+_GRACE_S = 30.0
+
+# The server starts, stops or has no session free: connecting again soon may help.
+_PASSING = frozenset({CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_LOST, ER.CON_COUNT_ERROR, 1053})
+_DENIED = frozenset(
+    {
+        ER.DBACCESS_DENIED_ERROR,
+        ER.TABLEACCESS_DENIED_ERROR,
+        ER.COLUMNACCESS_DENIED_ERROR,
+        ER.SPECIFIC_ACCESS_DENIED_ERROR,
+        ER.PROCACCESS_DENIED_ERROR,
+    }
+)
+_READ_ONLY = frozenset({ER.OPTION_PREVENTS_STATEMENT, 1792, 1836})
+# MySQL's and MariaDB's codes for a statement that ran out of time.
+_TOO_SLOW = frozenset({3024, 1969})
+
+
+class Session:
+    """One open session in autocommit mode.
+
+    Args:
+        connection: The driver's connection.
+    """
+
+    def __init__(self, connection: pymysql.connections.Connection[Any]) -> None:
+        self._connection = connection
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
+        """Run a statement; returns its rows. Values take the places of ``%s``."""
+        with self._connection.cursor() as cursor:
+            # Without values the driver leaves percent signs alone.
+            cursor.execute(statement, tuple(values) or None)
+            return list(cursor.fetchall())
+
+    def named(self, statement: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
+        """The same, each row by the names of its columns."""
+        with self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
+            cursor.execute(statement, tuple(values) or None)
+            return list(cursor.fetchall())
+
+    def value(self, statement: str, values: Sequence[object] = ()) -> Any:
+        """The first column of the first row, or None without one."""
+        rows = self.rows(statement, values)
+        return rows[0][0] if rows else None
+
+
+class Connections:
+    """Opens sessions on one source's servers. Safe to use from any thread.
+
+    Args:
+        source: Key of the source, for messages.
+        config: Where the servers are and who logs in.
+    """
+
+    def __init__(self, source: str, config: MysqlSourceConfig) -> None:
+        self.source = source
+        self.config = config
+
+    def endpoint(self, *, on_replica: bool) -> MysqlEndpoint:
+        """The server that is meant; the primary where there is no replica."""
+        return (self.config.replica if on_replica else None) or self.config.primary
+
+    def credential(self, role: Role) -> Credential:
+        """The login for that purpose."""
+        credential: Credential = getattr(self.config.credentials, role)
+        return credential
+
+    def where(self, *, on_replica: bool) -> str:
+        """The server as messages name it."""
+        endpoint = self.endpoint(on_replica=on_replica)
+        kind = "replica" if on_replica and self.config.replica else "primary"
+        return f"{kind} {endpoint.host}:{endpoint.port}"
+
+    @contextmanager
+    def open(
+        self,
+        role: Role,
+        *,
+        on_replica: bool = False,
+        statement_timeout_s: float = 60.0,
+        lock_timeout_s: float = 10.0,
+    ) -> Iterator[Session]:
+        """A session in autocommit mode, closed at the end of the block.
+
+        Args:
+            role: Whose login.
+            on_replica: Which server.
+            statement_timeout_s: Limit per statement.
+            lock_timeout_s: Limit per lock.
+
+        Raises:
+            SourceError: The server cannot be reached or is of the other kind, or a statement in
+                the block failed.
+        """
+        connection = self._connect(role, on_replica, statement_timeout_s)
+        try:
+            session = Session(connection)
+            self._settle(session, on_replica, statement_timeout_s, lock_timeout_s)
+            yield session
+        except pymysql.MySQLError as error:
+            raise self.explain(error, role, on_replica=on_replica) from error
+        finally:
+            connection.close()
+
+    def _connect(
+        self, role: Role, on_replica: bool, statement_timeout_s: float
+    ) -> pymysql.connections.Connection[Any]:
+        endpoint, credential = self.endpoint(on_replica=on_replica), self.credential(role)
+        password = credential.password.resolve() if credential.password else ""
+        try:
+            for attempt in stamina.retry_context(
+                on=_is_passing, attempts=_ATTEMPTS, timeout=CONNECT_TIMEOUT_S * _ATTEMPTS
+            ):
+                with attempt:
+                    return pymysql.connect(
+                        host=endpoint.host,
+                        port=endpoint.port,
+                        user=credential.user,
+                        # The driver takes text for Latin-1.
+                        password=password.encode(),
+                        charset="utf8mb4",
+                        autocommit=True,
+                        connect_timeout=CONNECT_TIMEOUT_S,
+                        read_timeout=statement_timeout_s + _GRACE_S,
+                        write_timeout=statement_timeout_s + _GRACE_S,
+                        program_name=APPLICATION,
+                        **_tls(endpoint),
+                    )
+        except (pymysql.MySQLError, OSError) as error:
+            raise SourceError(
+                f"cannot connect to the {self.where(on_replica=on_replica)} of source "
+                f"{self.source} as {credential.user}: {_one_line(error)}",
+                remedy="Check host, port, TLS and the login of this source, and that the server is"
+                " up.",
+                source=self.source,
+                role=role,
+            ) from None
+        raise AssertionError("unreachable: the loop returns or raises")
+
+    def _settle(
+        self, session: Session, on_replica: bool, statement_timeout_s: float, lock_timeout_s: float
+    ) -> None:
+        """Check the kind, and make the session independent of the server's defaults."""
+        version = str(session.value("SELECT version()"))
+        found = "mariadb" if "mariadb" in version.lower() else "mysql"
+        if found != self.config.kind:
+            raise SourceError(
+                f"the {self.where(on_replica=on_replica)} of source {self.source} is {version},"
+                f" and its kind is given as {self.config.kind}",
+                remedy=f"Set sources.{self.source}.kind to {found}; the two differ in GTIDs, types"
+                " and connector.",
+                source=self.source,
+            )
+        lock_s = max(1, round(lock_timeout_s))
+        limit = (
+            f"max_statement_time = {statement_timeout_s}"
+            if found == "mariadb"
+            else f"max_execution_time = {round(statement_timeout_s * 1000)}"
+        )
+        session.rows(
+            f"SET SESSION {limit}, lock_wait_timeout = {lock_s},"
+            f" innodb_lock_wait_timeout = {lock_s}, time_zone = '+00:00',"
+            # A value that does not fit must fail; names in double quotes are none here.
+            " sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION'"
+        )
+
+    def explain(
+        self, error: pymysql.MySQLError, role: Role, *, on_replica: bool = False
+    ) -> SourceError:
+        """The error of a statement as one of ours, with what to do about it."""
+        user, code = self.credential(role).user, _code(error)
+        if code in _DENIED:
+            remedy = f"Grant {user} what it lacks; `tributary check` says with which statement."
+        elif code == ER.LOCK_WAIT_TIMEOUT:
+            remedy = "Another session holds a lock for long; try again when it has ended."
+        elif code in _TOO_SLOW:
+            remedy = "The server was too slow; try again."
+        elif code in _READ_ONLY:
+            remedy = "The server takes no writes: `primary` must name the primary."
+        else:
+            remedy = "Look at the server's log at this time; then run the command again."
+        return SourceError(
+            f"{self.where(on_replica=on_replica)} of source {self.source}, as {user}:"
+            f" {_one_line(error)}",
+            remedy=remedy,
+            source=self.source,
+            role=role,
+            code=code,
+        )
+
+
+def quoted(name: str) -> str:
+    """A name as MySQL takes it, whatever characters it has."""
+    return "`" + name.replace("`", "``") + "`"
+
+
+def _tls(endpoint: MysqlEndpoint) -> dict[str, Any]:
+    """The driver's terms for ``ssl_mode``."""
+    if endpoint.ssl_mode == "disabled":
+        return {"ssl_disabled": True}
+    if endpoint.ssl_mode == "preferred" and not (endpoint.ssl_ca or endpoint.ssl_cert):
+        return {}  # the driver's default: TLS where the server has it
+    context = ssl.create_default_context(cafile=endpoint.ssl_ca)
+    # MySQL's own certificates are not strictly valid.
+    context.verify_flags &= ~ssl.VERIFY_X509_STRICT
+    context.check_hostname = endpoint.ssl_mode == "verify_identity"
+    verified = endpoint.ssl_mode in ("verify_ca", "verify_identity")
+    context.verify_mode = ssl.CERT_REQUIRED if verified else ssl.CERT_NONE
+    if endpoint.ssl_cert and endpoint.ssl_key:
+        context.load_cert_chain(endpoint.ssl_cert, endpoint.ssl_key)
+    return {"ssl": context}
+
+
+def _code(error: BaseException) -> int | None:
+    return error.args[0] if error.args and isinstance(error.args[0], int) else None
+
+
+def _is_passing(error: Exception) -> bool:
+    return isinstance(error, pymysql.OperationalError) and _code(error) in _PASSING
+
+
+def _one_line(error: BaseException) -> str:
+    text = str(error.args[-1]) if error.args else str(error)
+    return " ".join(text.split()) or type(error).__name__

@@ -1,0 +1,167 @@
+"""``check`` and ``discover`` on MySQL and MariaDB: what is there, and what is not as it must be."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from cdc.config import MysqlSourceConfig, parse
+from cdc.errors import ConfigError
+from cdc.progress import NullProgress
+from cdc.sources import open_source
+from cdc.sources.mysql.source import MysqlSource
+from cdc.sources.values import Check
+from operate.context import Services
+from operate.inventory import discover
+from operate.preflight import check
+from schemas.table import TableId
+from stack.local import LocalStack
+from stack.mysql_software import MYSQL, PRODUCTS
+from tests.integration.mysql import MysqlDatabase, mysql_stack_of, own_mysql_database
+
+pytestmark = pytest.mark.breadth
+
+
+@pytest.fixture(scope="module")
+def mysql_stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:
+    with mysql_stack_of(pytestconfig) as running:
+        yield running
+
+
+@pytest.fixture(params=list(PRODUCTS))
+def database(request: pytest.FixtureRequest, mysql_stack: LocalStack) -> Iterator[MysqlDatabase]:
+    if request.param not in mysql_stack.versions():
+        pytest.skip(f"no {PRODUCTS[request.param].title} on this machine; see the report's end")
+    with own_mysql_database(mysql_stack, request.param) as created:
+        yield created
+
+
+@pytest.fixture
+def services(database: MysqlDatabase, tmp_path: Path) -> Iterator[Services]:
+    text = database.stack.config_text(
+        database=database.name, kinds=[database.kind], folder=tmp_path
+    )
+    opened = Services(parse(text), NullProgress())
+    yield opened
+    opened.close()
+
+
+def the_source(services: Services) -> tuple[str, MysqlSourceConfig]:
+    ((name, config),) = services.config.sources.items()
+    assert isinstance(config, MysqlSourceConfig)
+    return name, config
+
+
+def lines(services: Services) -> dict[str, Check]:
+    name, _ = the_source(services)
+    return {line.name: line for line in services.inspected(name).checks()}
+
+
+def faults(services: Services) -> dict[str, Check]:
+    found = {name: line for name, line in lines(services).items() if line.status != "ok"}
+    assert all(line.remedy for line in found.values()), "a fault without a remedy"
+    return found
+
+
+def test_a_server_that_is_set_up_well_has_no_fault(
+    services: Services, database: MysqlDatabase
+) -> None:
+    seen = lines(services)
+    assert not faults(services)
+    gtids = "gtid_mode" if database.kind == MYSQL else "gtid_strict_mode"
+    for name in (
+        *(f"login {role}" for role in ("admin", "capture", "snapshot", "marker")),
+        *("log_bin", "binlog_format", "binlog_row_image", "binlog_expire_logs_seconds", gtids),
+        *("privileges capture", "replica", "replica transactions", "replica lag"),
+    ):
+        assert seen[name].detail
+
+
+@pytest.mark.parametrize(
+    ("setting", "wrong", "right"),
+    [
+        ("binlog_row_image", "'MINIMAL'", "'FULL'"),
+        ("binlog_format", "'STATEMENT'", "'ROW'"),
+        ("binlog_expire_logs_seconds", "3600", "2592000"),
+    ],
+)
+def test_a_setting_that_loses_changes_is_named(
+    services: Services, database: MysqlDatabase, setting: str, wrong: str, right: str
+) -> None:
+    database.root(f"SET GLOBAL {setting} = {wrong}")
+    try:
+        found = faults(services)
+    finally:
+        database.root(f"SET GLOBAL {setting} = {right}")
+    assert list(found) == [setting]
+    assert not faults(services)
+
+
+def test_a_replica_that_stands_still_or_is_none_is_named(
+    services: Services, database: MysqlDatabase
+) -> None:
+    database.root(
+        "STOP REPLICA SQL_THREAD" if database.kind == MYSQL else "STOP SLAVE SQL_THREAD",
+        replica=True,
+    )
+    try:
+        found = faults(services)
+    finally:
+        database.root("START REPLICA" if database.kind == MYSQL else "START SLAVE", replica=True)
+    assert "the sql thread of replication does not run" in found["replica"].detail
+
+    name, config = the_source(services)
+    itself = MysqlSource(name, config.model_copy(update={"replica": config.primary}))
+    (line,) = [line for line in itself.checks() if line.name == "replica"]
+    assert (line.status, "is the primary itself" in line.detail) == ("error", True)
+    deadline = time.monotonic() + 60
+    while faults(services):
+        assert time.monotonic() < deadline, "the replica does not run again"
+        time.sleep(0.2)
+
+
+def test_a_login_without_its_rights_is_told_the_grant(
+    services: Services, database: MysqlDatabase
+) -> None:
+    name, config = the_source(services)
+    logins = config.credentials.model_copy(update={"capture": config.credentials.marker})
+    poor = MysqlSource(name, config.model_copy(update={"credentials": logins}))
+    (line,) = [line for line in poor.checks() if line.name == "privileges capture"]
+    assert line.status == "error"
+    assert "GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO" in line.remedy
+
+
+def test_discover_lists_the_tables_of_the_databases_that_are_named(
+    services: Services, database: MysqlDatabase
+) -> None:
+    database.query("CREATE TABLE plain (b int, a varchar(9), PRIMARY KEY (a, b))")
+    database.query("CREATE TABLE `Odd ``name` (id int)")
+    database.query("CREATE TABLE parts (id int PRIMARY KEY) PARTITION BY HASH (id) PARTITIONS 2")
+    database.query("CREATE TABLE old (id int PRIMARY KEY) ENGINE = MyISAM")
+    database.query("CREATE VIEW seen AS SELECT * FROM plain")
+    (source,) = services.config.sources
+    entries = {entry.stats.table.name: entry for entry in discover(services)}
+    assert {
+        name: (entry.stats.kind, entry.stats.primary_key) for name, entry in entries.items()
+    } == {
+        "plain": ("table", ("a", "b")),
+        "Odd `name": ("table", ()),
+        "parts": ("partitioned", ("id",)),
+        "old": ("other", ("id",)),
+    }
+    assert {entry.stats.table for entry in entries.values()} == {
+        TableId(source, database.name, name) for name in entries
+    }
+    for entry in entries.values():
+        assert "cannot be replicated yet" in entry.summary
+
+
+def test_commands_that_would_replicate_say_that_they_cannot(services: Services) -> None:
+    told = {line.name: line for line in check(services)}
+    (source,) = services.config.sources
+    assert "cannot be replicated yet" in told[f"source {source}: tables"].detail
+    with pytest.raises(ConfigError, match="cannot be replicated yet"):
+        open_source(source, services.config.sources[source])
