@@ -272,7 +272,7 @@ class _Bootstrap:
         """Find H: the offsets at which everything up to R has been captured."""
         self._require_start()
         self._capture.prove(self._source.table(self._table))
-        self._require_unchanged()
+        self._require_unchanged(self._fingerprint())
         # An idle source's log would never pass R by itself.
         marker = self._source.write_marker()
         require_same_server(self._record, marker)
@@ -300,7 +300,9 @@ class _Bootstrap:
         attempt = self._attempt
         self._require_start()
         crash("bootstrap.before_handoff_commit")
-        schema = self._source.schema(self._source.table(self._table), self._settings)
+        described, now = self._source.described(self._table, self._record.publication)
+        self._require_unchanged(now)
+        schema = self._source.schema(described, self._settings)
         lake = LakeTable(self._context.spark, attempt.path, schema, self._settings)
         commit = handoff_commit(self._record, attempt, schema, self._context.run_id)
         lake.empty_commit(commit, self._guard_handoff)
@@ -342,11 +344,9 @@ class _Bootstrap:
         keep_name(self._context, self._record)
         self._store(transition(self._record, State.INCREMENTAL, at=_now()))
 
-    def _require_unchanged(self) -> None:
+    def _require_unchanged(self, now: Fingerprint) -> None:
         """Check the primary's catalog as well: the replica may not have replayed a change yet."""
-        attempt = self._attempt
-        now = self._fingerprint()
-        differences = Fingerprint(attempt.fingerprint or {}).diff(now)
+        differences = Fingerprint(self._attempt.fingerprint or {}).diff(now)
         if differences:
             raise AttemptSpoiledError(
                 f"table {self._table} was changed while it was copied: {'; '.join(differences)}",

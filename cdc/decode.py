@@ -1,17 +1,16 @@
 """From Kafka records to changes in one normal form, decoded in the JVM by the writer's schema id.
 
-Normal form, one row per record: the lake's meta columns and the table's columns in lake types, and
-four columns of our own that never reach the lake: ``_cdc_partition``, ``_cdc_unavailable`` (names
-of the columns whose value the connector did not have, null when it had all), ``_cdc_unclear``
-(whether some of these may have changed: a NULL that was sent as the column's default, or a column
-that is always asked of the source) and
-``_cdc_problem`` (why the record cannot be applied, null when it can). A record with a problem has
-no ``_cdc_op``.
+Normal form, one row per record (two where an update changed a key; see :func:`decode`): the lake's
+meta columns and the table's columns in lake types, and five columns of our own that never reach the
+lake: ``_cdc_partition``, ``_cdc_transaction``, ``_cdc_unavailable`` (names of the columns whose
+value the connector did not have, null when it had all), ``_cdc_unclear`` (whether some of these may
+have changed: a NULL that was sent as the column's default, or a column that is always asked of the
+source) and ``_cdc_problem`` (why the record cannot be applied, null when it can). A record with a
+problem has no ``_cdc_op``.
 """
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
@@ -28,6 +27,7 @@ from cdc.semantic_types import (
     lake_value,
     literal,
     placeholder_test,
+    position,
     quoted,
 )
 from schemas.avro import END_MARK, WIRE_HEADER_BYTES, DebeziumSchema
@@ -35,7 +35,7 @@ from schemas.table import TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame
 
 META_COLUMNS = (
     "_cdc_op",
@@ -47,6 +47,7 @@ META_COLUMNS = (
 )
 PARTITION, UNAVAILABLE, PROBLEM = "_cdc_partition", "_cdc_unavailable", "_cdc_problem"
 UNCLEAR, TRANSACTION = "_cdc_unclear", "_cdc_transaction"
+_FORMER, _GONE = "_former", "_gone"
 TOMBSTONE = "tombstone"
 """What ``_cdc_op`` says of a record without a value."""
 
@@ -67,43 +68,6 @@ _LAST_MICROS = 253_402_300_799_999_999
 """The end of the year 9999, after which Python and most readers know no time."""
 
 
-def read_changes(
-    spark: SparkSession,
-    java_config: Mapping[str, str],
-    topic: str,
-    start: Mapping[int, int],
-    end: Mapping[int, int],
-    *,
-    tasks: int = 1,
-) -> DataFrame:
-    """The committed records of a topic between offsets, as Spark's Kafka source gives them.
-
-    Args:
-        spark: The session.
-        java_config: Settings of the Java client: servers and security.
-        topic: The topic.
-        start: First offset to read, per partition.
-        end: Offset to stop before, per partition.
-        tasks: In how many pieces to read, at least one per partition.
-
-    Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
-    """
-    reader = spark.read.format("kafka").option("subscribe", topic)
-    # A batch ends with the marker of a transaction, which is no record: the broker waits this long
-    # for more. Everything else is there and is sent at once.
-    reader = reader.option("kafka.fetch.max.wait.ms", "20")
-    for key, value in java_config.items():
-        reader = reader.option(f"kafka.{key}", value)
-    return (
-        reader.option("kafka.isolation.level", "read_committed")
-        .option("startingOffsets", _offsets_json(topic, start))
-        .option("endingOffsets", _offsets_json(topic, end))
-        .option("failOnDataLoss", "true")
-        .option("minPartitions", str(max(tasks, len(start))))
-        .load()
-    )
-
-
 def decode(
     records: DataFrame,
     schemas: Mapping[int, DebeziumSchema],
@@ -113,6 +77,7 @@ def decode(
     ingested_at: datetime,
     absent: Mapping[str, str] | None = None,
     nulls_are_kept: bool = True,
+    own_key: bool = False,
 ) -> DataFrame:
     """Bring records into normal form, each by the schema it was written with.
 
@@ -130,6 +95,9 @@ def decode(
         absent: By column, Spark SQL of what a row has there whose event lacks it; else NULL.
         nulls_are_kept: Whether the converter sends a NULL as NULL. Else a value that equals its
             column's default may be one: it is taken as unavailable, and ``_cdc_unclear`` is set.
+        own_key: Whether the table's key may be another than the connector's. An update of such a
+            key is one event; it becomes two rows, as the connector itself makes of its own key:
+            the delete of the former key and an insert.
 
     Raises:
         SchemaChangeError: A writer's type cannot become the lake's type of that column.
@@ -170,11 +138,12 @@ def decode(
     )
     plans = {
         schema_id: _plan(
-            events, schema_id, schema, table, placeholder, absent or {}, nulls_are_kept
+            events, schema_id, schema, table, placeholder, absent or {}, nulls_are_kept, own_key
         )
         for schema_id, schema in schemas.items()
     }
-    return _normal(events, plans, table, ingested_at)
+    normal = _normal(events, plans, table, ingested_at)
+    return _split(normal, table) if own_key else normal.drop(_FORMER)
 
 
 @dataclass(frozen=True)
@@ -192,6 +161,7 @@ class _Plan:
     unavailable: str
     unclear: str
     garbled: str
+    former: str
 
 
 def _plan(
@@ -202,6 +172,7 @@ def _plan(
     placeholder: str,
     absent: Mapping[str, str],
     nulls_are_kept: bool,
+    own_key: bool,
 ) -> _Plan:
     record = _event(schema_id)
     event = f"{record}.event"
@@ -218,6 +189,7 @@ def _plan(
     unclear: list[str] = []
     garbled: list[tuple[str, str]] = []
     given: dict[str, str] = {}
+    former: dict[str, str] = {}
     for column in table.columns:
         if column.asked:
             lacked = f"{event}.after IS NOT NULL"
@@ -236,7 +208,9 @@ def _plan(
             after = raw
             if shown := placeholder_test(raw, field, placeholder):
                 after = f"CASE WHEN {shown} THEN NULL ELSE {raw} END"
-            raw = f"coalesce({after}, {event}.before.{quoted(field.name)})"
+            before = f"{event}.before.{quoted(field.name)}"
+            raw = f"coalesce({after}, {before})"
+            former[column.name] = lake_value(before, field, column, table.table).sql
         value = lake_value(raw, field, column, table.table)
         if (test := garbled_test(raw, field)) is not None:
             garbled.append((column.name, test))
@@ -270,6 +244,15 @@ def _plan(
         unavailable=_names_where(flags),
         unclear=f"coalesce({' OR '.join(unclear)}, FALSE)" if unclear else "FALSE",
         garbled=_names_where(garbled),
+        former=_changed(event, former, values) if own_key else "NULL",
+    )
+
+
+def _changed(event: str, former: Mapping[str, str], values: Mapping[str, str]) -> str:
+    """The key before an update that changed it, as a struct; null for all other events."""
+    differs = " OR ".join(f"{sql} <> {values[name]}" for name, sql in former.items())
+    return (
+        f"CASE WHEN {event}.op = 'u' AND ({differs}) THEN struct({', '.join(former.values())}) END"
     )
 
 
@@ -318,6 +301,7 @@ def _normal(
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
         f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
         f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
+        f"{of('former', _key_type(table))} AS {_FORMER}",
         *(
             pick({n: plan.given.get(name, "FALSE") for n, plan in plans.items()}, "BOOLEAN")
             + f" AS {alias}"
@@ -354,7 +338,7 @@ def _normal(
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
         {"" if table.key else _NOT_OF_A_LOG}
         END"""
-    placed = flat.select("*", F.expr(_POSITION).alias("_cdc_position"))
+    placed = flat.select("*", F.expr(position("_sequence")).alias("_cdc_position"))
     judged = placed.select("*", F.expr(problem).alias(PROBLEM))
     operation = f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame WHEN {PROBLEM} IS NULL THEN _op END"
     return judged.select(
@@ -370,6 +354,35 @@ def _normal(
         UNAVAILABLE,
         UNCLEAR,
         PROBLEM,
+        _FORMER,
+    )
+
+
+def _key_type(table: TableSchema) -> str:
+    """The struct of the key's lake types."""
+    parts = (f"k{n}: {table.column(name).lake_type}" for n, name in enumerate(table.key))
+    return f"STRUCT<{', '.join(parts)}>" if table.key else "STRUCT<k: INT>"
+
+
+def _split(changes: DataFrame, table: TableSchema) -> DataFrame:
+    """Make two rows of an update that changed the key; see :func:`decode`."""
+    moved = F.col(_FORMER).isNotNull() & F.col(PROBLEM).isNull()
+    halves = F.when(moved, F.array(F.lit(True), F.lit(False))).otherwise(F.array(F.lit(False)))
+    gone = F.col(_GONE)
+    keys = {name: F.when(gone, F.col(f"{_FORMER}.k{n}")) for n, name in enumerate(table.key)}
+    values = [column.name for column in table.columns if column.name not in keys]
+    changed = {
+        **{name: key.otherwise(F.col(quoted(name))) for name, key in keys.items()},
+        **{name: F.when(~gone, F.col(quoted(name))) for name in (*values, UNAVAILABLE)},
+        "_cdc_op": F.when(gone, "d").when(moved, "c").otherwise(F.col("_cdc_op")),
+        UNCLEAR: ~gone & F.col(UNCLEAR),
+    }
+    return changes.select("*", F.explode(halves).alias(_GONE)).select(
+        *(
+            changed.get(name, F.col(quoted(name))).alias(name)
+            for name in changes.columns
+            if name != _FORMER
+        )
     )
 
 
@@ -380,20 +393,3 @@ def _constant(moment: datetime) -> SparkColumn:
     """
     first = F.expr("CAST(_cdc_offset - _cdc_offset AS INT)")
     return F.array(F.lit(moment).cast("timestamp"))[first]
-
-
-# Debezium's `source.sequence` is a JSON array of two decimal strings, the first null until the
-# connector has seen a commit; zero sorts first, as null must.
-_HALVES = "translate(_sequence, '[]\" ', '')"
-_HALF = (
-    "lpad(hex(TRY_CAST(coalesce(nullif(substring_index({halves}, ',', {side}), 'null'), '0')"
-    " AS BIGINT)), 16, '0')"
-)
-_POSITION = (
-    "CASE WHEN _sequence IS NOT NULL THEN concat("
-    f"{_HALF.format(halves=_HALVES, side=1)}, ':', {_HALF.format(halves=_HALVES, side=-1)}) END"
-)
-
-
-def _offsets_json(topic: str, offsets: Mapping[int, int]) -> str:
-    return json.dumps({topic: {str(partition): at for partition, at in offsets.items()}})

@@ -133,15 +133,6 @@ def spark_jars(cache: Path | None = None, report: Report | None = None) -> list[
     return [folder / artifact.filename for artifact in SPARK]
 
 
-def spark_packages() -> str:
-    """The same jars as ``spark.jars.packages`` names them, for clusters that resolve themselves.
-
-    Files that those packages bring as their own dependencies are left out.
-    """
-    roots = ("hudi-spark", "spark-avro", "spark-sql-kafka", "postgresql")
-    return ",".join(a.coordinates for a in SPARK if a.name.startswith(roots))
-
-
 def fetch(
     bundle: str,
     artifacts: Sequence[Artifact],

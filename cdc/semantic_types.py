@@ -252,3 +252,18 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
         lost.append(f"exists({raw}, x -> x IS NOT NULL AND {element.sql} IS NULL)")
     whole = f"CAST({changed} AS ARRAY<{match[1].upper()}>)"
     return LakeValue(f"CASE WHEN NOT ({' OR '.join(lost)}) THEN {whole} END", total=False)
+
+
+def position(sequence: str) -> str:
+    """Spark SQL of an event's place in the log, as text that sorts as the log does.
+
+    Debezium's ``source.sequence`` is a JSON array of two decimal strings, the first null until the
+    connector has seen a commit; zero sorts first, as null must.
+    """
+    plain = f"translate({sequence}, '[]\" ', '')"
+    first, last = (
+        f"coalesce(nullif(substring_index({plain}, ',', {side}), 'null'), '0')" for side in (1, -1)
+    )
+    parts = (f"lpad(hex(TRY_CAST({half} AS BIGINT)), 16, '0')" for half in (first, last))
+    joined = ", ':', ".join(parts)
+    return f"CASE WHEN {sequence} IS NOT NULL THEN concat({joined}) END"

@@ -208,9 +208,8 @@ def _heal_slot(services: Services, group: Group, source: Source) -> None:
     """Start the capture anew when its slot has lost changes and no table depends on its past."""
     capture = group.capture
     health = source.slot_health(capture.slot)
-    if services.connect.connector(capture.connector) is None:
-        return
-    stored = services.connect.stored_position(capture.connector)
+    made = services.connect.connector(capture.connector) is not None
+    stored = services.connect.stored_position(capture.connector) if made else None
     what = "is gone" if health is None else health.problem(stored)
     if what is None:
         return
@@ -228,7 +227,8 @@ def _heal_slot(services: Services, group: Group, source: Source) -> None:
         # What these have copied would no longer meet the stream; whoever copies finds out.
         if (build.table.source, build.tier) == (capture.source, capture.tier):
             services.store.delete(build.table, beside=True)
-    services.connect.delete(capture.connector, progress=services.progress)
+    if made:
+        services.connect.delete(capture.connector, progress=services.progress)
     source.drop_slot(capture.slot)
 
 

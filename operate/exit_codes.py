@@ -5,6 +5,10 @@ from __future__ import annotations
 from enum import IntEnum
 
 from cdc.errors import LostHistoryError, SchemaChangeError
+from cdc.state import State
+from schemas.errors import TributaryError
+
+_NEEDS = State.NEEDS_BOOTSTRAP.value
 
 
 class ExitCode(IntEnum):
@@ -31,4 +35,6 @@ def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
 
 def asks_for_bootstrap(error: BaseException | None) -> bool:
     """Whether only another bootstrap of the table gets past the error."""
+    if isinstance(error, TributaryError) and error.context.get("state") == _NEEDS:
+        return True
     return isinstance(error, (LostHistoryError, SchemaChangeError))

@@ -20,9 +20,7 @@ if TYPE_CHECKING:
     from operate.outcome import Outcome
     from schemas.table import TableId
 
-_WAITING = frozenset(
-    {State.REGISTERED, State.BOOTSTRAPPING, State.PAUSED, State.NEEDS_BOOTSTRAP, State.FAILED}
-)
+_FOLLOWED = frozenset({State.INCREMENTAL, State.RETIRED})
 
 
 class Runs:
@@ -91,7 +89,7 @@ class Runs:
 
     def waiting(self) -> list[TableRecord]:
         """The tables that a run does not keep up to date, and that wait for someone."""
-        return [record for record in self._records() if record.state in _WAITING]
+        return [record for record in self._records() if record.state not in _FOLLOWED]
 
     @property
     def not_resynced(self) -> dict[TableId, str]:

@@ -69,10 +69,17 @@ def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
         obstacle = not_yet(services, name)
         for stats in services.inspected(name).tables():
             if stats.partition_root is None:
-                settings = services.config.table_settings(stats.table)
-                verdict = obstacle or glance(stats, settings)
+                verdict = obstacle or _verdict(services, stats)
                 entries.append(Entry(stats, verdict, states.get(stats.table)))
     return entries
+
+
+def _verdict(services: Services, stats: TableStats) -> Verdict:
+    """Whether the table can travel with the settings that it would get."""
+    try:
+        return glance(stats, services.config.table_settings(stats.table))
+    except ConfigError as error:
+        return Verdict(error.message, error.remedy)
 
 
 def not_yet(services: Services, source: str) -> Verdict | None:

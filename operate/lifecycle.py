@@ -35,6 +35,13 @@ def require(services: Services, table: TableId) -> TableRecord:
     return record
 
 
+def unfinished(record: TableRecord) -> str | None:
+    """What goes on with a table that was not published yet; None for one that was."""
+    if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
+        return None
+    return f"`tributary bootstrap {record.table}` goes on with it, if no other process does."
+
+
 def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
     """Leave the table alone until it is resumed. Its changes stay in the topic meanwhile."""
     require(services, table)
@@ -90,7 +97,8 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
                 state=record.state.value,
             )
         record = services.store.put(transition(record, record.resume_to, at=_now()))
-    return Outcome(table, action, record.state)
+    left = unfinished(record)
+    return Outcome(table, f"{action}: {left}" if left else action, record.state)
 
 
 def forget_build(services: Services, table: TableId) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc.errors import StateError
@@ -13,16 +14,30 @@ from operate.onboard import copied, recaptured
 from operate.outcome import Outcome, for_each
 
 if TYPE_CHECKING:
+    from cdc.state import TableRecord
     from operate.context import Services
     from schemas.table import TableId
 
 
-def resync(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
-    """Copy tables again, beside what they serve; or go on with it where it was left."""
-    return recaptured(services, tables, _resync)
+def resync(
+    services: Services,
+    tables: Sequence[TableId],
+    *,
+    still: Callable[[TableRecord], bool] = lambda _: True,
+) -> list[Outcome]:
+    """Copy tables again, beside what they serve; or go on with it where it was left.
+
+    Args:
+        services: What to work with.
+        tables: The tables.
+        still: Whether a table is still to be copied when its turn comes: others may have done it.
+    """
+    return recaptured(services, tables, partial(_resync, still=still))
 
 
-def _resync(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
+def _resync(
+    services: Services, tables: Sequence[TableId], *, still: Callable[[TableRecord], bool]
+) -> list[Outcome]:
     if not tables:
         return []
     from bootstrap.resync import resync_table
@@ -31,6 +46,8 @@ def _resync(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
     def one(table: TableId) -> Outcome:
         record = require(services, table)
+        if not still(record):
+            return Outcome(table, "was copied by someone else meanwhile", record.state)
         if record.state is State.REGISTERED:
             raise StateError(
                 f"table {table} was never copied: there is nothing to copy again",

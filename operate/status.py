@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from cdc import plan
 from cdc.debezium import latest_heartbeat
 from cdc.quarantine import Quarantine
 from cdc.sources.values import SlotHealth
@@ -17,11 +18,14 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from cdc.history import RunEntry
     from cdc.position import Lsn
     from operate.context import Services
 
 _SILENCE_S = 120.0
 """A running connector whose newest heartbeat is older than this, and ten intervals, is stuck."""
+
+_SHOWN_RUNS = 5
 
 
 @dataclass(frozen=True)
@@ -34,8 +38,8 @@ class SlotStatus:
         slot: The slot's name.
         health: What the source says of it; None when it is gone or could not be asked.
         connector: State of the connector that reads it.
-        silent_s: Seconds since the newest heartbeat in Kafka, by the source's clock: what was
-            committed before it has been captured. None before the first, or when it is not known.
+        beat_at: Time of the newest heartbeat in Kafka, by the source's clock: what was committed
+            before it has been captured. None before the first, or when it is not known.
         problem: What is wrong, None when nothing is.
     """
 
@@ -44,8 +48,15 @@ class SlotStatus:
     slot: str
     health: SlotHealth | None
     connector: str | None
-    silent_s: float | None
+    beat_at: datetime | None
     problem: str | None
+
+    @property
+    def silent_s(self) -> float | None:
+        """Seconds since the newest heartbeat."""
+        if self.beat_at is None:
+            return None
+        return max(0.0, (datetime.now(timezone.utc) - self.beat_at).total_seconds())
 
     def to_json(self) -> dict[str, Any]:
         """The slot as plain values."""
@@ -75,20 +86,25 @@ class TableStatus:
         record: What the state store knows.
         events_behind: Offsets between the last commit and the end of the topic, an upper bound of
             the events; None when there is no commit or Kafka could not be asked.
+        watermark: Event time up to which the table is complete: that of its last commit, or, where
+            the lake holds the whole topic, of the connector's newest heartbeat.
         freshness_s: Seconds since the watermark; None without one.
         target_s: How old it may be.
         quarantined: Records that were left out; the watermark stays before the first.
         notes: What the reader should know.
         build: The generation that is being built beside it, if there is one.
+        runs: Its last runs, newest first, when the table was asked for by name.
     """
 
     record: TableRecord
     events_behind: int | None
+    watermark: datetime | None
     freshness_s: float | None
     target_s: int
     quarantined: int = 0
     notes: tuple[str, ...] = ()
     build: TableRecord | None = None
+    runs: tuple[RunEntry, ...] = ()
 
     @property
     def late(self) -> bool:
@@ -109,7 +125,7 @@ class TableStatus:
             "path": None if attempt is None else attempt.path,
             "position": None if commit is None else commit.position,
             "offsets": None if commit is None else dict(commit.offsets),
-            "watermark": None if commit is None else commit.watermark,
+            "watermark": self.watermark,
             "last_commit": None if commit is None else commit.committed_at,
             "instant": None if commit is None else commit.instant,
             "freshness_s": self.freshness_s,
@@ -132,6 +148,7 @@ class TableStatus:
             },
             "building": None if self.build is None else _building(self.build),
             "notes": list(self.notes),
+            "runs": [run.to_json() for run in self.runs],
         }
 
 
@@ -173,17 +190,20 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
         for record in services.store.tables()
         if (record.table in wanted if wanted else record.state is not State.RETIRED)
     ]
+    # Before the ends of the topics: what was committed before a beat is in its topic by then.
+    slots = tuple(_slots(services, records))
     ends, trouble = _ends(services, records)
     lacking = Quarantine(services.store).counts()
     now = datetime.now(timezone.utc)
     builds = {build.table: build for build in services.store.builds()}
-    return Status(
-        tuple(
-            _table(services, record, builds.get(record.table), ends, lacking, now, trouble)
-            for record in records
-        ),
-        tuple(_slots(services, records)),
-    )
+    beats = {(slot.source, slot.tier): slot.beat_at for slot in slots}
+    found = []
+    for record in records:
+        build, beat = builds.get(record.table), beats.get((record.table.source, record.tier))
+        table = _table(services, record, build, ends, lacking, now, trouble, beat)
+        runs = services.store.last_runs(record.table, _SHOWN_RUNS) if wanted else ()
+        found.append(replace(table, runs=tuple(runs)))
+    return Status(tuple(found), slots)
 
 
 def _ends(
@@ -234,18 +254,20 @@ def _table(
     lacking: dict[str, int],
     now: datetime,
     trouble: str | None,
+    beat_at: datetime | None,
 ) -> TableStatus:
     commit = record.last_commit
     notes = [f"events behind is not known: {trouble}"] if trouble else []
     notes += _generation_notes(record, build)
-    target = 0
+    target = lateness = 0
     if record.table.source in services.config.sources:
-        settings = services.config.table_settings(record.table)
-        target = settings.freshness_target_s
-        if (why := why_not_copied(services, record, settings, now)) is not None:
-            notes.append(f"on_incompatible is resync, but {why}")
-        if settings.on_schema_change == "freeze":
-            notes += _left_out(services, record)
+        with _noted(notes):
+            settings = services.config.table_settings(record.table)
+            target, lateness = settings.freshness_target_s, settings.allowed_lateness_s
+            if (why := why_not_copied(services, record, settings, now)) is not None:
+                notes.append(f"on_incompatible is resync, but {why}")
+            if settings.on_schema_change == "freeze":
+                notes += _left_out(services, record)
     else:
         notes.append("its source is no longer in the configuration")
     behind = None
@@ -254,11 +276,16 @@ def _table(
             max(0, end - commit.offsets.get(partition, 0))
             for partition, end in ends[record.topic].items()
         )
-    freshness = None
-    if commit is not None and commit.watermark is not None:
-        freshness = max(0.0, (now - commit.watermark).total_seconds())
     quarantined = 0 if record.attempt is None else lacking.get(str(record.attempt.id), 0)
-    return TableStatus(record, behind, freshness, target, quarantined, tuple(notes), build)
+    watermark = None if commit is None else commit.watermark
+    whole = record.state is State.INCREMENTAL and behind == 0 and not quarantined
+    # Without transactions Kafka may have a beat before it has what came before.
+    if whole and beat_at is not None and services.config.connect.exactly_once:
+        watermark = plan.watermark(watermark, {0: beat_at}, lateness)
+    freshness = None if watermark is None else max(0.0, (now - watermark).total_seconds())
+    return TableStatus(
+        record, behind, watermark, freshness, target, quarantined, tuple(notes), build
+    )
 
 
 def _left_out(services: Services, record: TableRecord) -> list[str]:
@@ -291,7 +318,7 @@ def _slot(services: Services, record: TableRecord) -> SlotStatus:
     health: SlotHealth | None = None
     connector: str | None = None
     stored: Lsn | None = None
-    silent: float | None = None
+    beat_at: datetime | None = None
     with _noted(problems):
         health = services.source(capture.source).slot_health(capture.slot)
         if health is None:
@@ -307,10 +334,11 @@ def _slot(services: Services, record: TableRecord) -> SlotStatus:
         problems.insert(0, f"slot {capture.slot} {lost}")
     with _noted(problems):
         beat = latest_heartbeat(services.kafka, services.schemas, capture)
-        if beat is not None:
-            silent = max(0.0, (datetime.now(timezone.utc) - beat.beat_at).total_seconds())
+        beat_at = None if beat is None else beat.beat_at
+        now = datetime.now(timezone.utc)
+        silent = 0.0 if beat_at is None else (now - beat_at).total_seconds()
         interval = services.config.source(capture.source).heartbeat_interval_ms / 1000
-        if connector == "running" and silent is not None and silent > _SILENCE_S + 10 * interval:
+        if connector == "running" and silent > _SILENCE_S + 10 * interval:
             problems.append(
                 f"connector {capture.connector} runs, but its last heartbeat is {silent:.0f} s old:"
                 " nothing travels through it"
@@ -321,7 +349,7 @@ def _slot(services: Services, record: TableRecord) -> SlotStatus:
         capture.slot,
         health,
         connector,
-        silent,
+        beat_at,
         "; ".join(problems) or None,
     )
 

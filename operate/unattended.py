@@ -46,19 +46,25 @@ class Unattended:
         due = []
         waiting: dict[TableId, str] = {}
         for record in self._records():
-            settings = self._services.config.table_settings(record.table)
-            if not is_candidate(record, settings):
-                continue
-            why = why_not_copied(self._services, record, settings, now)
+            try:
+                settings = self._services.config.table_settings(record.table)
+                if not is_candidate(record, settings):
+                    continue
+                why = why_not_copied(self._services, record, settings, now)
+            except TributaryError as error:
+                why = error.message
             if why is None:
                 due.append(record.table)
             else:
                 waiting[record.table] = why
-        outcomes = resync(self._services, due) if due else []
+        outcomes = resync(self._services, due, still=self._asks) if due else []
         # Someone copies these already, by hand or from another machine.
         held = {o.table: str(o.error) for o in outcomes if isinstance(o.error, LeaseHeldError)}
         self.waiting = {**waiting, **held}
         return [outcome for outcome in outcomes if outcome.table not in held]
+
+    def _asks(self, record: TableRecord) -> bool:
+        return is_candidate(record, self._services.config.table_settings(record.table))
 
     def repeat(
         self, stop: threading.Event, interval_s: float, report: Callable[[list[Outcome]], None]

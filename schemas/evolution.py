@@ -82,6 +82,7 @@ def diff(
     lake: LakeColumns,
     stored: Mapping[str, Sequence[str | None]],
     empty: Collection[int] = (),
+    truncated: Collection[int] = (),
     frozen: bool = False,
     keyed: bool = True,
 ) -> tuple[Change, ...]:
@@ -99,10 +100,12 @@ def diff(
         stored: By column, what the catalog stores for rows older than it; one value per file,
             None where there is none.
         empty: Object ids of partitions that hold no row.
+        truncated: Object ids of partitions that were truncated by themselves.
         frozen: Whether the lake takes no new columns.
         keyed: Whether rows of the lake are found by their key; those of a log are not.
     """
-    found = _Diff(before, now, wanted, lake, stored, empty, frozen=frozen, keyed=keyed)
+    found = _Diff(before, now, wanted, lake, stored, frozen=frozen, keyed=keyed)
+    found.empty, found.truncated = empty, truncated
     return tuple(found.changes())
 
 
@@ -114,7 +117,6 @@ class _Diff:
         wanted: Iterable[Column],
         lake: LakeColumns,
         stored: Mapping[str, Sequence[str | None]],
-        empty: Collection[int],
         *,
         frozen: bool,
         keyed: bool,
@@ -122,7 +124,9 @@ class _Diff:
         self._before, self._now = before, now
         self._wanted = {column.name: column for column in wanted}
         self._lake, self._stored, self._frozen = lake, stored, frozen
-        self._empty, self._keyed = empty, keyed
+        self._keyed = keyed
+        self.empty: Collection[int] = ()
+        self.truncated: Collection[int] = ()
         self._new_file = any(now.files.get(name) != file for name, file in before.files.items())
 
     def changes(self) -> Iterator[Change]:
@@ -153,7 +157,7 @@ class _Diff:
             name
             for name, leaf in now.leaves.items()
             if name not in before.leaves
-            and leaf["oid"] in self._empty
+            and leaf["oid"] in self.empty
             and now.files[name] == leaf["oid"]  # else it was truncated or rewritten since
             and (leaf["kind"], leaf["persistence"]) == ("r", "p")
             and leaf["replica_identity"] == now.replica_identity
@@ -161,6 +165,11 @@ class _Diff:
         for name in sorted(fresh):
             why = "it is empty, so all its rows will come as events"
             yield AddPartition(verdict=Verdict.EVOLVE, why=why, name=name)
+        for name, leaf in now.leaves.items():
+            if leaf["oid"] in self.truncated:
+                why = "TRUNCATE of a partition sends no event: the lake still has its rows"
+                fact = f"partition {name} was truncated"
+                yield LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=fact)
         leaves = {name: leaf for name, leaf in now.leaves.items() if name not in fresh}
         partitions = _differences("leaves", before.leaves, leaves)
         for fact in (*partitions, *_differences("", before.rest, now.rest)):

@@ -38,7 +38,7 @@ class ColumnRules(Section):
     include: tuple[NonEmpty, ...] = ()
     """Only these; empty means all."""
     exclude: tuple[NonEmpty, ...] = ()
-    """All but these."""
+    """All but these. They stay out of the lake; their values travel through Kafka all the same."""
     as_: Annotated[dict[NonEmpty, Literal["string"]], Field(alias="as", default_factory=dict)]
     """By column, string: the text that the server prints, asked by key for each row that changes.
     For types that events do not carry exactly."""

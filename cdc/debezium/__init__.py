@@ -6,7 +6,6 @@ from cdc.debezium.audit import Finding, audit
 from cdc.debezium.connector import (
     CONNECTOR_CLASS,
     FOLLOWED_SETTINGS,
-    config_digest,
     connector_config,
     heartbeat_sql,
 )
@@ -27,7 +26,6 @@ __all__ = [
     "Heartbeat",
     "TransactionReader",
     "audit",
-    "config_digest",
     "connector_config",
     "heartbeat_sql",
     "latest_heartbeat",

@@ -5,8 +5,6 @@ Checked against Debezium 3.7.0 on PostgreSQL 15.
 
 from __future__ import annotations
 
-import hashlib
-import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
@@ -169,12 +167,6 @@ def connector_config(
         config["exactly.once.support"] = "required"
         config["transaction.boundary"] = "poll"
     return {**config, **connect.secrets, **connect.connector}
-
-
-def config_digest(config: Mapping[str, str]) -> str:
-    """A hash of an effective configuration, to see cheaply that nothing has changed."""
-    text = json.dumps(dict(config), sort_keys=True, separators=(",", ":"))
-    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _database(source: PostgresSourceConfig) -> dict[str, str]:

@@ -93,11 +93,6 @@ class CaptureNames:
         """The topic of the marker rows' changes."""
         return topic_for(self.topic_prefix, SCHEMA, MARKER_TABLE)
 
-    @property
-    def connector_heartbeat_topic(self) -> str:
-        """The topic of the connector's own heartbeats, which carry its position only."""
-        return f"__debezium-heartbeat.{self.topic_prefix}"
-
 
 def names(source_name: str, source: SourceConfig, tier: str = "default") -> CaptureNames:
     """Fill the source's name templates.

@@ -59,7 +59,6 @@ class CommitRecord:
         schema_ids: Registry ids of the writer schemas of the events.
         chunk_ids: Snapshot chunks that this commit holds.
         handoff: Facts of the handoff (O, R, H, x0, marker, fingerprint, ...) as plain JSON values.
-        transaction_boundary: Whether the commit ends at a transaction's end.
         run_id: The run that wrote it.
         tool_version: Version of this product.
         host: Machine that wrote it.
@@ -80,7 +79,6 @@ class CommitRecord:
     schema_ids: tuple[int, ...] = ()
     chunk_ids: tuple[int, ...] = ()
     handoff: Mapping[str, Any] | None = None
-    transaction_boundary: bool = False
     run_id: str | None = None
     tool_version: str = field(default_factory=_tool_version)
     host: str = field(default_factory=socket.gethostname)

@@ -122,12 +122,6 @@ def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
         return found
 
 
-def remove_pointer(spark: SparkSession, table_base: str) -> None:
-    """Hide the table from readers; its data stays."""
-    with _files(spark, table_base) as (files, folder):
-        files.delete(_child(spark, folder, POINTER), False)
-
-
 def delete_path(spark: SparkSession, path: str) -> bool:
     """Delete a folder and all that is in it.
 

@@ -104,6 +104,7 @@ class BatchWriter:
             record.topic,
             placeholder=context.capture(record).placeholder,
             quarantines=settings.on_bad_message == "quarantine",
+            own_key=bool(settings.key_columns),
             hold=self._hold,
             drop=self._drop,
         )
@@ -161,7 +162,7 @@ class BatchWriter:
             PausedByPolicyError: There is a TRUNCATE among the changes, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
-        self._reader.expect(previous.schema_ids, absent_values(_handoff(previous)))
+        self._reader.expect(previous.schema_ids, absent_values(_handoff(previous), replayed=True))
         left_out = LeftOut(self._context, previous, self._settings)
         within = left_out.within(piece)
         try:

@@ -12,7 +12,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc import plan, position_check
-from cdc.errors import LakeError, LostHistoryError, SourceError, StateError
+from cdc.errors import LostHistoryError
 from cdc.run.checks import CaptureChecks, topic_facts
 from cdc.run.context import RunResult
 from cdc.run.naming import follow_name
@@ -93,7 +93,7 @@ def _changed_unseen(
             found |= {record.table for record in records if _capture_broken(checks, record)}
             tables = [record.table for record in records]
             now = context.sources[source].fingerprints(tables, publication)
-        except SourceError as error:
+        except TributaryError as error:
             _log.warning("%d idle tables of %s were not checked: %s", len(records), source, error)
             continue
         for record in records:
@@ -128,7 +128,7 @@ def _run_due(
     try:
         # Columns and partitions may be new; the metastore is told what the lake has.
         follow_name(context, record)
-    except (LakeError, StateError) as error:
+    except TributaryError as error:
         _log.warning("%s", error)
         return replace(result, warnings=(*result.warnings, error.message))
     return result

@@ -11,8 +11,9 @@ from pyspark.sql import functions as F
 
 from cdc import plan
 from cdc.changes import Problem, Summary, problems, summarize
-from cdc.decode import SCHEMA_ID, UNKNOWN_SCHEMA, decode, read_changes
+from cdc.decode import SCHEMA_ID, UNKNOWN_SCHEMA, decode
 from cdc.errors import DecodeError, copy_again
+from cdc.records import read_changes
 from cdc.run.shape import require_columns
 from cdc.run.writer_schemas import WriterSchemas
 from schemas.errors import RegistryError
@@ -62,6 +63,7 @@ class BatchReader:
         topic: The topic.
         placeholder: What the connector sends for an unchanged value that it does not have.
         quarantines: Whether the table leaves records out, as far as they are tolerated.
+        own_key: Whether the table's key may be another than the connector's.
         hold: Keeps a frame's rows until the batch is done.
         drop: Gives up the frame that was held last.
     """
@@ -74,6 +76,7 @@ class BatchReader:
         *,
         placeholder: str,
         quarantines: bool,
+        own_key: bool,
         hold: Callable[[DataFrame], DataFrame],
         drop: Callable[[], None],
     ) -> None:
@@ -82,6 +85,7 @@ class BatchReader:
         self.topic = topic
         self._placeholder = placeholder
         self._quarantines = quarantines
+        self._own_key = own_key
         self._hold = hold
         self._drop = drop
         self._java = context.config.kafka.java_config()
@@ -136,6 +140,7 @@ class BatchReader:
                 ingested_at=datetime.now(timezone.utc),
                 absent=self._absent,
                 nulls_are_kept=self._context.config.connect.keeps_nulls,
+                own_key=self._own_key,
             )
             changes = self._hold(decoded)
             if tasks == 1:

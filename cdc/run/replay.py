@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc import position_check
-from cdc.errors import LostHistoryError, SchemaChangeError, StateError, copy_again
+from cdc.errors import LostHistoryError, StateError, copy_again
 from cdc.lake.timeline import Committed, Timeline
 from cdc.plan import Range
 from cdc.quarantine import Quarantine
@@ -49,9 +49,9 @@ def replay_table(
 
     Raises:
         LostHistoryError: The topic no longer holds all changes since; only a bootstrap helps.
-        SchemaChangeError: The table was changed since its last run.
         DecodeError: None of the records can be read by now.
-        StateError: There is nothing to replay, or the table is not kept up to date.
+        StateError: There is nothing to replay, or the table is not kept up to date, or was changed
+            since its last run.
         LeaseHeldError: A run holds the table.
     """
     with context.leases.hold(record.table, wait_s=lease_wait_s) as lease:
@@ -148,7 +148,7 @@ class _Replay:
         handoff = latest.record.handoff or {}
         compared = compare(source, source_table, fingerprint, self._settings, handoff)
         if compared.changes:
-            raise SchemaChangeError(
+            raise StateError(
                 f"table {self._table} has changed since its last run:"
                 f" {'; '.join(str(change) for change in compared.changes)}",
                 remedy=f"Let a run look at it first: `tributary run {self._table}`.",

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import SchemaChangeError
 from cdc.semantic_types import literal
 from schemas.catalog import Catalog
-from schemas.changes import NewFile
+from schemas.changes import ChangeKey, NewFile, Verdict
 from schemas.evolution import LakeColumns, diff
 from schemas.table import DROPPED, Column
 
@@ -82,12 +82,39 @@ def compare(
         wanted=wanted,
         lake=lake,
         empty=source.empty_partitions(attached) if attached else (),
+        truncated=_truncated(source, before, now),
         stored={column.name: column.old_values for column in source_table.columns},
         frozen=ruled is not settings,
         keyed=not settings.appends,
     )
+    if not any(isinstance(change, ChangeKey) for change in changes):
+        changes += _another_key(source_table, settings, handoff)
     ignored = () if ruled is settings else _left_out(settings, source_table, lake)
     return Comparison(source_table, fingerprint, ruled, wanted, lake, changes, ignored)
+
+
+def _truncated(source: Source, before: Catalog, now: Catalog) -> frozenset[int]:
+    """Partitions that were truncated by themselves, which sends no event.
+
+    When all are, it was the whole table most likely, whose TRUNCATE is an event.
+    """
+    kept = {name: leaf["oid"] for name, leaf in now.leaves.items() if name in before.leaves}
+    renewed = {oid for name, oid in kept.items() if before.files[name] != now.files[name]}
+    found = source.truncated_partitions(renewed) if renewed else frozenset()
+    return frozenset() if found == set(kept.values()) else found
+
+
+def _another_key(
+    source_table: SourceTable, settings: TableSettings, handoff: Mapping[str, Any]
+) -> tuple[Change, ...]:
+    """Whether the settings name another key than the lake's rows are written by."""
+    had = tuple(map(str, handoff["key"]))
+    wanted = () if settings.appends else tuple(settings.key_columns) or source_table.primary_key
+    if wanted == had:
+        return ()
+    why = "rows of the lake are found by their key, which the settings change"
+    old, new = (f"({', '.join(key)})" for key in (had, wanted))
+    return (ChangeKey(verdict=Verdict.BOOTSTRAP, why=why, old=old, new=new),)
 
 
 def _left_out(
@@ -150,7 +177,7 @@ def followed(
     """The handoff of the commit with which the lake follows its source.
 
     A new column is ``late`` until a batch has shown that its events have begun: events from before
-    lack it, and have there what old rows have.
+    lack it, and have there what old rows have. It stays ``added``, for events that are replayed.
 
     Args:
         handoff: As the newest commit has it.
@@ -162,7 +189,7 @@ def followed(
     had = {str(one["name"]): dict(one) for one in handoff["columns"]}
     columns = []
     for column in compared.wanted:
-        entry = had.pop(column.name, {"late": True})
+        entry = had.pop(column.name, {"late": True, "added": True})
         if column.name in fills:
             entry["fill"] = fills[column.name]
         columns.append({**entry, **column_facts(column)})
@@ -201,12 +228,17 @@ def carried(schema: TableSchema, handoff: Mapping[str, Any]) -> TableSchema:
     return replace(schema, columns=(*schema.columns, *kept))
 
 
-def absent_values(handoff: Mapping[str, Any]) -> dict[str, str]:
-    """By column that an event may lack, Spark SQL of the value that such an event has there."""
+def absent_values(handoff: Mapping[str, Any], *, replayed: bool = False) -> dict[str, str]:
+    """By column that an event may lack, Spark SQL of the value that such an event has there.
+
+    Args:
+        handoff: As the newest commit has it.
+        replayed: Whether events are read again that may be older than any column of the lake.
+    """
     return {
         str(one["name"]): str(one.get("fill", "NULL"))
         for one in handoff["columns"]
-        if one["source"] == DROPPED or one.get("late")
+        if one["source"] == DROPPED or one.get("added" if replayed else "late")
     }
 
 
@@ -222,7 +254,7 @@ def settled(handoff: Mapping[str, Any], written: Mapping[int, DebeziumSchema]) -
         return bool(written) and all(one.field(name) is not None for one in written.values())
 
     columns = [
-        {key: value for key, value in one.items() if key not in ("late", "fill")}
+        {key: value for key, value in one.items() if key != "late"}
         if shown(str(one["name"]))
         else one
         for one in handoff["columns"]

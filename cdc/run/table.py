@@ -34,6 +34,7 @@ from cdc.state import State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
+    from cdc.config import TableSettings
     from cdc.lease import Lease
     from cdc.position_check import TopicFacts
     from cdc.run.context import RunContext
@@ -102,7 +103,7 @@ class _TableRun:
         self._checks = checks
         # The record may be older than the lease.
         self._record = context.store.newest(record)
-        self._settings = context.config.table_settings(record.table)
+        self._settings: TableSettings
         self._counts: Counter[str] = Counter()
         self._stopped: SchemaEntry | None = None
         self.result = RunResult(record.table, self._record.state)
@@ -117,7 +118,7 @@ class _TableRun:
             )
             return
         try:
-            self._context.config.settings_on_plan(self._table, self._record.tier)
+            self._settings = self._context.config.settings_on_plan(self._table, self._record.tier)
             self._apply_all(until)
         except FencedError as error:
             # Whoever took the table over keeps its state.

@@ -134,6 +134,13 @@ class Source(Inspected, Protocol):
             oids: Object ids of partitions.
         """
 
+    def truncated_partitions(self, oids: Collection[int]) -> frozenset[int]:
+        """Those of the partitions with a new file that lost their rows with the old one.
+
+        Args:
+            oids: Object ids of partitions whose file is another than it was.
+        """
+
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, generated columns left out, the record key.
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 app = typer.Typer(
     name="generations", help="The copies of a table in the lake.", no_args_is_help=True
 )
-TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="[source:]schema.table")]
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help=r"\[source:]schema.table")]
 
 
 def register(parent: typer.Typer) -> None:

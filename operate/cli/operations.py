@@ -16,7 +16,7 @@ SomeTablesArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[TABLE]...",
-        help="[source:]schema.table; quoted wildcards stand for many; none for all.",
+        help=r"\[source:]schema.table; quoted wildcards stand for many; none for all.",
         show_default=False,
     ),
 ]
@@ -115,6 +115,23 @@ def _show_status(renderer: Renderer, found: Any) -> None:
             renderer.line(f"  What to do: see `tributary quarantine list {record.table}`")
         for note in table.notes:
             renderer.line(f"{record.table}: {note}")
+        if table.runs:
+            renderer.line(f"Last runs of {record.table}:")
+            renderer.table(
+                ("began (UTC)", "took", "commits", "events", "then", "error"),
+                [
+                    (
+                        f"{run.started_at:%Y-%m-%d %H:%M:%S}",
+                        seconds(run.seconds),
+                        run.commits,
+                        f"{run.events:,}",
+                        run.state.value,
+                        (run.error or {}).get("message"),
+                    )
+                    for run in table.runs
+                ],
+                numbers="took,commits,events",
+            )
     for slot in found.slots:
         held = None if slot.health is None else slot.health.retained_bytes
         silent = None if slot.silent_s is None else seconds(slot.silent_s)
@@ -144,6 +161,7 @@ def run(
     from operate.context import services
     from operate.incremental import Runs
     from operate.inventory import on_plan
+    from operate.lifecycle import unfinished
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
@@ -176,8 +194,8 @@ def run(
     for record in waiting:
         why = record.reason or (record.error or {}).get("message") or "see tributary status"
         renderer.line(f"{record.table}: {record.state.value}: {why}", style="yellow")
-        if record.remedy:
-            renderer.line(f"  What to do: {record.remedy}")
+        if remedy := record.remedy or unfinished(record):
+            renderer.line(f"  What to do: {remedy}")
     for table, not_now in runs.not_resynced.items():
         renderer.line(f"{table}: is not copied again by itself now: {not_now}", style="yellow")
     if code:

@@ -18,7 +18,7 @@ app = typer.Typer(
     help="Records that could not be applied and were left out (on_bad_message: quarantine).",
     no_args_is_help=True,
 )
-TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help="[source:]schema.table")]
+TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help=r"\[source:]schema.table")]
 
 
 def register(parent: typer.Typer) -> None:

@@ -24,7 +24,7 @@ schema_app = typer.Typer(
 )
 
 TableArgument = Annotated[
-    str, typer.Argument(metavar="TABLE", help="[source:]schema.table", show_default=False)
+    str, typer.Argument(metavar="TABLE", help=r"\[source:]schema.table", show_default=False)
 ]
 _MEANING = {
     Verdict.IGNORE: "the lake is not touched",

@@ -19,7 +19,7 @@ TablesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="TABLE...",
-        help="[source:]schema.table; quoted wildcards (*, ?, [...]) stand for many.",
+        help=r"\[source:]schema.table; quoted wildcards (*, ?, [...]) stand for many.",
         show_default=False,
     ),
 ]
@@ -188,7 +188,7 @@ def offboard(
 
 
 def path(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="[source:]schema.table")],
+    table: Annotated[str, typer.Argument(metavar="TABLE", help=r"\[source:]schema.table")],
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,

@@ -365,3 +365,14 @@ def test_a_second_bootstrap_changes_nothing(shop: Bootstrapping) -> None:
     path = shop.published("orders")
     again = shop.bootstrap("orders")
     assert (again.rows, again.attempts, shop.published("orders")) == (0, 0, path)
+
+
+def test_a_column_added_behind_the_last_look_at_the_copy_is_not_missed(
+    shop: Bootstrapping,
+) -> None:
+    fill(shop.database, "orders", 100)
+    shop.add("orders")
+    added = "ALTER TABLE orders ADD COLUMN extra int NOT NULL DEFAULT 7"
+    watch = Watch(on_start={"has captured": lambda: shop.database.execute(added)})
+    assert shop.bootstrap("orders", watch).attempts == 2
+    shop.catch_up_and_compare("orders", *COLUMNS, "extra")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from datetime import datetime, timezone
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from pyspark.sql import SparkSession
@@ -12,16 +14,18 @@ from cdc import spark as spark_module
 from cdc.config import Config
 from cdc.errors import LeaseHeldError, StateError
 from cdc.progress import NullProgress
-from cdc.state import State
+from cdc.state import Attempt, State, transition
 from operate import capture as capture_module
 from operate.context import Services
 from operate.dryrun import plan
+from operate.incremental import Runs
 from operate.inventory import at_source, discover, on_plan
-from operate.lifecycle import offboard, pause, published_path, resume
+from operate.lifecycle import offboard, pause, published_path, resume, unfinished
 from operate.onboard import bootstrap
 from operate.preflight import check
-from operate.status import status
+from operate.status import TableStatus, status
 from stack.local import LocalStack
+from tests.integration.captured import wait_until
 from tests.integration.conftest import Database
 from tests.integration.shop import Shop, succeeded
 
@@ -260,3 +264,62 @@ def test_row_security_cannot_hide_rows_from_the_copy(shop: Shop) -> None:
     outcome = shop.onboard("orders")[0]
     assert outcome.failed
     assert "row-level security" in str(outcome.error)
+
+
+def test_a_lost_slot_is_not_made_anew_under_tables_that_follow_it(shop: Shop) -> None:
+    """Also when its connector is gone, position and all: nobody could tell the gap afterwards."""
+    shop.create("orders", 10)
+    shop.create("more", 10)
+    succeeded(shop.onboard("orders"))
+    capture = shop.services.capture(shop.table("orders"))
+    source = shop.services.source(shop.database.name)
+    shop.services.connect.delete(capture.connector)
+    source.drop_slot(capture.slot)
+    shop.database.execute("UPDATE orders SET v = 1 WHERE id = 1")
+
+    (refused,) = shop.onboard("more")
+    assert refused.failed
+    assert str(shop.table("orders")) in str(refused.error)
+    assert source.slot_health(capture.slot) is None
+    (result,) = shop.run()
+    assert result.state is State.NEEDS_BOOTSTRAP
+    succeeded(shop.onboard("more"))
+    succeeded(bootstrap(shop.services, [shop.table("orders")]))
+    assert shop.verify("orders").equal
+
+
+def test_a_table_on_its_way_is_never_called_done(cold: Shop) -> None:
+    cold.create("orders", 10)
+    succeeded(cold.onboard("orders", with_bootstrap=False))
+    table = cold.table("orders")
+    pause(cold.services, table, reason="a migration")
+    assert f"tributary bootstrap {table}" in resume(cold.services, table).action
+    now = datetime.now(timezone.utc)
+    attempt = Attempt(id=uuid4(), started_at=now, path="nowhere")
+    copying = transition(cold.record("orders"), State.BOOTSTRAPPING, at=now, attempt=attempt)
+    cold.services.store.put(copying)
+    cold.services.store.put(transition(cold.record("orders"), State.CATCHING_UP, at=now))
+    (waiting,) = Runs(cold.services, [table]).waiting()
+    assert waiting.state is State.CATCHING_UP
+    assert f"tributary bootstrap {table}" in (unfinished(waiting) or "")
+
+
+def test_an_idle_table_stays_fresh(shop: Shop) -> None:
+    shop.create("orders", 10)
+    succeeded(shop.onboard("orders"))
+    shop.database.execute("UPDATE orders SET v = 1 WHERE id = 1")
+    assert shop.verify("orders").equal
+
+    def seen() -> TableStatus:
+        (table,) = status(shop.services, [shop.table("orders")]).tables
+        return table
+
+    first = seen()
+    assert first.record.last_commit is not None
+    assert first.watermark is not None
+    wait_until(lambda: (seen().watermark or first.watermark) > first.watermark, "a beat", 30)
+    assert seen().record.last_commit == first.record.last_commit, "no commit was needed for it"
+    assert seen().runs, "what its last runs did"
+    shop.database.execute("UPDATE orders SET v = 2 WHERE id = 1")
+    wait_until(lambda: seen().events_behind != 0, "the change in the topic", 30)
+    assert seen().watermark == first.record.last_commit.watermark

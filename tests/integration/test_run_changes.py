@@ -114,6 +114,27 @@ def test_a_partitioned_table_travels_through_its_root(shared: Replication) -> No
     shared.database.execute("INSERT INTO meters VALUES (10, '2024-03-09', 10)")
     shared.run()
     shared.assert_equal("meters", ("id", "day", "value"))
+    # New files with the old rows, and a new file of a partition that never had any.
+    shared.database.execute(
+        "CREATE TABLE meters_d PARTITION OF meters FOR VALUES FROM ('2024-04-01') TO ('2024-05-01')"
+    )
+    shared.run()
+    shared.database.execute("VACUUM FULL meters_c", "VACUUM FULL meters_d")
+    results = {result.table.name: result for result in shared.run()}
+    assert (results["meters"].error, shared.record("meters").state) == (None, State.INCREMENTAL)
+    # No event tells of this one, and what came before and after it hides it no better.
+    shared.database.execute(
+        "TRUNCATE meters_c",
+        "INSERT INTO meters VALUES (11, '2024-03-10', 11)",
+        "GRANT SELECT ON meters_c TO PUBLIC",
+        "VACUUM FULL meters_a",
+    )
+    results = {result.table.name: result for result in shared.run()}
+    assert shared.record("meters").state is State.NEEDS_BOOTSTRAP
+    error = results["meters"].error
+    assert error is not None
+    assert "meters_c was truncated" in error["message"]
+    assert "meters_a" not in error["message"]
 
 
 @pytest.mark.parametrize("identity", ["FULL", "USING INDEX"])
@@ -138,6 +159,34 @@ def test_tables_without_a_primary_key_follow_the_columns_that_are_named(
     results = {result.table.name: result for result in shared.run()}
     assert results[name].error is None
     shared.assert_equal(name, ("code", "n"))
+
+
+@pytest.mark.parametrize("delete_mode", ["hard", "soft"])
+def test_named_columns_that_change_beside_a_primary_key(
+    shared: Replication, delete_mode: str
+) -> None:
+    """The connector's key is the primary key, which stays: it sends one event for such a change."""
+    name = f"beside_{delete_mode}"
+    shared.configure(**{f"public__{name}": {"key_columns": ["code"], "delete_mode": delete_mode}})
+    shared.database.execute(
+        f"CREATE TABLE {name} (id int PRIMARY KEY, code text NOT NULL UNIQUE, n int)",
+        f"ALTER TABLE {name} REPLICA IDENTITY FULL",
+    )
+    shared.add(name)
+    shared.database.execute(f"INSERT INTO {name} VALUES (1, 'a', 1), (2, 'b', 2), (3, 'c', 3)")
+    assert {result.error for result in shared.run()} == {None}
+    shared.database.execute(
+        f"UPDATE {name} SET code = 'z' WHERE id = 1",
+        f"UPDATE {name} SET n = 7 WHERE id = 1",
+        f"UPDATE {name} SET code = 'a' WHERE id = 2",
+        f"UPDATE {name} SET n = 8 WHERE id = 3",
+    )
+    assert {result.error for result in shared.run()} == {None}
+    if delete_mode == "hard":
+        shared.assert_equal(name, ("id", "code", "n"))
+    else:
+        rows = shared.lake(name, "code", "id", "_cdc_deleted")
+        assert rows == [("a", 2, False), ("b", 2, True), ("c", 3, False), ("z", 1, False)]
 
 
 LARGE = {

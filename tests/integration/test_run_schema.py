@@ -12,6 +12,7 @@ from cdc.state import State, transition
 from operate.context import Services
 from operate.status import status
 from schemas.changes import Verdict
+from tests.integration.replication import Replication
 from tests.integration.running import COLUMNS, Orders, settings
 from tests.integration.running import orders as orders
 from tests.integration.running import shared as shared
@@ -257,3 +258,21 @@ def test_a_label_that_was_added_and_renamed_later_is_noticed(orders: Orders) -> 
     orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1, 'sad')")
     assert orders.run().state is State.NEEDS_BOOTSTRAP
     assert "'calm'" in (orders.replication.record(orders.name).reason or "")
+
+
+def test_another_key_by_the_settings_needs_a_copy(shared: Replication) -> None:
+    """The catalog stays as it is, so only the settings tell."""
+    shared.database.execute(
+        "CREATE TABLE rekeyed (id int PRIMARY KEY, code text NOT NULL UNIQUE, n int)",
+        "ALTER TABLE rekeyed REPLICA IDENTITY FULL",
+    )
+    shared.add("rekeyed")
+    shared.database.execute("INSERT INTO rekeyed VALUES (1, 'a', 1)")
+    shared.run()
+    shared.configure(public__rekeyed={"key_columns": ["code"]})
+    shared.database.execute("UPDATE rekeyed SET n = 2")
+    (error,) = [result.error for result in shared.run() if result.table.name == "rekeyed"]
+    assert error is not None
+    assert "its key changed from (id) to (code)" in error["message"]
+    assert shared.record("rekeyed").state is State.NEEDS_BOOTSTRAP
+    assert shared.lake("rekeyed", "id", "n") == [(1, 1)]

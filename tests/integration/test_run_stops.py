@@ -7,12 +7,13 @@ import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
+from typing import Any
 
 import pytest
 from confluent_kafka import Producer, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from cdc.errors import FencedError, SourceError
+from cdc.errors import ConfigError, FencedError, SourceError
 from cdc.lease import Lease, Leases
 from cdc.run import run_table, run_tables
 from cdc.state import State, transition
@@ -328,3 +329,37 @@ def delete_records(replication: Replication, topic: str, before: int) -> None:
     admin = AdminClient(replication.config.kafka.librdkafka_config())
     for done in admin.delete_records([TopicPartition(topic, 0, before)]).values():
         done.result(30)
+
+
+def test_a_source_that_cannot_be_opened_stops_no_run(orders: Orders, shared: Replication) -> None:
+    """Of an idle table: the lake holds all there is to read."""
+
+    class Unopened(dict[str, Any]):
+        def __getitem__(self, name: str) -> Any:
+            raise ConfigError(f"no source {name}", remedy="Name it.", field=f"sources.{name}")
+
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    orders.run()
+    record = shared.record(orders.name)
+    assert run_tables(shared.context(sources=Unopened()), [record]) == []
+
+
+def test_settings_that_clash_for_one_table_stop_that_table(
+    orders: Orders, shared: Replication
+) -> None:
+    """Each pattern is sound alone; only the table that both mean has neither."""
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    shared.settle()
+    before = dict(shared.tables)
+    only, but = ({"columns": {how: ["id", "note"]}} for how in ("include", "exclude"))
+    shared.tables = {**before, f"public.{orders.name}": only, f"public.{orders.name}*": but}
+    shared.configure()
+    try:
+        (result,) = run_tables(shared.context(), [shared.record(orders.name)])
+    finally:
+        shared.tables = before
+        shared.configure()
+    assert result.error is not None
+    assert "include or exclude" in result.error["message"]
+    assert orders.run().error is None
+    orders.assert_equal()

@@ -13,9 +13,10 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc.config import Config
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
-from cdc.decode import PROBLEM, decode, read_changes
+from cdc.decode import PROBLEM, decode
 from cdc.kafka import KafkaAdmin
 from cdc.progress import NullProgress
+from cdc.records import read_changes
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import SourceTable
 from schemas.avro import DebeziumSchema

@@ -13,7 +13,6 @@ from cdc.lake.publish import (
     delete_path,
     probe,
     read_pointer,
-    remove_pointer,
     write_pointer,
 )
 
@@ -38,9 +37,6 @@ def test_the_pointer_moves_from_generation_to_generation(
     assert current_path(base) == shown.path, "what Spark wrote is found without it"
     kept = {path.name for path in (tmp_path / name).iterdir() if not path.name.endswith(".crc")}
     assert kept == {POINTER}, "a staged pointer was left behind"
-
-    remove_pointer(spark, base)
-    assert current_path(base, spark) is None
 
 
 def test_a_file_that_is_no_pointer_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -6,6 +6,8 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from typing import Any, cast
 
+from psycopg import sql
+
 from cdc.errors import MissingTableError
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.hazards import hazards
@@ -239,6 +241,33 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
     """Those of the relations whose file is empty. That needs no privilege, and reads no row."""
     query = "SELECT c FROM unnest(%s::oid[]) c WHERE pg_catalog.pg_relation_size(c) = 0"
     return frozenset(int(row[0]) for row in session.execute(query, (list(oids),)))
+
+
+# TRUNCATE and VACUUM FULL give all of these a new row; a later GRANT, say, only the table's own.
+_RENEWED = """
+SELECT n.nspname, c.relname,
+       (SELECT max(pg_catalog.age(part.xmin)) FROM pg_catalog.pg_class part
+        WHERE part.oid = c.oid OR part.oid IN
+              (SELECT indexrelid FROM pg_catalog.pg_index WHERE indrelid = c.oid)),
+       pg_catalog.pg_stat_get_tuples_inserted(c.oid), c.oid
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = ANY(%s)
+"""
+
+
+def truncated(session: Session, oids: Collection[int]) -> frozenset[int]:
+    """Those of the tables with a new file that lost their rows with the old one.
+
+    Where rows are moved to a new file (VACUUM FULL, CLUSTER), they stay older than it; after a
+    TRUNCATE there is none that is. A table that never had a row lost none.
+    """
+    found = set()
+    for schema, name, age, inserted, oid in session.execute(_RENEWED, (list(oids),)).fetchall():
+        older = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE pg_catalog.age(xmin) > %s)")
+        row = session.execute(older.format(sql.Identifier(schema, name)), (age,)).fetchone()
+        if inserted and row is not None and not row[0]:
+            found.add(int(oid))
+    return frozenset(found)
 
 
 def read_described(

@@ -258,6 +258,15 @@ def proven(
     )
 
 
+def closed_view(source: str, view: View) -> SnapshotLostError:
+    """The error of a view that nobody keeps any more."""
+    return SnapshotLostError(
+        f"view {view.snapshot_id} of source {source} is closed",
+        remedy="Open a new view.",
+        source=source,
+    )
+
+
 def assert_alive(connections: Connections, exporter: Exporter) -> None:
     """Check that the exporting session lives and its server is what it was.
 

@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from cdc.config import PostgresSourceConfig, TableSettings
-from cdc.errors import SnapshotLostError, SourceError
+from cdc.errors import SourceError
 from cdc.position import Lsn
 from cdc.progress import Progress
 from cdc.sources import selection
@@ -108,6 +108,11 @@ class PostgresSource:
         """Those of the partitions whose file is empty now."""
         with self._connections.open("admin") as session:
             return catalog.empty_files(session, oids)
+
+    def truncated_partitions(self, oids: Collection[int]) -> frozenset[int]:
+        """Those of the partitions with a new file that lost their rows with the old one."""
+        with self._connections.open("admin") as session:
+            return catalog.truncated(session, oids)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, generated columns left out, the record key."""
@@ -303,11 +308,7 @@ class PostgresSource:
         """Check that sessions can still import the view and its server is what it was."""
         exporter = self._exporters.get(view.snapshot_id)
         if exporter is None:
-            raise SnapshotLostError(
-                f"view {view.snapshot_id} of source {self._name} is closed",
-                remedy="Open a new view.",
-                source=self._name,
-            )
+            raise replica.closed_view(self._name, view)
         replica.assert_alive(self._connections, exporter)
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError:

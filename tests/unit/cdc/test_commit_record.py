@@ -30,7 +30,6 @@ records = st.builds(
     schema_ids=st.lists(st.integers(0)).map(tuple),
     chunk_ids=st.lists(st.integers(0)).map(tuple),
     handoff=st.none() | st.dictionaries(st.text(), st.text() | st.integers() | st.none()),
-    transaction_boundary=st.booleans(),
 )
 
 

@@ -15,7 +15,6 @@ from cdc.jars import (
     cache_folder,
     ivy_module,
     read_lock,
-    spark_packages,
     verify,
 )
 from stack.artifacts import LOCK
@@ -65,16 +64,6 @@ def test_the_jars_fit_the_installed_spark() -> None:
     spark = [a for a in SPARK if a.organisation == "org.apache.spark"]
     assert spark
     assert {artifact.revision for artifact in spark} == {version("pyspark")}
-
-
-def test_packages_for_a_cluster_leave_out_what_they_bring_themselves() -> None:
-    packages = spark_packages().split(",")
-    assert [package.split(":")[1] for package in packages] == [
-        "hudi-spark3.5-bundle_2.12",
-        "spark-avro_2.12",
-        "spark-sql-kafka-0-10_2.12",
-        "postgresql",
-    ]
 
 
 def test_the_ivy_module_resolves_nothing_but_the_named_files() -> None:

@@ -18,9 +18,10 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from cdc.config import Config, PostgresSourceConfig, load, parse
-from cdc.errors import KafkaError, LostHistoryError, SchemaChangeError
+from cdc.errors import KafkaError, LostHistoryError, SchemaChangeError, StateError
 from cdc.lease import Lease
 from cdc.secrets import SecretRef
+from cdc.state import State
 from cdc.store import Store
 from operate.cli import app
 from operate.cli.options import (
@@ -32,6 +33,7 @@ from operate.cli.options import (
 )
 from operate.cli.project import starting_config
 from operate.exit_codes import ExitCode, exit_code
+from operate.outcome import Outcome, exit_code_of
 from operate.render import Output, Renderer
 from schemas.table import TableId
 
@@ -90,6 +92,9 @@ def test_every_command_explains_itself(name: str, runner: CliRunner) -> None:
     shown = runner.invoke(app, [*name.split(), "--help"])
     assert shown.exit_code == ExitCode.OK
     assert "Usage" in shown.output
+    helps = [getattr(parameter, "help", None) or "" for parameter in COMMANDS[name].params]
+    if any("source:" in text for text in helps):
+        assert "[source:]schema.table" in shown.output, "taken for markup"
 
 
 @pytest.mark.parametrize("name", COMMANDS)
@@ -206,6 +211,17 @@ def test_what_typer_raises_keeps_its_code(
     error: BaseException, code: int, runner: CliRunner
 ) -> None:
     assert runner.invoke(failing(lambda: error), ["group", "fail"]).exit_code == code
+
+
+def test_a_command_that_a_table_in_need_of_a_bootstrap_refuses_says_so() -> None:
+    needs, paused = (
+        StateError("it is not followed", remedy="Look.", state=state.value)
+        for state in (State.NEEDS_BOOTSTRAP, State.PAUSED)
+    )
+    refused = [Outcome(TableId("s", "public", "t"), "verify", error=error) for error in (needs,)]
+    assert exit_code_of(refused) is ExitCode.NEEDS_BOOTSTRAP
+    refused = [Outcome(TableId("s", "public", "t"), "verify", error=error) for error in (paused,)]
+    assert exit_code_of(refused) is ExitCode.SOME_FAILED
 
 
 def test_needing_a_bootstrap_goes_before_a_failure() -> None:

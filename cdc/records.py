@@ -1,0 +1,51 @@
+"""The records of a topic between offsets."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def read_changes(
+    spark: SparkSession,
+    java_config: Mapping[str, str],
+    topic: str,
+    start: Mapping[int, int],
+    end: Mapping[int, int],
+    *,
+    tasks: int = 1,
+) -> DataFrame:
+    """The committed records of a topic between offsets, as Spark's Kafka source gives them.
+
+    Args:
+        spark: The session.
+        java_config: Settings of the Java client: servers and security.
+        topic: The topic.
+        start: First offset to read, per partition.
+        end: Offset to stop before, per partition.
+        tasks: In how many pieces to read, at least one per partition.
+
+    Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
+    """
+    reader = spark.read.format("kafka").option("subscribe", topic)
+    # A batch ends with the marker of a transaction, which is no record: the broker waits this long
+    # for more. Everything else is there and is sent at once.
+    reader = reader.option("kafka.fetch.max.wait.ms", "20")
+    for key, value in java_config.items():
+        reader = reader.option(f"kafka.{key}", value)
+    return (
+        reader.option("kafka.isolation.level", "read_committed")
+        .option("startingOffsets", _offsets_json(topic, start))
+        .option("endingOffsets", _offsets_json(topic, end))
+        .option("failOnDataLoss", "true")
+        .option("minPartitions", str(max(tasks, len(start))))
+        .load()
+    )
+
+
+def _offsets_json(topic: str, offsets: Mapping[int, int]) -> str:
+    return json.dumps({topic: {str(partition): at for partition, at in offsets.items()}})
