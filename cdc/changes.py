@@ -14,16 +14,8 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from cdc.decode import (
-    META_COLUMNS,
-    PARTITION,
-    PROBLEM,
-    TOMBSTONE,
-    TRANSACTION,
-    UNAVAILABLE,
-    UNCLEAR,
-    UNKNOWN_SCHEMA,
-)
+from cdc.decode import META_COLUMNS, PARTITION, TOMBSTONE, TRANSACTION, UNKNOWN_SCHEMA
+from cdc.own_key import PROBLEM, UNAVAILABLE, UNCLEAR
 from cdc.semantic_types import quoted
 from schemas.table import TableSchema
 

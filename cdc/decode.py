@@ -21,6 +21,7 @@ from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
 from cdc.errors import DecodeError
+from cdc.own_key import FORMER, PROBLEM, UNAVAILABLE, UNCLEAR, changed_key, key_type, split
 from cdc.semantic_types import (
     default_test,
     garbled_test,
@@ -45,9 +46,7 @@ META_COLUMNS = (
     "_cdc_schema_id",
     "_cdc_ingested_at",
 )
-PARTITION, UNAVAILABLE, PROBLEM = "_cdc_partition", "_cdc_unavailable", "_cdc_problem"
-UNCLEAR, TRANSACTION = "_cdc_unclear", "_cdc_transaction"
-_FORMER, _GONE = "_former", "_gone"
+PARTITION, TRANSACTION = "_cdc_partition", "_cdc_transaction"
 TOMBSTONE = "tombstone"
 """What ``_cdc_op`` says of a record without a value."""
 
@@ -108,6 +107,7 @@ def decode(
         F.col("offset").alias("_cdc_offset"),
         value,
         F.expr(SCHEMA_ID).alias("_cdc_schema_id"),
+        F.expr("hex(substring(value, 2, 4))").alias("_schema"),
     )
     readable = F.expr(
         f"length(value) >= {WIRE_HEADER_BYTES} AND hex(substring(value, 1, 1)) = '00'"
@@ -119,6 +119,7 @@ def decode(
         PARTITION,
         "_cdc_offset",
         "_cdc_schema_id",
+        "_schema",
         F.when(value.isNull(), TOMBSTONE)
         .when(F.length(value) < WIRE_HEADER_BYTES, f"shorter than {WIRE_HEADER_BYTES} bytes")
         .when(~readable, "does not start with a zero byte")
@@ -126,7 +127,7 @@ def decode(
         .alias("_frame"),
         *(
             F.when(
-                readable & (F.col("_cdc_schema_id") == schema_id),
+                readable & (F.col("_schema") == _hex(schema_id)),
                 from_avro(
                     body,
                     schema.marked_writer_json,
@@ -143,7 +144,7 @@ def decode(
         for schema_id, schema in schemas.items()
     }
     normal = _normal(events, plans, table, ingested_at)
-    return _split(normal, table) if own_key else normal.drop(_FORMER)
+    return split(normal, table) if own_key else normal.drop(FORMER)
 
 
 @dataclass(frozen=True)
@@ -244,15 +245,7 @@ def _plan(
         unavailable=_names_where(flags),
         unclear=f"coalesce({' OR '.join(unclear)}, FALSE)" if unclear else "FALSE",
         garbled=_names_where(garbled),
-        former=_changed(event, former, values) if own_key else "NULL",
-    )
-
-
-def _changed(event: str, former: Mapping[str, str], values: Mapping[str, str]) -> str:
-    """The key before an update that changed it, as a struct; null for all other events."""
-    differs = " OR ".join(f"{sql} <> {values[name]}" for name, sql in former.items())
-    return (
-        f"CASE WHEN {event}.op = 'u' AND ({differs}) THEN struct({', '.join(former.values())}) END"
+        former=changed_key(event, former, values) if own_key else "NULL",
     )
 
 
@@ -269,12 +262,21 @@ def _event(schema_id: int) -> str:
     return f"_event_{schema_id}"
 
 
+def _hex(schema_id: int) -> str:
+    """The id as a record has it, in hexadecimal.
+
+    As text: a number would be part of the code that Spark generates, and no two tables of the same
+    columns could share what the JVM has compiled of it.
+    """
+    return f"{schema_id:08X}"
+
+
 def _normal(
     events: DataFrame, plans: Mapping[int, _Plan], table: TableSchema, ingested_at: datetime
 ) -> DataFrame:
     def pick(expressions: Mapping[int, str], kind: str) -> str:
         """The expression of the record's own schema."""
-        cases = " ".join(f"WHEN _cdc_schema_id = {n} THEN {e}" for n, e in expressions.items())
+        cases = " ".join(f"WHEN _schema = '{_hex(n)}' THEN {e}" for n, e in expressions.items())
         return f"CAST(CASE {cases} END AS {kind})" if cases else f"CAST(NULL AS {kind})"
 
     def of(take: str, kind: str) -> str:
@@ -291,6 +293,7 @@ def _normal(
         PARTITION,
         "_cdc_offset",
         "_cdc_schema_id",
+        "_schema",
         "_frame",
         f"{of('operation', 'STRING')} AS _op",
         f"{of('whole', 'BOOLEAN')} AS _whole",
@@ -301,7 +304,7 @@ def _normal(
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
         f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
         f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
-        f"{of('former', _key_type(table))} AS {_FORMER}",
+        f"{of('former', key_type(table))} AS {FORMER}",
         *(
             pick({n: plan.given.get(name, "FALSE") for n, plan in plans.items()}, "BOOLEAN")
             + f" AS {alias}"
@@ -313,7 +316,7 @@ def _normal(
             for column in table.columns
         ),
     )
-    known = ", ".join(str(schema_id) for schema_id in plans) or "NULL"
+    known = ", ".join(f"'{_hex(schema_id)}'" for schema_id in plans) or "NULL"
     without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
     rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))
     lost = "".join(
@@ -324,7 +327,7 @@ def _normal(
     problem = f"""CASE
         WHEN _frame = '{TOMBSTONE}' THEN NULL
         WHEN _frame IS NOT NULL THEN _frame
-        WHEN NOT coalesce(_cdc_schema_id IN ({known}), FALSE) THEN '{UNKNOWN_SCHEMA}'
+        WHEN NOT coalesce(_schema IN ({known}), FALSE) THEN '{UNKNOWN_SCHEMA}'
         WHEN _op IS NULL THEN 'the body does not match its schema'
         WHEN NOT _whole THEN 'the body is longer than its schema says'
         WHEN _op NOT IN ({rows}, {rowless}) THEN concat('unknown operation ', left(_op, 20))
@@ -354,35 +357,7 @@ def _normal(
         UNAVAILABLE,
         UNCLEAR,
         PROBLEM,
-        _FORMER,
-    )
-
-
-def _key_type(table: TableSchema) -> str:
-    """The struct of the key's lake types."""
-    parts = (f"k{n}: {table.column(name).lake_type}" for n, name in enumerate(table.key))
-    return f"STRUCT<{', '.join(parts)}>" if table.key else "STRUCT<k: INT>"
-
-
-def _split(changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Make two rows of an update that changed the key; see :func:`decode`."""
-    moved = F.col(_FORMER).isNotNull() & F.col(PROBLEM).isNull()
-    halves = F.when(moved, F.array(F.lit(True), F.lit(False))).otherwise(F.array(F.lit(False)))
-    gone = F.col(_GONE)
-    keys = {name: F.when(gone, F.col(f"{_FORMER}.k{n}")) for n, name in enumerate(table.key)}
-    values = [column.name for column in table.columns if column.name not in keys]
-    changed = {
-        **{name: key.otherwise(F.col(quoted(name))) for name, key in keys.items()},
-        **{name: F.when(~gone, F.col(quoted(name))) for name in (*values, UNAVAILABLE)},
-        "_cdc_op": F.when(gone, "d").when(moved, "c").otherwise(F.col("_cdc_op")),
-        UNCLEAR: ~gone & F.col(UNCLEAR),
-    }
-    return changes.select("*", F.explode(halves).alias(_GONE)).select(
-        *(
-            changed.get(name, F.col(quoted(name))).alias(name)
-            for name in changes.columns
-            if name != _FORMER
-        )
+        FORMER,
     )
 
 

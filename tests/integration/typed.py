@@ -13,8 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc.config import Config
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
-from cdc.decode import PROBLEM, decode
+from cdc.decode import decode
 from cdc.kafka import KafkaAdmin
+from cdc.own_key import PROBLEM
 from cdc.progress import NullProgress
 from cdc.records import read_changes
 from cdc.sources.postgres.source import PostgresSource

@@ -9,9 +9,10 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdc.changes import inserted
-from cdc.decode import PROBLEM, decode
+from cdc.decode import decode
 from cdc.lake.index import SnapshotSize
 from cdc.lake.write import LakeTable
+from cdc.own_key import PROBLEM
 from operate.verify.compare import compare_bags
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic
