@@ -121,6 +121,7 @@ def test_any_type_travels_as_text_by_copy_and_by_stream(shop: Bootstrapping) -> 
     assert shop.record("odd").state is State.INCREMENTAL
 
 
+@pytest.mark.breadth
 def test_a_new_column_of_such_a_type_waits_for_its_setting(shop: Bootstrapping) -> None:
     shop.database.execute("CREATE TABLE late (id int PRIMARY KEY)", "INSERT INTO late VALUES (1)")
     shop.add("late")

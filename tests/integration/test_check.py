@@ -63,6 +63,7 @@ def test_everything_is_looked_at_and_fine(shop: Shop) -> None:
         assert part in text, f"{part} is not looked at"
 
 
+@pytest.mark.breadth
 def test_a_server_that_does_not_answer_is_one_line_and_the_rest_goes_on(shop: Shop) -> None:
     shop.create("orders", 10)
     config = shop.config()

@@ -207,6 +207,7 @@ def test_a_lost_slot_stops_its_tables_and_bootstrap_makes_it_anew(shop: Shop) ->
     assert shop.verify("orders").equal
 
 
+@pytest.mark.breadth
 def test_a_slot_made_anew_behind_the_connector_stops_its_tables(shop: Shop) -> None:
     shop.create("orders", 500)
     succeeded(shop.onboard("orders"))
@@ -258,6 +259,7 @@ def test_discover_and_wildcards(cold: Shop) -> None:
     assert cold.table("history") not in at_source(cold.services, ["public.*"])
 
 
+@pytest.mark.breadth
 def test_row_security_cannot_hide_rows_from_the_copy(shop: Shop) -> None:
     shop.create("orders", 10)
     shop.database.execute("ALTER TABLE orders ENABLE ROW LEVEL SECURITY")
@@ -292,13 +294,13 @@ def test_a_table_on_its_way_is_never_called_done(cold: Shop) -> None:
     cold.create("orders", 10)
     succeeded(cold.onboard("orders", with_bootstrap=False))
     table = cold.table("orders")
-    pause(cold.services, table, reason="a migration")
-    assert f"tributary bootstrap {table}" in resume(cold.services, table).action
     now = datetime.now(timezone.utc)
     attempt = Attempt(id=uuid4(), started_at=now, path="nowhere")
     copying = transition(cold.record("orders"), State.BOOTSTRAPPING, at=now, attempt=attempt)
     cold.services.store.put(copying)
     cold.services.store.put(transition(cold.record("orders"), State.CATCHING_UP, at=now))
+    pause(cold.services, table, reason="a TRUNCATE")
+    assert f"tributary bootstrap {table}" in resume(cold.services, table).action
     (waiting,) = Runs(cold.services, [table]).waiting()
     assert waiting.state is State.CATCHING_UP
     assert f"tributary bootstrap {table}" in (unfinished(waiting) or "")

@@ -274,6 +274,7 @@ def test_an_inserted_value_that_equals_the_stand_in_survives(orders: Orders) -> 
     assert orders.state is State.INCREMENTAL
 
 
+@pytest.mark.breadth
 def test_another_captures_stand_in_is_a_value_like_any(orders: Orders) -> None:
     """Whoever keeps events in a table keeps the stand-ins of the capture that sent them."""
     replication = orders.replication

@@ -361,5 +361,7 @@ def test_settings_that_clash_for_one_table_stop_that_table(
         shared.configure()
     assert result.error is not None
     assert "include or exclude" in result.error["message"]
+    failed = shared.record(orders.name)
+    shared.store.put(replace(failed, retry_at=datetime.now(timezone.utc)))
     assert orders.run().error is None
     orders.assert_equal()
