@@ -295,7 +295,10 @@ def test_a_table_on_its_way_is_never_called_done(cold: Shop) -> None:
     succeeded(cold.onboard("orders", with_bootstrap=False))
     table = cold.table("orders")
     now = datetime.now(timezone.utc)
-    attempt = Attempt(id=uuid4(), started_at=now, path="nowhere")
+    at = {0: 0}
+    attempt = Attempt(
+        id=uuid4(), started_at=now, path="nowhere", start_offsets=at, handoff_offsets=at
+    )
     copying = transition(cold.record("orders"), State.BOOTSTRAPPING, at=now, attempt=attempt)
     cold.services.store.put(copying)
     cold.services.store.put(transition(cold.record("orders"), State.CATCHING_UP, at=now))
