@@ -6,6 +6,7 @@ import dataclasses
 from collections.abc import Collection, Iterable
 from typing import Any, cast
 
+import psycopg
 from psycopg import sql
 
 from cdc.errors import MissingTableError
@@ -263,11 +264,19 @@ def truncated(session: Session, oids: Collection[int]) -> frozenset[int]:
     """
     found = set()
     for schema, name, age, inserted, oid in session.execute(_RENEWED, (list(oids),)).fetchall():
-        older = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE pg_catalog.age(xmin) > %s)")
-        row = session.execute(older.format(sql.Identifier(schema, name)), (age,)).fetchone()
-        if inserted and row is not None and not row[0]:
+        if inserted and not _has_older(session, sql.Identifier(schema, name), age):
             found.add(int(oid))
     return frozenset(found)
+
+
+def _has_older(session: Session, table: sql.Identifier, age: int) -> bool:
+    """Whether a table has a row of before a transaction; the first rows of its file most often."""
+    query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE pg_catalog.age(xmin) > %s)").format(table)
+    try:
+        row = session.execute(query, (age,)).fetchone()
+    except psycopg.errors.QueryCanceled:
+        return False  # more rows than can be looked at in time, and none of them was
+    return row is not None and bool(row[0])
 
 
 def read_described(
