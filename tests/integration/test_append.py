@@ -233,6 +233,7 @@ def test_a_truncate_does_what_its_policy_says(log: Log, policy: str) -> None:
     assert len(log.in_lake()) == ROWS + 2, "what came before it is applied"
 
 
+@pytest.mark.breadth
 def test_verify_counts_how_often_a_row_occurs(log: Log) -> None:
     with inserters(log.shop.database, "events"):
         succeeded(log.onboard())

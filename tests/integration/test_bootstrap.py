@@ -306,6 +306,7 @@ def test_a_hanging_kafka_transaction_is_named(shop: Bootstrapping) -> None:
     shop.catch_up_and_compare("orders", *COLUMNS)
 
 
+@pytest.mark.breadth
 def test_without_exactly_once_connects_stored_position_decides(shop: Bootstrapping) -> None:
     connect = shop.config.connect.model_copy(update={"exactly_once": False})
     shop.config = shop.config.model_copy(update={"connect": connect})

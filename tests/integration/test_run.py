@@ -9,6 +9,8 @@ import threading
 from datetime import datetime, timedelta, timezone
 from decimal import Decimal
 
+import pytest
+
 from cdc.position import Lsn
 from cdc.run import RunResult, run_continuously, run_table, run_tables
 from cdc.state import State, transition
@@ -113,6 +115,7 @@ def test_a_moved_row_does_not_take_the_large_value_of_another(orders: Orders) ->
     orders.assert_equal()
 
 
+@pytest.mark.breadth
 def test_a_moved_row_that_is_gone_by_now_is_not_an_error(orders: Orders) -> None:
     orders.execute(f"INSERT INTO T SELECT 1, 'n', {BIG}, 1")
     orders.run()

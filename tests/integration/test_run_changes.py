@@ -57,6 +57,7 @@ def test_transactions_that_commit_in_another_order_than_they_wrote(orders: Order
 
 
 @settings(max_events_per_run=40_000)
+@pytest.mark.breadth
 def test_one_transaction_of_100k_rows_becomes_several_commits(orders: Orders) -> None:
     orders.execute(
         "BEGIN; INSERT INTO T SELECT n, 'n' || n, null, n * 0.01 FROM generate_series(1, 90000) n;"
@@ -202,6 +203,7 @@ LARGE = {
 """Columns by name: a type, and a value that is stored out of line."""
 
 
+@pytest.mark.breadth
 def test_unchanged_large_values_of_each_type(shared: Replication) -> None:
     columns = ", ".join(f"{name} {kind}" for name, (kind, _) in LARGE.items())
     external = ", ".join(f"ALTER {name} SET STORAGE EXTERNAL" for name in LARGE)
