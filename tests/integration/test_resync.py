@@ -166,7 +166,7 @@ def test_a_change_that_breaks_both_generations_gives_the_next_one_up(table: Tabl
         assert stopped.state is State.NEEDS_BOOTSTRAP
 
     with pytest.raises(BootstrapError, match="could not catch up"):
-        table.resync(Watch(on_start={"has captured": alter}))
+        table.resync(Watch(on_start={"is readable": alter}))
     (done,) = resync(table.services, [known])
     assert (done.error, done.details["rows"], done.details["generation"]) == (None, ROWS, 2)
     assert shop.store.builds() == []
