@@ -144,6 +144,25 @@ def test_values_become_lake_types(spark: SparkSession) -> None:
     assert row["tags"] == ["a", None]
 
 
+def test_an_interval_has_the_microseconds_that_the_connector_cut(spark: SparkSession) -> None:
+    sent = {
+        "P10000Y0M7808DT0H0M1.785318999S": "P10000Y0M7808DT0H0M1.785319S",
+        "P0Y0M0DT-1H-2M-3.000000999S": "P0Y0M0DT-1H-2M-3.000001S",
+        "P0Y1M0DT0H0M9.999999999S": "P0Y1M0DT0H0M10S",
+        "P0Y1M0DT0H0M0.100000001S": "P0Y1M0DT0H0M0.1S",
+        **{
+            one: one for one in ("P0Y0M0DT0H0M0S", "P-1Y-2M3DT-4H-5M-6.7S", "P0Y0M0DT0H0M5.123456S")
+        },
+    }
+    topic = Topic()
+    kind = {"type": "string", "connect.name": "io.debezium.time.Interval"}
+    topic.register(1, {"id": "long", "span": kind})
+    for number, text in enumerate(sent):
+        topic.insert(id=number, span=text)
+    found = rows(spark, topic, table(id="bigint", span="string"))
+    assert [(row[PROBLEM], row["span"]) for row in found] == [(None, one) for one in sent.values()]
+
+
 @pytest.mark.parametrize(
     ("kind", "lake", "value"),
     [
