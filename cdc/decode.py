@@ -245,8 +245,13 @@ def _plan(
         unavailable=_names_where(flags),
         unclear=f"coalesce({' OR '.join(unclear)}, FALSE)" if unclear else "FALSE",
         garbled=_names_where(garbled),
-        former=changed_key(event, former, values) if own_key else "NULL",
+        former=changed_key(event, _of_key(former, table), values) if own_key else "NULL",
     )
+
+
+def _of_key(former: Mapping[str, str], table: TableSchema) -> dict[str, str]:
+    """The parts in the order of the key, which need not be that of the columns."""
+    return {name: former.get(name, "NULL") for name in table.key}
 
 
 def _names_where(conditions: Sequence[tuple[str, str]]) -> str:

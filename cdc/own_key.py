@@ -22,7 +22,13 @@ UNAVAILABLE, UNCLEAR, PROBLEM = "_cdc_unavailable", "_cdc_unclear", "_cdc_proble
 
 
 def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]) -> str:
-    """The key before an update that changed it, as a struct; null for all other events."""
+    """The key before an update that changed it, as a struct; null for all other events.
+
+    Args:
+        event: The decoded event.
+        former: By key column, in the order of the key, Spark SQL of its value before.
+        values: By column, Spark SQL of its value after.
+    """
     differs = " OR ".join(f"{sql} <> {values[name]}" for name, sql in former.items())
     return (
         f"CASE WHEN {event}.op = 'u' AND ({differs}) THEN struct({', '.join(former.values())}) END"

@@ -41,7 +41,7 @@ class Change:
     @property
     def what(self) -> str:
         """What changed, as a clause."""
-        raise NotImplementedError
+        raise NotImplementedError  # each kind of change below has its own words
 
     @property
     def moves_lake(self) -> bool:
