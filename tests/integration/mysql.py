@@ -123,3 +123,19 @@ def own_mysql_database(stack: LocalStack, kind: str) -> Iterator[MysqlDatabase]:
             f"REVOKE ALL PRIVILEGES ON {created.name}.* FROM {ADMIN}@'{HOST}'",
             *(f"REVOKE SELECT ON {created.name}.* FROM {r}@'{HOST}'" for r in (CAPTURE, SNAPSHOT)),
         )
+
+
+@pytest.fixture(scope="module")
+def mysql_stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:
+    """A stack of a module's own."""
+    with mysql_stack_of(pytestconfig) as running:
+        yield running
+
+
+@pytest.fixture(params=list(PRODUCTS))
+def database(request: pytest.FixtureRequest, mysql_stack: LocalStack) -> Iterator[MysqlDatabase]:
+    """A database of a test's own on each kind that there is; one that is not is reported."""
+    if request.param not in mysql_stack.versions():
+        pytest.skip(f"no {PRODUCTS[request.param].title} on this machine; see the report's end")
+    with own_mysql_database(mysql_stack, request.param) as created:
+        yield created

@@ -18,25 +18,12 @@ from operate.context import Services
 from operate.inventory import discover
 from operate.preflight import check
 from schemas.table import TableId
-from stack.local import LocalStack
-from stack.mysql_software import MYSQL, PRODUCTS
-from tests.integration.mysql import MysqlDatabase, mysql_stack_of, own_mysql_database
+from stack.mysql_software import MYSQL
+from tests.integration.mysql import MysqlDatabase
+from tests.integration.mysql import database as database
+from tests.integration.mysql import mysql_stack as mysql_stack
 
 pytestmark = pytest.mark.breadth
-
-
-@pytest.fixture(scope="module")
-def mysql_stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:
-    with mysql_stack_of(pytestconfig) as running:
-        yield running
-
-
-@pytest.fixture(params=list(PRODUCTS))
-def database(request: pytest.FixtureRequest, mysql_stack: LocalStack) -> Iterator[MysqlDatabase]:
-    if request.param not in mysql_stack.versions():
-        pytest.skip(f"no {PRODUCTS[request.param].title} on this machine; see the report's end")
-    with own_mysql_database(mysql_stack, request.param) as created:
-        yield created
 
 
 @pytest.fixture
