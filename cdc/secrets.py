@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass
@@ -145,6 +146,24 @@ def expand(text: str, *, secret: bool = False) -> str:
         return reference.resolve() if secret else reference.read()
 
     return re.sub(r"\$?" + _REFERENCE.pattern, replacement, text)
+
+
+def fold(text: str, written: str) -> str:
+    """The text with references in place of the values that they stand for: ``expand`` turned back.
+
+    Args:
+        text: What may hold such values, a message for instance.
+        written: Where the references are, before ``expand``. One that does not resolve, or whose
+            value is shorter than four characters, changes nothing.
+    """
+    values: dict[str, str] = {}
+    for match in _REFERENCE.finditer(written):
+        with contextlib.suppress(SecretError):
+            values[SecretRef.parse(match[0]).read()] = match[0]
+    for value in sorted(values, key=len, reverse=True):
+        if len(value) >= _SHORTEST:
+            text = text.replace(value, values[value])
+    return text
 
 
 def keep_out_of_logs(secret: str) -> None:

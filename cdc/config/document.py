@@ -7,7 +7,7 @@ import os
 import re
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
 
@@ -20,7 +20,7 @@ from cdc.config.root import Config
 from cdc.config.source import kind_of
 from cdc.config.values import RawOptions, Section, Verbatim, is_sensitive
 from cdc.errors import ConfigError, SecretError
-from cdc.secrets import SecretRef, expand, is_reference
+from cdc.secrets import SecretRef, expand, fold, is_reference
 
 VARIABLE = "TRIBUTARY_CONFIG"
 DEFAULT_PATH = Path("tributary.yaml")
@@ -125,10 +125,12 @@ def _parse(text: str, name: str, base: Path) -> Config:
         problems += [
             found for found in _translate(error, expanded) if not _is_below(found.path, known)
         ]
-        raise _failure(name, problems) from None
-    problems += [Problem(path, reason) for path, reason in _conflicts(config, ())]
+    else:
+        problems += [Problem(path, reason) for path, reason in _conflicts(config, ())]
     if problems:
-        raise _failure(name, problems)
+        # What is wrong with a value may be told by the value, and it may be a secret, wherever a
+        # person has put the reference; the reference is also what the person finds in the file.
+        raise _failure(name, [replace(it, reason=fold(it.reason, text)) for it in problems])
     return config
 
 

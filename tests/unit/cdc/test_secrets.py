@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cdc.errors import SecretError
-from cdc.secrets import SecretRef, expand, redact
+from cdc.secrets import SecretRef, expand, fold, redact
 
 
 @pytest.mark.parametrize(
@@ -87,3 +87,12 @@ def test_values_that_are_no_secrets_stay_in_text(monkeypatch: pytest.MonkeyPatch
     assert SecretRef("env", "TINY_PW").resolve() == "abc"
     assert expand("x${S3_KEY}", secret=True) == "xcanary-expanded"
     assert redact("plain-host abc canary-expanded") == "plain-host abc ***"
+
+
+def test_a_text_is_folded_back_to_its_references(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LONG", "canary-long")
+    monkeypatch.setenv("INNER", "canary")
+    monkeypatch.setenv("TINY", "1")
+    written = "${LONG} ${INNER} ${TINY} ${NOT_SET_AT_ALL}"
+    assert fold("xcanary-longx canary 1", written) == "x${LONG}x ${INNER} 1"
+    assert fold("canary-long", "nothing is referred to") == "canary-long"
