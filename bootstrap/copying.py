@@ -256,6 +256,7 @@ class Copying:
             table=table,
             schema=schema,
             lake=LakeTable(self.context.spark, self._attempt.path, schema, self.settings),
+            lake_config=self.context.config.lake,
             taken_at=self._attempt.started_at,
             parallel=self.settings.parallel_chunks,
         )

@@ -16,12 +16,14 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from bootstrap.errors import CopyError
+from cdc.hidden import hidden
 from cdc.lake.layout import META_COLUMNS, SNAPSHOT_OFFSET, SNAPSHOT_POSITION
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
     from bootstrap.chunks import Chunk
+    from cdc.config import LakeConfig
     from cdc.lake.commit import CommitRecord
     from cdc.lake.index import SnapshotSize
     from cdc.lake.write import LakeTable
@@ -47,6 +49,7 @@ class SnapshotCopy:
         table: The source table.
         schema: Its lake schema.
         lake: The attempt's own lake table.
+        lake_config: How values are hidden.
         taken_at: When the attempt began; the source time of all its rows.
         parallel: Chunks that are read at the same time, or None for as many as Spark has cores.
     """
@@ -56,6 +59,7 @@ class SnapshotCopy:
     table: SourceTable
     schema: TableSchema
     lake: LakeTable
+    lake_config: LakeConfig
     taken_at: datetime
     parallel: int | None = None
 
@@ -121,7 +125,8 @@ class SnapshotCopy:
             ) from error
         if self.parallel is not None and self.parallel < len(chunks):
             source_rows = source_rows.coalesce(self.parallel)
-        return source_rows.select(*self._meta(), "*")
+        rows = hidden(source_rows, self.schema, self.lake_config)
+        return rows.select(*self._meta(), "*")
 
     def _meta(self) -> list[Column]:
         values = {

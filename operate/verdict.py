@@ -101,6 +101,7 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
             *_notes(table),
             *_generated(table),
             *_asked(settings),
+            *_hidden(settings),
             *_null_defaults(table),
             *table.hazards,
         )
@@ -139,7 +140,8 @@ def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -
             f"Choose: 1. ALTER TABLE {table.table.relation} ALTER COLUMN ... SET NOT NULL, or DROP"
             " DEFAULT; 2. connect.converter: confluent; 3. columns: {exclude: [...]}.",
         )
-    return Verdict(notes=(*_log_notes(table), *_generated(table), *table.hazards))
+    notes = (*_log_notes(table), *_generated(table), *_hidden(settings), *table.hazards)
+    return Verdict(notes=notes)
 
 
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
@@ -270,6 +272,19 @@ def _asked(settings: TableSettings) -> tuple[str, ...]:
         return ()
     names = ", ".join(quote_name(name) for name in settings.columns.as_)
     return (f"{names}: asked of the primary by key, for each row that changes (columns.as)",)
+
+
+def _hidden(settings: TableSettings) -> tuple[str, ...]:
+    told = {
+        "hash": "the lake gets their HMAC-SHA-256",
+        "mask": "the lake gets *** for every value",
+    }
+    columns = {rule: getattr(settings.columns, rule) for rule in told}
+    return tuple(
+        f"{', '.join(map(quote_name, columns[rule]))}: {what} (columns.{rule})"
+        for rule, what in told.items()
+        if columns[rule]
+    )
 
 
 def _null_defaults(table: SourceTable) -> tuple[str, ...]:

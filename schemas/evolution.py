@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from schemas.catalog import LABEL, Catalog, CatalogColumn
@@ -67,11 +67,13 @@ class LakeColumns:
         types: Spark type by name.
         dropped: Those that it keeps although the source has dropped them.
         asked: Those whose values are asked of the source.
+        hidden: By name, how the lake hides the values, and their Spark type.
     """
 
     types: Mapping[str, str]
     dropped: frozenset[str] = frozenset()
     asked: frozenset[str] = frozenset()
+    hidden: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
 def diff(
@@ -296,6 +298,8 @@ class _Diff:
         if (name in self._lake.asked) != self._wanted[name].asked:
             why = "text of the server and values of events are not the same"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
+        elif otherwise := self._hidden_otherwise(name):
+            yield ChangeType(verdict=bootstrap, why=otherwise, name=name, old=was, new=now)
         elif self._wanted[name].asked and was != now:
             why = "the server may print the same value otherwise"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
@@ -315,6 +319,15 @@ class _Diff:
         elif was != now:
             why = f"both are {has} in the lake, and hold the same values"
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
+
+    def _hidden_otherwise(self, name: str) -> str | None:
+        """Why what the lake's rows hold in place of hidden values is not what new ones get."""
+        wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(name, ("", ""))
+        if wanted.hide != hide:
+            return f"the settings say columns.{wanted.hide or hide} otherwise than the lake's rows"
+        if hide == "hash" and wanted.plain != plain:
+            return f"the lake has hashes of the text of {plain}, which {wanted.plain} may not have"
+        return None
 
 
 def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:

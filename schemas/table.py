@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 from schemas.errors import InvalidIdentifierError, SchemaError
 
@@ -120,6 +121,8 @@ class Column:
         nullable: Whether the source allows NULL.
         asked: Whether its values are asked of the source by key, as text, because no event
             carries them exactly.
+        hide: ``hash`` or ``mask`` when the lake holds that in place of the values, as a string.
+        plain: The Spark SQL type of the values of a column that hides them.
     """
 
     name: str
@@ -127,6 +130,8 @@ class Column:
     lake_type: str
     nullable: bool = True
     asked: bool = False
+    hide: str = ""
+    plain: str = ""
 
     @property
     def live(self) -> bool:
@@ -162,6 +167,19 @@ class TableSchema:
                 remedy="Set key_columns to columns that the table has.",
                 table=self.table,
             )
+
+    def shown(self) -> TableSchema:
+        """The same table as the source's values come, before any of them is hidden."""
+        columns = (
+            replace(column, lake_type=column.plain, hide="", plain="") if column.hide else column
+            for column in self.columns
+        )
+        return replace(self, columns=tuple(columns))
+
+    def only(self, names: Collection[str]) -> TableSchema:
+        """The same table with these columns alone; the key must be among them."""
+        columns = tuple(column for column in self.columns if column.name in names)
+        return replace(self, columns=columns)
 
     def column(self, name: str) -> Column:
         """The column of that name.

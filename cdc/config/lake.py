@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from cdc.config.values import LoginFreeUrl, Options, Positive, Section, Verbatim
 from cdc.errors import SecretError
-from cdc.secrets import expand
+from cdc.secrets import SecretRef, expand
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
@@ -41,6 +41,8 @@ class LakeConfig(Section):
     """Path of a table under the URL."""
     hadoop: Options = Field(default_factory=dict)
     """Hadoop settings, without the prefix spark.hadoop."""
+    hash_key: SecretRef | None = None
+    """The key of columns.hash. With another one all hashes are others: copy the tables again."""
 
 
 class CatalogConfig(Section):

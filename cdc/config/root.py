@@ -143,6 +143,7 @@ class Config(Section):
         found += self._name_conflicts()
         found += self._capture_conflicts()
         found += self._append_conflicts()
+        found += self._hash_conflicts()
         found += [(("defaults", *path), reason) for path, reason in self.defaults.conflicts()]
         for text, settings in self.tables.items():
             if problem := pattern_problem(text, self.sources):
@@ -154,13 +155,22 @@ class Config(Section):
             ]
         return found
 
+    def _hash_conflicts(self) -> Iterator[Conflict]:
+        if self.lake.hash_key is None:
+            for place, settings in self._all_settings():
+                if settings.columns.hash:
+                    yield (*place, "columns", "hash"), "hashes need a key: set lake.hash_key"
+
+    def _all_settings(self) -> Iterator[tuple[tuple[str, ...], TableSettings]]:
+        """The sections of table settings, each with its path."""
+        yield ("defaults",), self.defaults
+        for text, settings in self.tables.items():
+            yield ("tables", text), settings
+
     def _append_conflicts(self) -> Iterator[Conflict]:
         if self.connect.exactly_once:
             return
-        for place, settings in (
-            (("defaults",), self.defaults),
-            *((("tables", text), settings) for text, settings in self.tables.items()),
-        ):
+        for place, settings in self._all_settings():
             if settings.appends:
                 reason = (
                     "append needs connect.exactly_once: a worker's crash would repeat rows, and"

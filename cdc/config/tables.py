@@ -42,6 +42,15 @@ class ColumnRules(Section):
     as_: Annotated[dict[NonEmpty, Literal["string"]], Field(alias="as", default_factory=dict)]
     """By column, string: the text that the server prints, asked by key for each row that changes.
     For types that events do not carry exactly."""
+    hash: tuple[NonEmpty, ...] = ()
+    """The lake gets the HMAC-SHA-256 of their values' text under lake.hash_key, in hexadecimal:
+    equal values stay equal. NULL stays NULL."""
+    mask: tuple[NonEmpty, ...] = ()
+    """The lake gets *** for every value. NULL stays NULL."""
+
+    def hides(self, column: str) -> str:
+        """``hash``, ``mask``, or empty: what the lake gets in place of the column's values."""
+        return "hash" if column in self.hash else "mask" if column in self.mask else ""
 
 
 class ResyncLimits(Section):
@@ -146,14 +155,30 @@ class TableSettings(Section):
         if self.columns.include:
             lost |= set(self.key_columns) - set(self.columns.include)
         if lost:
-            names = ", ".join(sorted(lost))
-            found.append((("columns",), f"key columns must be replicated; left out: {names}"))
+            reason = f"key columns must be replicated; left out: {_names(lost)}"
+            found.append((("columns",), reason))
+        found += self._hiding_conflicts()
         if asked := set(self.key_columns) & set(self.columns.as_):
-            names = ", ".join(sorted(asked))
-            found.append((("columns", "as"), f"rows are asked for by key, so not for: {names}"))
+            reason = f"rows are asked for by key, so not for: {_names(asked)}"
+            found.append((("columns", "as"), reason))
         if self.buckets is not None and self.index in ("bloom", "simple"):
             found.append((("buckets",), f"index {self.index} has no buckets; use index: bucket"))
         return found
+
+    def _hiding_conflicts(self) -> Iterator[Conflict]:
+        rules = self.columns
+        hidden = {*rules.hash, *rules.mask}
+        if twice := set(rules.hash) & set(rules.mask):
+            yield ("columns", "mask"), f"give hash or mask, not both, for: {_names(twice)}"
+        if away := hidden & set(rules.exclude):
+            yield ("columns", "exclude"), f"what is left out needs no hash or mask: {_names(away)}"
+        for key in ("hash", "mask"):
+            if named := set(self.key_columns) & set(getattr(rules, key)):
+                reason = f"rows are found by their key, so it cannot hide: {_names(named)}"
+                yield ("columns", key), reason
+            if getattr(rules, key) and self.on_bad_message == "quarantine":
+                reason = "quarantine keeps whole messages as they came, and hides nothing"
+                yield ("columns", key), reason
 
     def _mode_conflicts(self) -> Iterator[Conflict]:
         if not self.appends:
@@ -169,6 +194,10 @@ class TableSettings(Section):
         if self.index == "bucket" or self.buckets is not None:
             key = "index" if self.index == "bucket" else "buckets"
             yield (key,), "mode: append looks no row up, and buckets are written anew by each run"
+
+
+def _names(columns: Iterable[str]) -> str:
+    return ", ".join(sorted(columns))
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 
 from cdc.decode import TRANSACTION
+from cdc.hidden import hidden
 from cdc.semantic_types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from cdc.config import LakeConfig
     from cdc.progress import Progress
     from cdc.sources.base import Source
     from cdc.sources.values import SourceTable
@@ -39,6 +41,7 @@ class Asked:
         source_table: The table as the source's catalog has it.
         source_schema: Its lake schema by that catalog.
         kept: The columns that the lake table keeps.
+        lake: How values are hidden.
         progress: Shows the wait.
     """
 
@@ -47,6 +50,7 @@ class Asked:
     source_table: SourceTable
     source_schema: TableSchema
     kept: TableSchema
+    lake: LakeConfig
     progress: Progress
 
     def rows(
@@ -71,13 +75,15 @@ class Asked:
         live = {column.name for column in self.source_schema.columns}
         columns = [name for name in missing if name in live]
         names = (*self.kept.key, *columns)
-        shape = ", ".join(f"{quoted(n)} {self.kept.column(n).lake_type}" for n in names)
+        shown = self.kept.shown()
+        shape = ", ".join(f"{quoted(n)} {shown.column(n).lake_type}" for n in names)
         self._wait(lacking)
         known = self.spark.createDataFrame([], shape)
         for keys in self._keys(lacking):
             found = self.source.fetch_by_key(self.source_table, self.source_schema, keys, columns)
             values = [tuple(row[name] for name in names) for row in found]
             known = known.unionByName(hold(self.spark.createDataFrame(values, shape)))
+        known = hidden(known, self.kept.only(names), self.lake)
         gone = {
             name: F.lit(None).cast(self.kept.column(name).lake_type)
             for name in missing

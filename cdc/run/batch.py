@@ -320,6 +320,7 @@ class BatchWriter:
             source_table=self._source_table,
             source_schema=self._source_schema,
             kept=self._schema,
+            lake=self._context.config.lake,
             progress=self._context.progress,
         )
         found = known.rows(rows.filter(F.col(MISSING).isNotNull()), missing, self._hold)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc.failpoints import crash
+from cdc.hidden import hidden
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
 from cdc.lake.write import LakeTable
@@ -20,6 +21,7 @@ from schemas.changes import AddColumn, Verdict, WidenType
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+    from cdc.config import LakeConfig
     from cdc.lake.guard import Guard
     from cdc.run.context import RunContext
     from cdc.sources.values import SourceTable
@@ -98,14 +100,15 @@ def follow(
     crash("run.before_follow")
     widened = any(isinstance(one, WidenType) and one.in_lake for one in compared.changes)
     if fills or widened:
-        instant = lake.overwrite(_rewritten(lake, fills), commit, guard)
+        rows = _rewritten(lake, fills, context.config.lake)
+        instant = lake.overwrite(rows, commit, guard)
     else:
         instant = lake.empty_commit(commit, guard)
     crash("run.after_follow")
     return LakeShape(lake, table, schema), Committed(instant, "commit", commit)
 
 
-def _rewritten(lake: LakeTable, fills: Mapping[str, str]) -> DataFrame:
+def _rewritten(lake: LakeTable, fills: Mapping[str, str], config: LakeConfig) -> DataFrame:
     """All rows of the lake with its new columns; a deleted row that is kept gets no values."""
     rows = lake.read()
     new = []
@@ -115,4 +118,5 @@ def _rewritten(lake: LakeTable, fills: Mapping[str, str]) -> DataFrame:
             new.append(value.alias(column.name))
         elif column.name not in rows.columns:
             new.append(F.lit(None).cast(column.lake_type).alias(column.name))
-    return rows.select("*", *new)
+    filled = lake.layout.schema.only({*lake.layout.schema.key, *fills})
+    return hidden(rows.select("*", *new), filled, config)

@@ -13,6 +13,7 @@ from cdc import plan
 from cdc.changes import Problem, Summary, problems, summarize
 from cdc.decode import SCHEMA_ID, UNKNOWN_SCHEMA, decode
 from cdc.errors import DecodeError, copy_again
+from cdc.hidden import hidden
 from cdc.records import read_changes
 from cdc.run.shape import require_columns
 from cdc.run.writer_schemas import WriterSchemas
@@ -135,14 +136,14 @@ class BatchReader:
             decoded = decode(
                 records,
                 self._writers.known,
-                self._schema,
+                self._schema.shown(),
                 placeholder=self._placeholder,
                 ingested_at=datetime.now(timezone.utc),
                 absent=self._absent,
                 nulls_are_kept=self._context.config.connect.keeps_nulls,
                 own_key=self._own_key,
             )
-            changes = self._hold(decoded)
+            changes = self._hold(hidden(decoded, self._schema, self._context.config.lake))
             if tasks == 1:
                 # Said aloud, so that Spark sorts and folds the one piece where it is.
                 changes = changes.coalesce(1)

@@ -153,6 +153,11 @@ def lake_columns(handoff: Mapping[str, Any]) -> LakeColumns:
         {str(column["name"]): str(column["lake"]) for column in handoff["columns"]},
         dropped=frozenset(str(c["name"]) for c in handoff["columns"] if c["source"] == DROPPED),
         asked=frozenset(str(c["name"]) for c in handoff["columns"] if c.get("asked")),
+        hidden={
+            str(c["name"]): (str(c["hide"]), str(c["plain"]))
+            for c in handoff["columns"]
+            if c.get("hide")
+        },
     )
 
 
@@ -163,6 +168,7 @@ def column_facts(column: Column) -> dict[str, Any]:
         "source": column.source_type,
         "lake": column.lake_type,
         "asked": column.asked,
+        **({"hide": column.hide, "plain": column.plain} if column.hide else {}),
     }
 
 

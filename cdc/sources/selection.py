@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc.config import TableSettings
-from cdc.sources.values import SourceTable
+from cdc.sources.values import SourceColumn, SourceTable
 from schemas.errors import SchemaError
 from schemas.table import Column, TableSchema
 from schemas.type_rule import TypeRule
@@ -23,6 +23,14 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
     columns = lake_columns(table, settings)
     key = record_key(table, settings)
     for column in columns:
+        if column.hide and column.name in key:
+            raise SchemaError(
+                f"key column {column.name!r} of table {table.table} is to be hidden"
+                f" (columns.{column.hide}), and rows are found by their key",
+                remedy="Leave it shown, or name other columns in key_columns.",
+                table=table.table,
+                field=column.name,
+            )
         if column.asked and column.name in key:
             raise SchemaError(
                 f"key column {column.name!r} of table {table.table} is to be asked of the source,"
@@ -46,10 +54,11 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
     names = {column.name for column in table.columns}
     wanted = set(settings.columns.include) or names
     asked = settings.columns.as_
-    for name in sorted((wanted | set(settings.columns.exclude) | set(asked)) - names):
+    named = {*settings.columns.exclude, *asked, *settings.columns.hash, *settings.columns.mask}
+    for name in sorted((wanted | named) - names):
         raise SchemaError(
             f"table {table.table} has no column {name!r}, which `columns` names",
-            remedy="Correct columns.include, columns.exclude or columns.as of the table.",
+            remedy="Correct columns.include, exclude, as, hash or mask of the table.",
             table=table.table,
             field=name,
         )
@@ -59,17 +68,20 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
         if column.name in wanted - set(settings.columns.exclude) and not column.generated
     ]
     _check_names(table, [column.name for column in kept])
-    return tuple(
-        Column(
-            name=column.name,
-            source_type=str(column.type),
-            lake_type=column.type.rule(
-                table=table.table, column=column.name, as_text=column.name in asked
-            ).lake_type,
-            nullable=column.nullable,
-            asked=column.name in asked,
-        )
-        for column in kept
+    return tuple(_column(table, column, settings) for column in kept)
+
+
+def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -> Column:
+    asked, hide = column.name in settings.columns.as_, settings.columns.hides(column.name)
+    rule = column.type.rule(table=table.table, column=column.name, as_text=asked)
+    return Column(
+        name=column.name,
+        source_type=str(column.type),
+        lake_type="string" if hide else rule.lake_type,
+        nullable=column.nullable,
+        asked=asked,
+        hide=hide,
+        plain=rule.lake_type if hide else "",
     )
 
 

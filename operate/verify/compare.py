@@ -68,8 +68,9 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Rows that were fetched by key, as a frame of lake types."""
-    ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in schema.columns)
+    """Rows that were fetched by key, as a frame of lake types in which nothing is hidden yet."""
+    shown = schema.shown().columns
+    ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
     values = [tuple(row[name] for name in names) for row in rows]
     return spark.createDataFrame(values, schema=ddl)

@@ -13,6 +13,7 @@ from bootstrap.capture import Capture
 from bootstrap.chunks import chunk_count
 from bootstrap.steps import reaches
 from cdc.errors import LakeError, LostHistoryError, StateError
+from cdc.hidden import hidden
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.run import run_table
@@ -299,9 +300,10 @@ class _Verification:
 
     def _source_frame(self, ranges: list[KeyRange], view: View | None = None) -> DataFrame:
         query = self._source.snapshot_query(self._table, self._schema, ranges, view=view)
-        return self._services.spark.read.jdbc(
+        rows = self._services.spark.read.jdbc(
             query.url, query.table, predicates=list(query.predicates), properties=query.properties
         ).selectExpr(*query.select[-len(self._schema.columns) :])
+        return hidden(rows, self._schema, self._services.config.lake)
 
     def _round(self, pending: tuple[Suspect, ...], number: int) -> Mapping[Key, Sighting]:
         """Sample the keys at the source while the lake moves past where the sampling began."""
@@ -317,8 +319,9 @@ class _Verification:
                 lake = as_table(self._lake.read(), self._schema)
                 wanted = with_keys(self._services.spark, lake, self._schema, keys)
                 in_lake = digests(wanted, self._schema)
+            sampled = source_rows(self._services.spark, sampler.rows, self._schema)
             at_source = digests(
-                source_rows(self._services.spark, sampler.rows, self._schema), self._schema
+                hidden(sampled, self._schema, self._services.config.lake), self._schema
             )
             task.advance(len(keys))
         finally:

@@ -25,6 +25,7 @@ ENVIRONMENT = {
         "CONNECT_PW",
         "STATE_PW",
         "S3_SECRET",
+        "HASH_KEY",
     )
 }
 
@@ -46,12 +47,18 @@ _TABLE = {
     "mode": "upsert",
     "snapshot_from": "replica",
     "partition_by": ["country"],
-    "columns": {"include": ["id", "country"], "exclude": [], "as": {"country": "string"}},
+    "columns": {
+        "include": ["id", "country", "email", "phone"],
+        "exclude": [],
+        "as": {"country": "string"},
+        "hash": ["email"],
+        "mask": ["phone"],
+    },
     "max_events_per_run": 10,
     "allowed_lateness_s": 5,
     "delete_mode": "soft",
     "on_truncate": "pause",
-    "on_bad_message": "quarantine",
+    "on_bad_message": "stop",
     "max_quarantined": 7,
     "on_schema_change": "freeze",
     "chunk_rows": 100,
@@ -131,6 +138,7 @@ def full() -> dict[str, Any]:
             "url": "s3a://bucket/lake",
             "name": "{source}/{schema}/{table}",
             "hadoop": {"fs.s3a.secret.key": "${S3_SECRET}"},
+            "hash_key": "${HASH_KEY}",
         },
         "catalog": {
             "metastore": "thrift://a:9083,thrift://b:9083",

@@ -182,6 +182,37 @@ def test_a_key_column_is_not_asked_by_key() -> None:
 @pytest.mark.parametrize(
     ("settings", "key", "reason"),
     [
+        ({"columns": {"hash": ["a", "b"], "mask": ["b"]}}, "columns.mask", "not both, for: b"),
+        ({"columns": {"hash": ["a"], "exclude": ["a"]}}, "columns.exclude", "no hash or mask: a"),
+        ({"columns": {"mask": ["a"]}, "key_columns": ["a"]}, "columns.mask", "cannot hide: a"),
+        ({"columns": {"hash": ["a"]}, "key_columns": ["a"]}, "columns.hash", "cannot hide: a"),
+        (
+            {"columns": {"mask": ["a"]}, "on_bad_message": "quarantine"},
+            "columns.mask",
+            "hides nothing",
+        ),
+    ],
+)
+def test_what_cannot_be_hidden_is_refused(settings, key, reason) -> None:
+    found = dict(TableSettings.model_validate(settings).conflicts())
+    assert reason in found[tuple(key.split("."))]
+
+
+@pytest.mark.parametrize("place", ["defaults", "tables"])
+def test_hashes_need_a_key(place: str) -> None:
+    document = minimal()
+    columns = {"columns": {"hash": ["email"]}}
+    document[place] = columns if place == "defaults" else {"public.people": columns}
+    message = refusal(document).message
+    assert "columns.hash: hashes need a key: set lake.hash_key" in message
+    document["lake"]["hash_key"] = "${HASH_KEY}"
+    settings = read(document).table_settings(TableId("shop", "public", "people"))
+    assert (settings.columns.hides("email"), settings.columns.hides("id")) == ("hash", "")
+
+
+@pytest.mark.parametrize(
+    ("settings", "key", "reason"),
+    [
         ({"mode": "append", "key_columns": ["id"]}, "key_columns", "has no key"),
         ({"mode": "append", "delete_mode": "soft"}, "delete_mode", "no deletes"),
         ({"mode": "append", "index": "bucket"}, "index", "written anew"),

@@ -485,3 +485,31 @@ def test_text_of_the_server_and_values_of_events_do_not_mix(*, before: bool, now
     )
     assert isinstance(change, ChangeType)
     assert change.verdict is Verdict.BOOTSTRAP
+
+
+@pytest.mark.parametrize(
+    ("had", "wanted", "verdicts"),
+    [
+        (None, ("hash", "string"), [Verdict.BOOTSTRAP]),
+        (("hash", "string"), None, [Verdict.BOOTSTRAP]),
+        (("hash", "string"), ("mask", "string"), [Verdict.BOOTSTRAP]),
+        (("hash", "int"), ("hash", "bigint"), [Verdict.BOOTSTRAP]),
+        (("hash", "string"), ("hash", "string"), []),
+        (("mask", "int"), ("mask", "bigint"), []),
+    ],
+)
+def test_hidden_values_and_others_do_not_mix(
+    had: tuple[str, str] | None, wanted: tuple[str, str] | None, verdicts: list[Verdict]
+) -> None:
+    hide, plain = wanted or ("", "")
+    columns = [
+        Column(one["name"], one["shown"], LAKE[one["name"]], hide=hide, plain=plain)
+        if one["name"] == "note"
+        else Column(one["name"], one["shown"], LAKE[one["name"]])
+        for one in FACTS["columns"].values()
+    ]
+    catalog = Catalog.read(FACTS)
+    lake = LakeColumns(LAKE, hidden={"note": had} if had else {})
+    changes = diff(catalog, catalog, wanted=columns, lake=lake, stored={})
+    assert [change.verdict for change in changes] == verdicts
+    assert all(isinstance(one, ChangeType) and "note" in str(one) for one in changes)

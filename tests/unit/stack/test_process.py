@@ -23,7 +23,7 @@ PARENT = """
 import subprocess, sys, time
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(300)"],
                          start_new_session=True)
-print("child", child.pid, flush=True)
+print(f"child {child.pid}", flush=True)  # at once: the test waits for the word
 time.sleep(300)
 """
 
