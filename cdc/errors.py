@@ -30,6 +30,10 @@ class SnapshotLostError(SourceError):
     """A snapshot view that is gone: recovery conflict, lost session, or a changed table."""
 
 
+class UnreadableError(SourceError):
+    """Rows that no further try can read: a right is missing, or the lake cannot hold a value."""
+
+
 class ConnectError(TributaryError):
     """Kafka Connect is unreachable, refuses a connector, or a connector or task failed."""
 

@@ -16,7 +16,7 @@ from bootstrap.capture import Capture
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from cdc import spark as spark_module
 from cdc.config import Config
-from cdc.errors import CaptureError, ReplicaError, SourceError
+from cdc.errors import CaptureError, ReplicaError, SourceError, UnreadableError
 from cdc.lake.timeline import Timeline
 from cdc.state import State
 from stack.local import LocalStack
@@ -228,6 +228,28 @@ def test_a_view_that_the_replica_ends_is_replaced(shop: Bootstrapping) -> None:
     assert result.attempts == 1, "what was committed under the lost view is kept"
     assert result.rows < 1.5 * WIDE_ROWS
     shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+@pytest.mark.parametrize(
+    ("ddl", "told"),
+    [
+        ("UPDATE orders SET day = 'infinity' WHERE id = 77", "column day of .* holds infinity"),
+        ("ALTER TABLE orders ENABLE ROW LEVEL SECURITY", "row-level security policy"),
+    ],
+)
+def test_what_no_further_try_can_read_is_told_at_once(
+    shop: Bootstrapping, caplog: pytest.LogCaptureFixture, ddl: str, told: str
+) -> None:
+    shop.database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, day date)",
+        "INSERT INTO orders SELECT g, '2024-01-01' FROM generate_series(1, 100) g",
+        ddl,
+    )
+    shop.add("orders")
+    with pytest.raises(UnreadableError, match=told) as caught:
+        shop.bootstrap("orders")
+    assert caught.value.remedy
+    assert "tried again" not in caplog.text
 
 
 def test_a_paused_replica_is_waited_for_and_then_named(shop: Bootstrapping) -> None:

@@ -9,13 +9,14 @@ from urllib.parse import quote
 from psycopg import sql
 
 from cdc.config import Endpoint
-from cdc.errors import ReplicaError, SourceError
+from cdc.errors import ReplicaError, SourceError, UnreadableError
 from cdc.sources.postgres.connection import APPLICATION, CONNECT_TIMEOUT_S, Connections
 from cdc.sources.selection import rules
 from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable, View
 from schemas.table import TableId, TableSchema
 
 LOCK_TIMEOUT_S = 30
+_DENIED = re.compile(r"permission denied .+|query would be affected by row-level security .+")
 PLACE_COLUMN = "_cdc_row"
 """Where a row of a table without a key lies: the table's or partition's id, and its ``ctid``."""
 
@@ -178,12 +179,20 @@ def explain_failure(table: TableId, text: str) -> SourceError:
         )
     value = re.search(r"\"(column .+? holds .+?)\"\s", text)
     if value:
-        return SourceError(
+        return UnreadableError(
             f"table {table}: {value[1]}",
             remedy="Correct the value on the source, or leave the column out with columns.exclude.",
             table=table,
         )
     lines = [line.strip() for line in text.splitlines() if "PSQLException" in line]
+    if lines and (denied := _DENIED.search(lines[-1])):
+        return UnreadableError(
+            f"table {table} could not be read: {denied[0]}",
+            remedy="Give credentials.snapshot what `tributary check` names. Row-level security must"
+            " not apply to it (ALTER ROLE ... BYPASSRLS): rows that a policy hides would be taken"
+            " for deleted.",
+            table=table,
+        )
     return SourceError(
         f"table {table} could not be read: {lines[-1] if lines else text.strip()[:500]}",
         remedy="Look at the server's log at this time; then run the command again.",
