@@ -42,13 +42,16 @@ class TypeRule:
 class SourceType(Protocol):
     """The type of a source column; its text is what the source itself prints."""
 
-    def rule(self, *, table: TableId | str, column: str, as_text: bool = False) -> TypeRule:
+    def rule(
+        self, *, table: TableId | str, column: str, as_text: bool = False, hidden: bool = False
+    ) -> TypeRule:
         """The rule of a column of this type. Total: every type has one or raises.
 
         Args:
             table: Named in messages.
             column: Named in messages.
             as_text: Whether the lake gets what the server itself prints, whatever the type.
+            hidden: Whether errors must not show a value.
 
         Raises:
             UnsupportedTypeError: There is no rule under which snapshot and stream are known to

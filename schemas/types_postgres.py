@@ -22,7 +22,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 from schemas.errors import UnsupportedTypeError
 from schemas.table import TableId
@@ -57,12 +57,13 @@ class PostgresType:
     def __str__(self) -> str:
         return self.display or self.name
 
-    def rule(self, *, table: TableId | str, column: str, as_text: bool = False) -> TypeRule:
+    def rule(
+        self, *, table: TableId | str, column: str, as_text: bool = False, hidden: bool = False
+    ) -> TypeRule:
         """The rule of a column of this type; see `schemas.type_rule.SourceType`."""
         if as_text:
             return _PRINTED
-        place = f"column {_plain(column)} of {_plain(str(table))}"
-        rule = _rule(self, place)
+        rule = _rule(self, _Place(f"column {_plain(column)} of {_plain(str(table))}", hidden))
         if rule is None:
             raise UnsupportedTypeError(
                 f"column {column!r} of table {table} has type {self}, which has no rule",
@@ -75,7 +76,14 @@ class PostgresType:
         return rule
 
 
-def _rule(kind: PostgresType, place: str) -> TypeRule | None:
+class _Place(NamedTuple):
+    """Where a value is, for the errors of values that the lake cannot hold."""
+
+    name: str
+    hidden: bool
+
+
+def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
     if kind.kind == "d":
         return _rule(kind.base, place) if kind.base is not None else None
     if kind.element is not None:
@@ -94,7 +102,7 @@ def _rule(kind: PostgresType, place: str) -> TypeRule | None:
     return _PLAIN.get(kind.name)
 
 
-def _numeric(typmod: int, place: str) -> TypeRule | None:
+def _numeric(typmod: int, place: _Place) -> TypeRule | None:
     """Decimal where the digits are bounded and fit, else text in the connector's words."""
     if typmod < 0:
         return _NUMERIC_TEXT
@@ -121,7 +129,7 @@ def numeric_modifier(typmod: int) -> tuple[int, int]:
     return (packed >> 16) & 0xFFFF, ((packed & 0x7FF) ^ 1024) - 1024
 
 
-def _date(place: str) -> TypeRule:
+def _date(place: _Place) -> TypeRule:
     return TypeRule(
         lake_type="date",
         read_sql=f"CASE WHEN {{column}} BETWEEN '{_FIRST}' AND '{_LAST}' "
@@ -131,7 +139,7 @@ def _date(place: str) -> TypeRule:
     )
 
 
-def _timestamp(place: str) -> TypeRule:
+def _timestamp(place: _Place) -> TypeRule:
     return TypeRule(
         lake_type="timestamp_ntz",
         read_sql=_micros(place),
@@ -140,7 +148,7 @@ def _timestamp(place: str) -> TypeRule:
     )
 
 
-def _timestamptz(place: str) -> TypeRule:
+def _timestamptz(place: _Place) -> TypeRule:
     return TypeRule(
         lake_type="timestamp",
         read_sql=_micros(place),
@@ -149,7 +157,7 @@ def _timestamptz(place: str) -> TypeRule:
     )
 
 
-def _micros(place: str) -> str:
+def _micros(place: _Place) -> str:
     # date_part is a double. Times one million it is off by less than half a microsecond where
     # microseconds since 1970 stay below 2^51; elsewhere it is exact for whole seconds and for
     # the microseconds of a minute, but not for both at once, which takes twice as long.
@@ -165,7 +173,7 @@ def _micros(place: str) -> str:
     )
 
 
-def _timetz(place: str) -> TypeRule:
+def _timetz(place: _Place) -> TypeRule:
     # the connector stops at some values of 24:00 and a zone
     return _same(
         "string",
@@ -175,7 +183,7 @@ def _timetz(place: str) -> TypeRule:
     )
 
 
-def _array(element: PostgresType, place: str) -> TypeRule | None:
+def _array(element: PostgresType, place: _Place) -> TypeRule | None:
     """One-dimensional arrays, read as JSON arrays of text."""
     if element.name not in _ARRAY_ITEMS:
         return None
@@ -202,13 +210,14 @@ def _array(element: PostgresType, place: str) -> TypeRule | None:
     )
 
 
-def _failure(place: str, why: str, as_type: str) -> str:
+def _failure(place: _Place, why: str, as_type: str) -> str:
     """NULL for NULL; for any other value an error of PostgreSQL that carries our sentence.
 
     A cast that must fail is the only way to raise in plain SQL. It depends on the column, so the
     planner cannot evaluate it early.
     """
-    return f"('{place} holds ' || {{column}}::text || ', {why}')::{as_type}"
+    shown = "'***' || left({column}::text, 0)" if place.hidden else "{column}::text"
+    return f"('{place.name} holds ' || {shown} || ', {why}')::{as_type}"
 
 
 def _plain(name: str) -> str:
@@ -282,7 +291,7 @@ _PLAIN: dict[str, TypeRule] = {
     ),
 }
 
-_PLACED: dict[str, Callable[[str], TypeRule]] = {
+_PLACED: dict[str, Callable[[_Place], TypeRule]] = {
     "date": _date,
     "timestamp": _timestamp,
     "timestamptz": _timestamptz,

@@ -147,7 +147,10 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
                 field=column.name,
             )
         found[column.name] = types[column.name].rule(
-            table=table.table, column=column.name, as_text=column.asked
+            table=table.table,
+            column=column.name,
+            as_text=column.asked,
+            hidden=bool(column.hide),
         )
     return found
 

@@ -8,7 +8,7 @@ from contextlib import closing
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc.config import TableSettings
+from cdc.config import ColumnRules, TableSettings
 from cdc.sources.postgres.source import PostgresSource
 from tests.integration.conftest import Database
 from tests.integration.sources import local_spark, on_replica, open_source, read, table_id
@@ -250,3 +250,11 @@ def test_a_value_that_the_lake_cannot_hold_fails_with_its_column(
         assert "column it_s _column_ of" in error.message, error.message
         assert told in error.message
         assert "columns.exclude" in error.remedy
+        # Values of a column that the lake hides are not in errors either.
+        rules = ColumnRules(mask=(schema.columns[1].name,))
+        hides = source.schema(table, TableSettings(columns=rules))
+        with pytest.raises(Exception, match="PSQLException") as caught:
+            read(spark, source, table, hides).collect()
+        error = source.read_failure(table.table, str(caught.value), None)
+        assert "column it_s _column_ of" in error.message, error.message
+        assert " holds ***, " in error.message
