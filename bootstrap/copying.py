@@ -12,7 +12,7 @@ from bootstrap.chunks import SINGLE_WAVE_BYTES, Chunk, chunk_count, plan, waves
 from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
-from cdc.errors import FencedError, LakeError, SnapshotLostError, StateError, UnreadableError
+from cdc.errors import FencedError, LakeError, PermanentError, SnapshotLostError, StateError
 from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import delete_path
@@ -66,7 +66,7 @@ class Copying:
 
         Raises:
             AttemptSpoiledError: The table was changed in a way that no event tells.
-            UnreadableError: No further try can read its rows.
+            PermanentError: No further try can read its rows.
             CopyError: It failed too often in a row; carries the last error and the lag.
             ReplicaError: The replica does not come to show the marker.
         """
@@ -89,7 +89,7 @@ class Copying:
                 if self._copy_under_view(marker, failed=failed, one_view=one_view):
                     break
                 failed = 0
-            except (AttemptSpoiledError, SchemaError, FencedError, StateError, UnreadableError):
+            except (AttemptSpoiledError, SchemaError, FencedError, StateError, PermanentError):
                 raise
             except TributaryError as error:
                 self._require_fingerprint()

@@ -30,8 +30,8 @@ class SnapshotLostError(SourceError):
     """A snapshot view that is gone: recovery conflict, lost session, or a changed table."""
 
 
-class UnreadableError(SourceError):
-    """Rows that no further try can read: a right is missing, or the lake cannot hold a value."""
+class PermanentError(SourceError):
+    """What no further try can do: a right is missing, or the lake cannot hold a value."""
 
 
 class ConnectError(TributaryError):

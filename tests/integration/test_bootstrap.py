@@ -16,7 +16,7 @@ from bootstrap.capture import Capture
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from cdc import spark as spark_module
 from cdc.config import Config
-from cdc.errors import CaptureError, ReplicaError, SourceError, UnreadableError
+from cdc.errors import CaptureError, PermanentError, ReplicaError, SourceError
 from cdc.lake.timeline import Timeline
 from cdc.state import State
 from stack.local import LocalStack
@@ -246,7 +246,7 @@ def test_what_no_further_try_can_read_is_told_at_once(
         ddl,
     )
     shop.add("orders")
-    with pytest.raises(UnreadableError, match=told) as caught:
+    with pytest.raises(PermanentError, match=told) as caught:
         shop.bootstrap("orders")
     assert caught.value.remedy
     assert "tried again" not in caplog.text

@@ -190,7 +190,7 @@ MUTATIONS: tuple[Mutation, ...] = (
 )
 
 
-class UnreadableError(Exception):
+class PermanentError(Exception):
     """A message that is not one whole event of its schema."""
 
 
@@ -205,18 +205,18 @@ class Reader:
 
     def event(self, message: bytes) -> dict[str, Any]:
         if len(message) < 5 or message[0] != 0:
-            raise UnreadableError("no header")
+            raise PermanentError("no header")
         writer = self._writers.get(int.from_bytes(message[1:5], "big"))
         if writer is None:
-            raise UnreadableError("no schema")
+            raise PermanentError("no schema")
         body = io.BytesIO(message[5:])
         try:
             # Text of fields that rows are not made of may be anything.
             event: Any = fastavro.schemaless_reader(body, writer, handle_unicode_errors="replace")
         except Exception as error:  # it raises whatever its C code ran into
-            raise UnreadableError(repr(error)) from error
+            raise PermanentError(repr(error)) from error
         if body.tell() != len(message) - 5:
-            raise UnreadableError("bytes are left")
+            raise PermanentError("bytes are left")
         assert isinstance(event, dict)
         return event
 
@@ -311,7 +311,7 @@ def test_no_damaged_message_is_misread_or_passed_over(spark: SparkSession, seed:
             continue
         try:
             expected = reader.row(message)
-        except (UnreadableError, ValueError, ArithmeticError) as error:
+        except (PermanentError, ValueError, ArithmeticError) as error:
             wrong.append((mutation, message.hex(), repr(error), shown(row)))
             continue
         if (row["_cdc_op"], shown(row)) != expected:

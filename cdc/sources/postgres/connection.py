@@ -11,7 +11,7 @@ import stamina
 from psycopg import sql
 
 from cdc.config import Credential, Endpoint, PostgresSourceConfig
-from cdc.errors import SnapshotLostError, SourceError
+from cdc.errors import PermanentError, SnapshotLostError, SourceError
 
 Role = Literal["admin", "capture", "snapshot", "marker"]
 Session = psycopg.Connection[tuple[Any, ...]]
@@ -147,6 +147,7 @@ class Connections:
             kind = SnapshotLostError
             remedy = CONFLICT_REMEDY
         elif isinstance(error, psycopg.errors.InsufficientPrivilege):
+            kind = PermanentError
             remedy = (
                 f"Grant role {user} what it lacks; `tributary check` says with which statement."
             )

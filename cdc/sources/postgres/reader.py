@@ -9,7 +9,7 @@ from urllib.parse import quote
 from psycopg import sql
 
 from cdc.config import Endpoint
-from cdc.errors import ReplicaError, SourceError, UnreadableError
+from cdc.errors import PermanentError, ReplicaError, SourceError
 from cdc.sources.postgres.connection import APPLICATION, CONNECT_TIMEOUT_S, Connections
 from cdc.sources.selection import rules
 from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable, View
@@ -177,16 +177,16 @@ def explain_failure(table: TableId, text: str) -> SourceError:
             "during the copy, sends sessions to another one.",
             table=table,
         )
-    value = re.search(r"\"(column .+? holds .+?)\"\s", text)
+    value = re.search(r"\"(column .+? holds .+?)\"(?:\s|$)", text)
     if value:
-        return UnreadableError(
+        return PermanentError(
             f"table {table}: {value[1]}",
             remedy="Correct the value on the source, or leave the column out with columns.exclude.",
             table=table,
         )
     lines = [line.strip() for line in text.splitlines() if "PSQLException" in line]
     if lines and (denied := _DENIED.search(lines[-1])):
-        return UnreadableError(
+        return PermanentError(
             f"table {table} could not be read: {denied[0]}",
             remedy="Give credentials.snapshot what `tributary check` names. Row-level security must"
             " not apply to it (ALTER ROLE ... BYPASSRLS): rows that a policy hides would be taken"
