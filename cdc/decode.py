@@ -23,6 +23,7 @@ from pyspark.sql.types import StructType
 from cdc.errors import DecodeError
 from cdc.own_key import FORMER, PROBLEM, UNAVAILABLE, UNCLEAR, changed_key, key_type, split
 from cdc.semantic_types import (
+    binlog_position,
     default_test,
     garbled_test,
     lake_value,
@@ -30,6 +31,7 @@ from cdc.semantic_types import (
     placeholder_test,
     position,
     quoted,
+    zero_date_test,
 )
 from schemas.avro import END_MARK, WIRE_HEADER_BYTES, DebeziumSchema
 from schemas.table import TableSchema
@@ -155,7 +157,7 @@ class _Plan:
     whole: str
     has_row: str
     source_ts: str
-    sequence: str
+    position: str
     transaction: str
     values: Mapping[str, str]
     given: Mapping[str, str]
@@ -219,6 +221,8 @@ def _plan(
         expression = value.sql
         shown = placeholder_test(raw, field, placeholder)
         maybe_null = None if nulls_are_kept else default_test(raw, field)
+        if schema.from_binlog and (zero := zero_date_test(raw, field)) is not None:
+            maybe_null = zero if maybe_null is None else f"({maybe_null} OR {zero})"
         if maybe_null is not None:
             unclear.append(maybe_null)
             shown = maybe_null if shown is None else f"({shown} OR {maybe_null})"
@@ -238,8 +242,11 @@ def _plan(
         has_row=f"{event}.after IS NOT NULL",
         source_ts=f"CASE WHEN {micros} BETWEEN 0 AND {_LAST_MICROS}"
         f" THEN timestamp_micros({micros}) END",
-        sequence=f"{event}.source.sequence",
-        transaction=f"{event}.source.txId",
+        position=binlog_position(f"{event}.source")
+        if schema.from_binlog
+        else position(f"{event}.source.sequence"),
+        # A binlog names transactions by GTID, if at all; nobody waits for one by its number.
+        transaction="0" if schema.from_binlog else f"{event}.source.txId",
         values=values,
         given=given,
         unavailable=_names_where(flags),
@@ -304,7 +311,7 @@ def _normal(
         f"{of('whole', 'BOOLEAN')} AS _whole",
         f"{of('has_row', 'BOOLEAN')} AS _has_row",
         f"{of('source_ts', 'TIMESTAMP')} AS _cdc_source_ts",
-        f"{of('sequence', 'STRING')} AS _sequence",
+        f"{of('position', 'STRING')} AS _cdc_position",
         f"{of('transaction', 'BIGINT')} AS {TRANSACTION}",
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
         f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
@@ -346,8 +353,7 @@ def _normal(
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
         {"" if table.key else _NOT_OF_A_LOG}
         END"""
-    placed = flat.select("*", F.expr(position("_sequence")).alias("_cdc_position"))
-    judged = placed.select("*", F.expr(problem).alias(PROBLEM))
+    judged = flat.select("*", F.expr(problem).alias(PROBLEM))
     operation = f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame WHEN {PROBLEM} IS NULL THEN _op END"
     return judged.select(
         F.expr(operation).alias("_cdc_op"),

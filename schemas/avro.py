@@ -19,8 +19,17 @@ WIRE_HEADER_BYTES = 5
 
 _PRIMITIVES = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
 _READ = frozenset({"before", "after", "source", "op"})
-_SOURCE_TYPES = {"ts_us": "long", "ts_ms": "long", "sequence": "string", "txId": "long"}
+_SOURCE_TYPES = {
+    "ts_us": "long",
+    "ts_ms": "long",
+    "sequence": "string",
+    "txId": "long",
+    "file": "string",
+    "pos": "long",
+    "row": "int",
+}
 _NEEDED_OF_SOURCE = ("ts_ms", "sequence", "txId")
+_NEEDED_OF_BINLOG = ("ts_ms", "file", "pos", "row")
 END_MARK = bytes.fromhex("9ce3570b6ad1f42e")
 """Put behind an Avro body before it is decoded: a body that does not end where its schema says
 leaves other bytes, or too few, where the mark is read."""
@@ -140,6 +149,11 @@ class DebeziumSchema:
         """Whether this is a change event (and not a key)."""
         return bool(self.envelope)
 
+    @property
+    def from_binlog(self) -> bool:
+        """Whether this is a change of MySQL or MariaDB."""
+        return any(inner.name == "file" for inner in self.source)
+
     @cached_property
     def reader_json(self) -> str:
         """The schema as JSON text with only those fields that rows are made of.
@@ -171,8 +185,9 @@ class DebeziumSchema:
         if self.name != envelope_name(topic):
             return f"{self.name} is the schema of another topic's change events"
         kinds = {inner.name: inner.avro_type for inner in self.source}
+        needed = _NEEDED_OF_BINLOG if self.from_binlog else _NEEDED_OF_SOURCE
         for name, kind in _SOURCE_TYPES.items():
-            if kinds.get(name, kind) != kind or (name in _NEEDED_OF_SOURCE and name not in kinds):
+            if kinds.get(name, kind) != kind or (name in needed and name not in kinds):
                 return f"{self.name} has no usable {name} in its source block"
         return None
 

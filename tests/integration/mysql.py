@@ -19,6 +19,7 @@ from stack.mysql_software import MARIADB, MYSQL, PRODUCTS, find_installation
 from stack.ports import HOST
 from stack.roles import ADMIN, CAPTURE, SNAPSHOT
 from tests.conftest import SERVERS, running_stack, used
+from tests.integration.servers import converters
 
 _NUMBERS = itertools.count(1)
 
@@ -139,3 +140,33 @@ def database(request: pytest.FixtureRequest, mysql_stack: LocalStack) -> Iterato
         pytest.skip(f"no {PRODUCTS[request.param].title} on this machine; see the report's end")
     with own_mysql_database(mysql_stack, request.param) as created:
         yield created
+
+
+def capture(database: MysqlDatabase, table: str, **settings: str) -> str:
+    """Let Debezium capture a table of the database; returns its topic."""
+    stack, name, kind = database.stack, database.name, database.kind
+    addresses = stack.addresses()
+    package = {MYSQL: "mysql.MySqlConnector", MARIADB: "mariadb.MariaDbConnector"}[kind]
+    config = {
+        "connector.class": f"io.debezium.connector.{package}",
+        "database.hostname": HOST,
+        "database.port": str(addresses.ports[kind]),
+        "database.user": CAPTURE,
+        "database.password": f"${{directory:{stack.passwords.folder}:{CAPTURE}.password}}",
+        "database.server.id": "4711",
+        "topic.prefix": name,
+        "table.include.list": f"{name}.{table}",
+        "snapshot.mode": "initial",
+        "snapshot.locking.mode": "none",
+        "schema.history.internal.kafka.bootstrap.servers": addresses.kafka,
+        "schema.history.internal.kafka.topic": f"{name}.history",
+        "include.schema.changes": "false",
+        "exactly.once.support": "required",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "1",
+        **converters(stack),
+        **settings,
+    }
+    url = f"{addresses.connect_url}/connectors/{name}/config"
+    httpx.put(url, json=config, timeout=90).raise_for_status()
+    return f"{name}.{name}.{table}"

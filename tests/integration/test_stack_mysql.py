@@ -18,8 +18,8 @@ from stack.local import LocalStack
 from stack.mysql_software import MARIADB, MYSQL, PRODUCTS
 from stack.ports import HOST
 from stack.roles import ADMIN, CAPTURE, MARKER, SNAPSHOT
-from tests.integration.mysql import MysqlDatabase, mysql_stack_of, own_mysql_database
-from tests.integration.servers import consume, converters, leaks, pids, processes_in
+from tests.integration.mysql import MysqlDatabase, capture, mysql_stack_of, own_mysql_database
+from tests.integration.servers import consume, leaks, pids, processes_in
 
 pytestmark = pytest.mark.breadth
 
@@ -132,7 +132,7 @@ def test_no_role_of_the_product_has_a_right_that_it_does_not_need(database: Mysq
 def test_debezium_captures_changes_with_their_gtids(database: MysqlDatabase) -> None:
     database.query("CREATE TABLE goods (id int PRIMARY KEY, title varchar(50))")
     database.query("INSERT INTO goods VALUES (1, 'one'), (2, 'two'), (3, 'three')")
-    topic = capture(database)
+    topic = capture(database, "goods")
     consume(database.stack, topic, 3)  # the snapshot: from here on, changes come from the binlog
     database.query("UPDATE goods SET title = 'zwei' WHERE id = 2")
     *_, (key, value) = consume(database.stack, topic, 4)
@@ -150,35 +150,6 @@ def test_debezium_captures_changes_with_their_gtids(database: MysqlDatabase) -> 
     executed = database.position()
     gtid = executed if database.kind == MARIADB else executed.split(":")[0]
     assert gtid.encode() in value
-
-
-def capture(database: MysqlDatabase) -> str:
-    """Let Debezium capture a table; returns its topic."""
-    stack, name, kind = database.stack, database.name, database.kind
-    addresses = stack.addresses()
-    package = {MYSQL: "mysql.MySqlConnector", MARIADB: "mariadb.MariaDbConnector"}[kind]
-    config = {
-        "connector.class": f"io.debezium.connector.{package}",
-        "database.hostname": HOST,
-        "database.port": str(addresses.ports[kind]),
-        "database.user": CAPTURE,
-        "database.password": f"${{directory:{stack.passwords.folder}:{CAPTURE}.password}}",
-        "database.server.id": "4711",
-        "topic.prefix": name,
-        "table.include.list": f"{name}.goods",
-        "snapshot.mode": "initial",
-        "snapshot.locking.mode": "none",
-        "schema.history.internal.kafka.bootstrap.servers": addresses.kafka,
-        "schema.history.internal.kafka.topic": f"{name}.history",
-        "include.schema.changes": "false",
-        "exactly.once.support": "required",
-        "topic.creation.default.replication.factor": "1",
-        "topic.creation.default.partitions": "1",
-        **converters(stack),
-    }
-    url = f"{addresses.connect_url}/connectors/{name}/config"
-    httpx.put(url, json=config, timeout=90).raise_for_status()
-    return f"{name}.{name}.goods"
 
 
 def test_no_password_leaves_its_file(mysql_stack: LocalStack) -> None:

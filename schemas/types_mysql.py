@@ -1,0 +1,172 @@
+"""The type map of MySQL and MariaDB: which lake type a column gets, and how the snapshot reads it.
+
+As for PostgreSQL (`schemas.types_postgres`), the snapshot's `TypeRule.read_sql` and
+`TypeRule.jdbc_cast` give together what the stream's decoder makes of the same cell. A type is here
+only where both were seen to agree on real connectors, with ``decimal.handling.mode=string``,
+``time.precision.mode=adaptive_time_microseconds``, ``bigint.unsigned.handling.mode=long``,
+``binary.handling.mode=bytes`` and ``enable.time.adjuster=false``; the session that reads has the
+time zone UTC. Dates that no calendar has, as ``0000-00-00`` and ``2024-02-00``, are NULL.
+
+Left out: ``json`` of MySQL, whose floating-point numbers have other digits in the log than the
+server prints; spatial types and ``vector``; ``uuid``, ``inet4`` and ``inet6`` of MariaDB, which
+Debezium 3.5 garbles or stops at; labels of an enum with a backslash, since the connector puts one
+before each comma. A zero date of a NOT NULL column arrives as 1970, or as the column's default:
+such values are asked of the source (`cdc.semantic_types.zero_date_test`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from schemas.errors import UnsupportedTypeError
+from schemas.table import TableId
+from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule
+
+_SHAPE = re.compile(r"(?P<name>[a-z0-9]+)(?:\((?P<inside>.*)\))?(?P<rest>[a-z ]*)", re.DOTALL)
+_LABEL = re.compile(r"'((?:[^']|'')*)'", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class MysqlType:
+    """A column's type, taken apart.
+
+    Args:
+        name: Without what follows it: ``int``, ``varchar``, ``enum``.
+        sizes: The numbers behind the name: length, or precision and scale.
+        labels: Of an enum or a set.
+        unsigned: Whether it has no negative values.
+        display: As the catalog prints it, for example ``bigint(20) unsigned``.
+    """
+
+    name: str
+    sizes: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
+    unsigned: bool = False
+    display: str = ""
+
+    def __str__(self) -> str:
+        return self.display or self.name
+
+    @classmethod
+    def parse(cls, column_type: str) -> MysqlType:
+        """Read ``COLUMN_TYPE`` of ``information_schema.COLUMNS``. Total: all text is some type."""
+        shape = _SHAPE.match(column_type)
+        if shape is None:
+            return cls(column_type, display=column_type)
+        name, inside = shape["name"], shape["inside"] or ""
+        labelled = name in ("enum", "set")
+        return cls(
+            name=name,
+            sizes=() if labelled else tuple(int(n) for n in re.findall(r"\d+", inside)),
+            labels=tuple(one.replace("''", "'") for one in _LABEL.findall(inside))
+            if labelled
+            else (),
+            unsigned="unsigned" in shape["rest"],
+            display=column_type,
+        )
+
+    def rule(
+        self, *, table: TableId | str, column: str, as_text: bool = False, hidden: bool = False
+    ) -> TypeRule:
+        """The rule of a column of this type; see `schemas.type_rule.SourceType`.
+
+        No value of a type with a rule fails to be read, so ``hidden`` has nothing to keep quiet.
+        """
+        if as_text:
+            return _same("string", f"CAST({COLUMN} AS CHAR)")
+        rule = _rule(self)
+        if rule is None:
+            raise UnsupportedTypeError(
+                f"column {column!r} of table {table} has type {self}, which has no rule",
+                remedy=f"Set columns.as: {{{column}: string}} for the table: its text is then asked"
+                " of the source by key, for each row that changes; or leave it out with"
+                f" columns.exclude: [{column}].",
+                table=table,
+                field=column,
+            )
+        return rule
+
+
+def _rule(kind: MysqlType) -> TypeRule | None:
+    if kind.name in _BY_SHAPE:
+        return _BY_SHAPE[kind.name](kind)
+    return _PLAIN.get(kind.name)
+
+
+def _integer(kind: MysqlType) -> TypeRule:
+    if kind.name == "bigint":
+        return _same("decimal(20,0)") if kind.unsigned else _same("bigint")
+    return _same("bigint" if kind.name in ("int", "integer") and kind.unsigned else "int")
+
+
+def _decimal(kind: MysqlType) -> TypeRule:
+    """Decimal where the digits fit, else the digits as text."""
+    precision, scale = (*kind.sizes, 10, 0)[:2] if len(kind.sizes) != 1 else (kind.sizes[0], 0)
+    if precision > MAX_DIGITS:
+        return _same("string", f"CAST({COLUMN} AS CHAR)")
+    return _same(f"decimal({precision},{scale})")
+
+
+def _bit(kind: MysqlType) -> TypeRule:
+    """The number that the bits are; one bit is a boolean to the connector."""
+    width = kind.sizes[0] if kind.sizes else 1
+    if width == 1:
+        return TypeRule("boolean", f"{COLUMN} + 0", "int", f"{COLUMN} = 1")
+    lake = "decimal(20,0)" if width == 64 else "bigint"
+    return _same(lake, f"CAST({COLUMN} AS UNSIGNED)")
+
+
+def _enum(kind: MysqlType) -> TypeRule | None:
+    return None if any("\\" in label for label in kind.labels) else _TEXT
+
+
+def _same(lake: str, read_sql: str = COLUMN) -> TypeRule:
+    return TypeRule(lake, read_sql, lake, COLUMN)
+
+
+def _real(moment: str) -> str:
+    """NULL for what no calendar has."""
+    parts = " AND ".join(f"{part}({COLUMN}) > 0" for part in ("YEAR", "MONTH", "DAYOFMONTH"))
+    return f"CASE WHEN {parts} THEN {moment} END"
+
+
+_TEXT = _same("string")
+_BYTES = _same("binary")
+_MICROS = _real(f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {COLUMN})")
+
+_PLAIN: dict[str, TypeRule] = {
+    # As text a float has six digits only.
+    "float": TypeRule("float", f"CAST({COLUMN} AS DOUBLE)", "double", f"CAST({COLUMN} AS FLOAT)"),
+    "double": _same("double"),
+    "date": TypeRule(
+        "date",
+        _real(f"DATEDIFF({COLUMN}, '1970-01-01')"),
+        "int",
+        f"date_from_unix_date({COLUMN})",
+    ),
+    "datetime": TypeRule(
+        "timestamp_ntz", _MICROS, "bigint", f"cast(timestamp_micros({COLUMN}) as timestamp_ntz)"
+    ),
+    "timestamp": TypeRule("timestamp", _MICROS, "bigint", f"timestamp_micros({COLUMN})"),
+    # Up to 838 hours on either side of zero; TIME_TO_SEC has microseconds on MariaDB only.
+    "time": _same(
+        "bigint",
+        f"CASE WHEN {COLUMN} < '00:00:00' THEN -1 ELSE 1 END"
+        f" * (((HOUR({COLUMN}) * 60 + MINUTE({COLUMN})) * 60 + SECOND({COLUMN})) * 1000000"
+        f" + MICROSECOND({COLUMN}))",
+    ),
+    "year": _same("int", f"{COLUMN} + 0"),
+    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), _TEXT),
+    **dict.fromkeys(("binary", "varbinary"), _BYTES),
+    **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), _BYTES),
+    "set": _TEXT,
+}
+
+_BY_SHAPE: dict[str, Callable[[MysqlType], TypeRule | None]] = {
+    **dict.fromkeys(("tinyint", "smallint", "mediumint", "int", "integer", "bigint"), _integer),
+    "decimal": _decimal,
+    "bit": _bit,
+    "enum": _enum,
+}
