@@ -17,8 +17,8 @@ from cdc.position import Lsn
 
 if TYPE_CHECKING:
     from bootstrap.capture import Capture
+    from cdc.attempt import Attempt
     from cdc.kafka import KafkaRecord
-    from cdc.state import Attempt
     from schemas.registry import SchemaRegistry
 
 _READ_S = 300.0

@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError
 from cdc.lake.commit import CommitRecord
-from cdc.run.shape import column_facts
+from cdc.run.shape import column_facts, hash_key_fact
 
 if TYPE_CHECKING:
     from bootstrap.chunks import Chunk
-    from cdc.state import Attempt, TableRecord
+    from cdc.attempt import Attempt
+    from cdc.run import RunContext
+    from cdc.state import TableRecord
     from schemas.table import TableSchema
 
 
@@ -33,7 +35,10 @@ def chunk_commit(
 
 
 def handoff_commit(
-    record: TableRecord, attempt: Attempt, schema: TableSchema, run_id: str
+    record: TableRecord,
+    attempt: Attempt,
+    schema: TableSchema,
+    context: RunContext,
 ) -> CommitRecord:
     """The empty commit that hands the table to the stream, with all that the handoff rests on."""
     view = dict(attempt.view or {})
@@ -61,8 +66,9 @@ def handoff_commit(
             "fingerprint": dict(attempt.fingerprint or {}),
             "columns": [column_facts(column) for column in schema.columns],
             "key": list(schema.key),
+            **hash_key_fact(schema.columns, context.config.lake),
         },
-        run_id=run_id,
+        run_id=context.run_id,
     )
 
 

@@ -20,17 +20,19 @@ from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.replay_pause import resuming
 from cdc.sources.base import Fingerprint
+from cdc.sources.selection import require_named
 from schemas.errors import SchemaError, TributaryError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
+    from cdc.attempt import Attempt
     from cdc.config import TableSettings
     from cdc.lease import Lease
     from cdc.progress import Task
     from cdc.run import RunContext
     from cdc.sources.base import Marker, Source, SourceTable, View
-    from cdc.state import Attempt, TableRecord
+    from cdc.state import TableRecord
 
 _log = logging.getLogger(__name__)
 
@@ -240,16 +242,10 @@ class Copying:
         now = self.source.fingerprint(
             self.record.table, self.record.publication, on_replica=self.source.has_replica
         )
-        differences = Fingerprint(self._attempt.fingerprint or {}).diff(now)
-        if differences:
-            raise AttemptSpoiledError(
-                f"table {self._name} was changed while it was copied: {'; '.join(differences)}",
-                remedy="Nothing to do: the copy begins again. If this repeats, leave the table's"
-                " definition alone until the copy is done.",
-                table=self.record.table,
-            )
+        require_unchanged(self.record, self._attempt, now)
 
     def _snapshot(self, table: SourceTable) -> SnapshotCopy:
+        require_named(table, self.settings)
         schema = self.source.schema(table, self.settings)
         return SnapshotCopy(
             spark=self.context.spark,
@@ -302,6 +298,37 @@ class Copying:
                 table=self.record.table,
             )
         return attempt
+
+
+def require_unchanged(record: TableRecord, attempt: Attempt, now: Fingerprint) -> None:
+    """Check that the table's catalog facts are what they were before x0.
+
+    Raises:
+        AttemptSpoiledError: They changed; names each difference.
+    """
+    differences = Fingerprint(attempt.fingerprint or {}).diff(now)
+    if differences:
+        raise AttemptSpoiledError(
+            f"table {record.table} was changed while it was copied: {'; '.join(differences)}",
+            remedy="Nothing to do: the copy begins again. If this repeats, leave the table's"
+            " definition alone until the copy is done.",
+            table=record.table,
+        )
+
+
+def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) -> None:
+    """Check that the rows that are copied already are made by the settings of now.
+
+    Raises:
+        AttemptSpoiledError: The settings were edited meanwhile, or the key of hashes is another.
+    """
+    if attempt.settings_digest not in (None, digest):
+        raise AttemptSpoiledError(
+            f"the settings of table {record.table} (columns, key, mode, lake.hash_key) were changed"
+            " while it was copied",
+            remedy="Nothing to do: the copy begins again.",
+            table=record.table,
+        )
 
 
 def require_same_server(record: TableRecord, marker: Marker) -> None:

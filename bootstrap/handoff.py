@@ -18,9 +18,15 @@ from bootstrap.boundary import boundary_of, recorded
 from bootstrap.capture import Capture
 from bootstrap.catchup import catch_up
 from bootstrap.commit import handoff_commit, require_planned
-from bootstrap.copying import Copying, require_same_server
+from bootstrap.copying import (
+    Copying,
+    require_same_server,
+    require_same_settings,
+    require_unchanged,
+)
 from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.steps import LakeFacts, Step, next_step
+from cdc.attempt import Attempt
 from cdc.debezium import names
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.failpoints import crash
@@ -30,8 +36,9 @@ from cdc.lake.write import LakeTable
 from cdc.position import Lsn
 from cdc.quarantine import Quarantine
 from cdc.run import keep_name
+from cdc.run.shape import settings_digest
 from cdc.sources.base import Fingerprint
-from cdc.state import RESUMABLE, Attempt, State, TableRecord, transition, with_attempt
+from cdc.state import RESUMABLE, State, TableRecord, transition, with_attempt
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -119,6 +126,7 @@ class _Bootstrap:
         self._table: TableId = record.table
         self._source = context.sources[self._table.source]
         self._settings = config.settings_on_plan(self._table, record.tier)
+        self._made_by = settings_digest(self._settings, config.lake)
         self._capture = Capture(
             table=self._table,
             topic=record.topic,
@@ -211,6 +219,7 @@ class _Bootstrap:
             id=identity,
             started_at=_now(),
             path=attempt_path(self._record.base_path, identity),
+            settings_digest=self._made_by,
         )
 
     def _resume(self) -> None:
@@ -272,7 +281,7 @@ class _Bootstrap:
         """Find H: the offsets at which everything up to R has been captured."""
         self._require_start()
         self._capture.prove(self._source.table(self._table))
-        self._require_unchanged(self._fingerprint())
+        require_unchanged(self._record, self._attempt, self._fingerprint())  # of the primary
         # An idle source's log would never pass R by itself.
         marker = self._source.write_marker()
         require_same_server(self._record, marker)
@@ -301,10 +310,10 @@ class _Bootstrap:
         self._require_start()
         crash("bootstrap.before_handoff_commit")
         described, now = self._source.described(self._table, self._record.publication)
-        self._require_unchanged(now)
+        require_unchanged(self._record, self._attempt, now)
         schema = self._source.schema(described, self._settings)
         lake = LakeTable(self._context.spark, attempt.path, schema, self._settings)
-        commit = handoff_commit(self._record, attempt, schema, self._context.run_id)
+        commit = handoff_commit(self._record, attempt, schema, self._context)
         lake.empty_commit(commit, self._guard_handoff)
         crash("bootstrap.after_handoff_commit")
 
@@ -344,20 +353,11 @@ class _Bootstrap:
         keep_name(self._context, self._record)
         self._store(transition(self._record, State.INCREMENTAL, at=_now()))
 
-    def _require_unchanged(self, now: Fingerprint) -> None:
-        """Check the primary's catalog as well: the replica may not have replayed a change yet."""
-        differences = Fingerprint(self._attempt.fingerprint or {}).diff(now)
-        if differences:
-            raise AttemptSpoiledError(
-                f"table {self._table} was changed while it was copied: {'; '.join(differences)}",
-                remedy="Nothing to do: the copy begins again.",
-                table=self._table,
-            )
-
     def _fingerprint(self) -> Fingerprint:
         return self._source.fingerprint(self._table, self._record.publication, on_replica=False)
 
     def _require_start(self) -> None:
+        require_same_settings(self._record, self._attempt, self._made_by)
         self._capture.require_start(self._attempt.topic_id, self._attempt.start_offsets or {})
 
     @property

@@ -8,6 +8,7 @@ value.
 from __future__ import annotations
 
 import hashlib
+import hmac
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -57,6 +58,18 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
         for column in columns
     }
     return keyed.withColumns(replaced).drop(_INNER, _OUTER)
+
+
+def key_check(lake: LakeConfig) -> str | None:
+    """What tells one key of hashes from another, and gives none of it away; None without a key.
+
+    Raises:
+        SecretError: It cannot be read.
+    """
+    if lake.hash_key is None:
+        return None
+    key = lake.hash_key.resolve().encode()
+    return hmac.new(key, b"tributary: which key", hashlib.sha256).hexdigest()[:16]
 
 
 def _masked(column: Column) -> SparkColumn:

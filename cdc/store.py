@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 import sqlalchemy as sa
+import stamina
 from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
@@ -295,13 +296,12 @@ class Store:
             )
 
     def _create_tables(self) -> None:
-        try:
-            metadata.create_all(self._engine)
-        except SQLAlchemyError as error:
-            # Two processes may create the tables at once; the loser looks again.
-            if "already exists" not in str(error):
-                raise
-            metadata.create_all(self._engine)
+        # Several processes may create the tables at once; who loses a table looks again.
+        for attempt in stamina.retry_context(
+            on=_lost_a_race, attempts=2 * len(metadata.tables), wait_initial=0.05, wait_max=1.0
+        ):
+            with attempt:
+                metadata.create_all(self._engine)
 
     def _unusable(self, error: SQLAlchemyError) -> StateError:
         cause = getattr(error, "orig", None) or error
@@ -312,6 +312,12 @@ class Store:
             "and write tables.",
             field="state.url",
         )
+
+
+def _lost_a_race(error: Exception) -> bool:
+    """Whether a table could not be created because someone else is creating it."""
+    told = ("already exists", "concurrent DDL", "pg_type_typname_nsp_index")
+    return isinstance(error, SQLAlchemyError) and any(text in str(error) for text in told)
 
 
 def _add_schema(connection: Connection, entry: SchemaEntry) -> None:

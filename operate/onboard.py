@@ -11,6 +11,7 @@ from cdc.config.tables import configured_tier
 from cdc.config.templates import overlapping
 from cdc.errors import CaptureError, ConfigError, SourceError, StateError
 from cdc.failpoints import crash
+from cdc.sources.selection import require_named
 from cdc.state import State, TableRecord, transition
 from operate import capture
 from operate.generations import clean
@@ -51,7 +52,8 @@ def examine(services: Services, table: TableId) -> Candidate:
     Raises:
         CaptureError: It cannot; the remedy names the choices.
         UnsupportedTypeError: A column's type has no rule.
-        SchemaError: Its key or a column's name cannot be carried.
+        SchemaError: Its key or a column's name cannot be carried, or the settings name a column
+            that it has not.
         SourceError: There is no such table, or the source cannot be reached.
         ConfigError: Its path in the lake is another table's, or lies in one another.
     """
@@ -68,6 +70,7 @@ def examine(services: Services, table: TableId) -> Candidate:
     verdict.require(table)
     require_exact_view(source, table, settings)
     notes = (*verdict.notes, *_size(services, found))
+    require_named(found, settings)
     return Candidate(found, source.schema(found, settings), notes)
 
 

@@ -14,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 
 from cdc.debezium import CONNECTOR_CLASS, CaptureNames, audit
 from cdc.errors import LakeError
+from cdc.sources.selection import require_named
 from cdc.sources.values import Check, TableStats
 from cdc.state import State, TableRecord
 from operate import preflight_kafka
@@ -132,6 +133,7 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
     verdict = judge(described, settings, nulls_are_kept=keeps)
     if not verdict.ok:
         return _one(name, "error", verdict.problem, verdict.remedy)
+    require_named(described, settings)
     source.schema(described, settings)
     capture = services.capture(table)
     problems = source.audit_publication(capture.publication, described, append=capture.append)

@@ -125,7 +125,8 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
     source = services.source(table.source)
     planned = source.planned(compared.source_table, compared.fingerprint, ddl)
     settings = services.config.table_settings(table)
-    then = compare(source, planned.table, planned.fingerprint, settings, handoff)
+    lake = services.config.lake
+    then = compare(source, planned.table, planned.fingerprint, settings, handoff, lake)
     return Answer(table, (*planned.told, *then.changes))
 
 
@@ -155,7 +156,8 @@ def _now(services: Services, table: TableId) -> tuple[Mapping[str, Any], Compari
     source = services.source(table.source)
     source_table, fingerprint = source.described(table, record.publication)
     settings = services.config.table_settings(table)
-    return handoff, compare(source, source_table, fingerprint, settings, handoff)
+    lake = services.config.lake
+    return handoff, compare(source, source_table, fingerprint, settings, handoff, lake)
 
 
 def _not_copied(table: TableId) -> StateError:

@@ -18,6 +18,7 @@ class CatalogColumn:
     """One column.
 
     Args:
+        number: Its number in the table.
         name: Its name.
         type: Its type as the server prints it.
         nullable: Whether it allows NULL.
@@ -27,6 +28,7 @@ class CatalogColumn:
         parts: What its type is made of: labels of enums and fields of composites.
     """
 
+    number: int
     name: str
     type: str
     nullable: bool
@@ -42,6 +44,7 @@ class Catalog:
 
     Args:
         columns: By number, which is never used again.
+        attributes: The highest number that any column has had.
         primary_key: Its columns.
         identity_key: Columns of the index that is the replica identity; empty when none is.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
@@ -53,6 +56,7 @@ class Catalog:
     """
 
     columns: Mapping[int, CatalogColumn]
+    attributes: int
     primary_key: tuple[str, ...]
     identity_key: tuple[str, ...]
     replica_identity: str
@@ -73,6 +77,7 @@ class Catalog:
         }
         columns = {
             int(number): CatalogColumn(
+                number=int(number),
                 name=column["name"],
                 type=column["shown"],
                 nullable=column["nullable"],
@@ -89,6 +94,7 @@ class Catalog:
         files = {"": plain.pop(_FILE)} | {name: leaf.pop(_FILE) for name, leaf in leaves.items()}
         return cls(
             columns=columns,
+            attributes=int(plain.pop("attributes")),
             primary_key=keys.get("primary", ()),
             identity_key=keys.get("identity", ()),
             replica_identity=_IDENTITIES[plain.pop("replica_identity")],

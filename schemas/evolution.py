@@ -142,7 +142,10 @@ class _Diff:
                 yield self._dropped(old)
             elif old is not None and new is not None:
                 for change in self._kept(old, new):
-                    rewritten |= isinstance(change, (RewriteColumn, ChangeType))
+                    # A widening has a reason for a new file, but USING may have changed rows, too.
+                    rewritten |= isinstance(change, (RewriteColumn, ChangeType)) and not isinstance(
+                        change, WidenType
+                    )
                     yield change
         present = {column.name for column in self._now.columns.values()}
         for name in self._lake.types:
@@ -225,12 +228,17 @@ class _Diff:
     def _new_column(self, column: CatalogColumn) -> tuple[Verdict, str, str | None]:
         if column.generated:
             return Verdict.IGNORE, "it is generated, so the log does not carry it", None
-        if self._frozen:
+        again = column.name in self._lake.types and column.name not in self._lake.dropped
+        if self._frozen and not again:
             return Verdict.IGNORE, "on_schema_change is freeze", None
         if column.name not in self._wanted:
             return Verdict.IGNORE, "the settings leave it out", None
         if column.name in self._lake.types:
             why = "the lake still has the values of a column of that name that was dropped"
+            return Verdict.BOOTSTRAP, why, None
+        between = range(self._before.attributes + 1, column.number)
+        if any(number not in self._now.columns for number in between):
+            why = "another column came and went before it, and events may have its values"
             return Verdict.BOOTSTRAP, why, None
         values = set(self._stored.get(column.name, ()))
         if values <= {None}:
@@ -241,6 +249,9 @@ class _Diff:
         if len(values) > 1:
             return Verdict.BOOTSTRAP, "its partitions have different values for old rows", None
         (value,) = values
+        if self._wanted[column.name].hide:
+            why = "old rows get a default, and the lake hides the values of the column"
+            return Verdict.BOOTSTRAP, why, None
         return Verdict.FILL, f"old rows get its default of then, {_element(value)}", value
 
     def _dropped(self, column: CatalogColumn) -> Change:

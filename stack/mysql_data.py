@@ -101,7 +101,8 @@ class DataDirectory:
             answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
                 [*self._user.prefix, *argv],
                 cwd=self.folder,
-                env={**os.environ, **self._installation.environment},
+                # Several at once would share the names of MariaDB's temporary files in one folder.
+                env={**os.environ, **self._installation.environment, "TMPDIR": str(self.folder)},
                 capture_output=True,
                 text=True,
                 timeout=_LIMIT_S,

@@ -16,6 +16,7 @@ from cdc.errors import LostHistoryError
 from cdc.run.checks import CaptureChecks, topic_facts
 from cdc.run.context import RunResult
 from cdc.run.naming import follow_name
+from cdc.run.shape import settings_digest
 from cdc.run.table import run_table
 from cdc.state import TableRecord
 from schemas.errors import TributaryError
@@ -99,9 +100,19 @@ def _changed_unseen(
         for record in records:
             known = record.attempt.fingerprint_digest if record.attempt is not None else None
             seen = now.get(record.table)
-            if seen is None or known not in (None, seen.digest):
+            if seen is None or known not in (None, seen.digest) or _edited(context, record):
                 found.add(record.table)
     return found
+
+
+def _edited(context: RunContext, record: TableRecord) -> bool:
+    """Whether the settings are others than the lake's rows were made by."""
+    known = record.attempt.settings_digest if record.attempt is not None else None
+    try:
+        settings = context.config.settings_on_plan(record.table, record.tier)
+        return known not in (None, settings_digest(settings, context.config.lake))
+    except TributaryError:
+        return True  # the table's run says what is wrong with them
 
 
 def _capture_broken(checks: CaptureChecks, record: TableRecord) -> bool:

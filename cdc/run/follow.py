@@ -80,7 +80,14 @@ def follow(
             column = schema.column(change.name)
             fills[change.name] = fill_value(*source.stored_value(table, column, change.stored))
     now = datetime.now(timezone.utc)
-    new = followed(handoff, compared, fills=fills, at=now, schema_ids=record.schema_ids)
+    new = followed(
+        handoff,
+        compared,
+        fills=fills,
+        at=now,
+        schema_ids=record.schema_ids,
+        config=context.config.lake,
+    )
     lake = LakeTable(context.spark, path, carried(schema, new), settings)
     commit = CommitRecord(
         kind="run",

@@ -27,11 +27,12 @@ from cdc.run.shape import compare
 from cdc.state import State, TableRecord, with_commit
 
 if TYPE_CHECKING:
+    from cdc.attempt import Attempt
     from cdc.lake.guard import Guard
     from cdc.lease import Lease
     from cdc.run.context import RunContext
     from cdc.run.follow import LakeShape
-    from cdc.state import Attempt
+
 
 _log = logging.getLogger(__name__)
 
@@ -146,7 +147,8 @@ class _Replay:
         source = self._context.sources[self._table.source]
         source_table, fingerprint = source.described(self._table, self._record.publication)
         handoff = latest.record.handoff or {}
-        compared = compare(source, source_table, fingerprint, self._settings, handoff)
+        lake = self._context.config.lake
+        compared = compare(source, source_table, fingerprint, self._settings, handoff, lake)
         if compared.changes:
             raise StateError(
                 f"table {self._table} has changed since its last run:"

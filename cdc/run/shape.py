@@ -6,20 +6,23 @@ that they were taken from. Both move in one commit, so no crash can part them.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import hashlib
+import json
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import SchemaChangeError
+from cdc.hidden import key_check
 from cdc.semantic_types import literal
 from schemas.catalog import Catalog
-from schemas.changes import ChangeKey, NewFile, Verdict
+from schemas.changes import ChangeKey, ChangeType, NewFile, Verdict
 from schemas.evolution import LakeColumns, diff
 from schemas.table import DROPPED, Column
 
 if TYPE_CHECKING:
-    from cdc.config import TableSettings
+    from cdc.config import LakeConfig, TableSettings
     from cdc.sources.base import Source
     from cdc.sources.values import Fingerprint, SourceTable
     from schemas.avro import DebeziumSchema
@@ -57,6 +60,7 @@ def compare(
     fingerprint: Fingerprint,
     settings: TableSettings,
     handoff: Mapping[str, Any],
+    config: LakeConfig,
 ) -> Comparison:
     """Compare a lake table with its source's catalog.
 
@@ -66,8 +70,10 @@ def compare(
         fingerprint: The catalog's facts, of the same moment.
         settings: The table's settings.
         handoff: What the lake's newest commit carries of the handoff.
+        config: How values are hidden.
 
     Raises:
+        SecretError: The key of hashes cannot be read.
         UnsupportedTypeError: A column that is replicated has a type without a rule.
         SchemaError: The settings name a column that is not there, or a name is none for a lake.
     """
@@ -89,6 +95,7 @@ def compare(
     )
     if not any(isinstance(change, ChangeKey) for change in changes):
         changes += _another_key(source_table, settings, handoff)
+    changes += _another_hash_key(source_table, wanted, handoff, config)
     ignored = () if ruled is settings else _left_out(settings, source_table, lake)
     return Comparison(source_table, fingerprint, ruled, wanted, lake, changes, ignored)
 
@@ -115,6 +122,47 @@ def _another_key(
     why = "rows of the lake are found by their key, which the settings change"
     old, new = (f"({', '.join(key)})" for key in (had, wanted))
     return (ChangeKey(verdict=Verdict.BOOTSTRAP, why=why, old=old, new=new),)
+
+
+def _another_hash_key(
+    source_table: SourceTable,
+    wanted: Sequence[Column],
+    handoff: Mapping[str, Any],
+    config: LakeConfig,
+) -> tuple[Change, ...]:
+    """Whether equal values would have another hash than the lake's rows have for them."""
+    had = handoff.get("hash_key")
+    types = {one.name: str(one.type) for one in source_table.columns}
+    hashed = [one.name for one in wanted if one.hide == "hash"]
+    if had is None or not hashed or key_check(config) == had:
+        return ()
+    why = "lake.hash_key is another than that of the lake's hashes"
+    return tuple(
+        ChangeType(verdict=Verdict.BOOTSTRAP, why=why, name=name, old=types[name], new=types[name])
+        for name in hashed
+    )
+
+
+def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
+    """What of the settings the rows of a lake table are made by, and their key of hashes.
+
+    Raises:
+        SecretError: That key cannot be read.
+    """
+    made_by = {
+        "columns": settings.columns.model_dump(mode="json"),
+        "key_columns": settings.key_columns,
+        "mode": settings.mode,
+        "partition_by": settings.partition_by,
+        "delete_mode": settings.delete_mode,
+        "hash_key": key_check(config) if settings.columns.hash else None,
+    }
+    return hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
+
+
+def hash_key_fact(columns: Iterable[Column], config: LakeConfig) -> dict[str, Any]:
+    """What commits say of the key of hashes; nothing where there are none."""
+    return {"hash_key": key_check(config)} if any(one.hide == "hash" for one in columns) else {}
 
 
 def _left_out(
@@ -179,6 +227,7 @@ def followed(
     fills: Mapping[str, str],
     at: datetime,
     schema_ids: Sequence[int],
+    config: LakeConfig,
 ) -> dict[str, Any]:
     """The handoff of the commit with which the lake follows its source.
 
@@ -191,6 +240,7 @@ def followed(
         fills: By new column, Spark SQL of what old rows have.
         at: Now.
         schema_ids: Registry ids of the schemas that were read last.
+        config: How values are hidden.
     """
     had = {str(one["name"]): dict(one) for one in handoff["columns"]}
     columns = []
@@ -214,6 +264,7 @@ def followed(
         "columns": columns,
         "fingerprint": dict(compared.fingerprint.facts),
         "fingerprint_digest": compared.fingerprint.digest,
+        **hash_key_fact(compared.wanted, config),
         **({"schema": version} if told else {}),
     }
 

@@ -29,7 +29,8 @@ from cdc.run.checks import CaptureChecks, topic_facts
 from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.context import RunResult
 from cdc.run.follow import LakeShape, follow
-from cdc.run.shape import Comparison, compare
+from cdc.run.shape import Comparison, compare, settings_digest
+from cdc.sources.selection import not_there
 from cdc.state import State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
 
@@ -216,7 +217,8 @@ class _TableRun:
             capture.publication, source_table, append=capture.append
         )
         position_check.check_capture(self._table, [*problems, *facts.problems])
-        compared = compare(source, source_table, fingerprint, self._settings, handoff)
+        lake = self._context.config.lake
+        compared = compare(source, source_table, fingerprint, self._settings, handoff, lake)
         try:
             warnings = position_check.check_changes(
                 self._table, compared.changes, self._settings.on_schema_change
@@ -236,19 +238,25 @@ class _TableRun:
         if compared.ignored:
             names = ", ".join(compared.ignored)
             warnings += (f"table {self._table} is frozen, so the lake leaves out: {names}",)
+        if gone := not_there(source_table, self._settings):
+            names = ", ".join(gone)
+            warnings += (f"table {self._table} has no columns {names}, which the settings name",)
         for warning in warnings:
             _log.warning("%s", warning)
         self.result = replace(self.result, warnings=(*self.result.warnings, *warnings))
         return compared
 
     def _accept(self, fingerprint: Fingerprint) -> None:
-        """Cache which catalog the lake follows, so that idle tables need not be opened."""
+        """Cache which catalog and settings the lake follows, so that idle tables stay closed."""
         attempt = self._record.attempt
-        if attempt is not None and attempt.fingerprint_digest != fingerprint.digest:
+        settings = settings_digest(self._settings, self._context.config.lake)
+        now = (fingerprint.digest, settings)
+        if attempt is not None and (attempt.fingerprint_digest, attempt.settings_digest) != now:
             accepted = replace(
                 attempt,
                 fingerprint=dict(fingerprint.facts),
                 fingerprint_digest=fingerprint.digest,
+                settings_digest=settings,
             )
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 

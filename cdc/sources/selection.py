@@ -17,8 +17,7 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
 
     Raises:
         UnsupportedTypeError: A column that is kept has a type without a rule.
-        SchemaError: A rule names a column that is not there, a name cannot be a lake column, or
-            there is no usable key.
+        SchemaError: A name cannot be a lake column, or there is no usable key.
     """
     columns = lake_columns(table, settings)
     key = record_key(table, settings)
@@ -45,23 +44,14 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
 def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
     """The columns that reach the lake, whether or not there is a usable key.
 
-    Generated columns are left out: the log does not carry them.
+    Generated columns are left out: the log does not carry them. So are columns that the settings
+    name and the table has not: see :func:`require_named`.
 
     Raises:
         UnsupportedTypeError: A column that is kept has a type without a rule.
-        SchemaError: A rule names a column that is not there, or a name cannot be a lake column.
+        SchemaError: A name cannot be a lake column.
     """
-    names = {column.name for column in table.columns}
-    wanted = set(settings.columns.include) or names
-    asked = settings.columns.as_
-    named = {*settings.columns.exclude, *asked, *settings.columns.hash, *settings.columns.mask}
-    for name in sorted((wanted | named) - names):
-        raise SchemaError(
-            f"table {table.table} has no column {name!r}, which `columns` names",
-            remedy="Correct columns.include, exclude, as, hash or mask of the table.",
-            table=table.table,
-            field=name,
-        )
+    wanted = set(settings.columns.include) or {column.name for column in table.columns}
     kept = [
         column
         for column in table.columns
@@ -83,6 +73,31 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
         hide=hide,
         plain=rule.lake_type if hide else "",
     )
+
+
+def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
+    """Columns that the settings name and the table has not: dropped, or not added yet."""
+    rules = settings.columns
+    named = {*rules.include, *rules.exclude, *rules.as_, *rules.hash, *rules.mask}
+    return tuple(sorted(named - {column.name for column in table.columns}))
+
+
+def require_named(table: SourceTable, settings: TableSettings) -> None:
+    """Refuse to copy a table whose settings name a column that it has not.
+
+    It may be another column misspelled, whose values would reach the lake as they are. A table
+    that is followed already goes on: columns come and go, and a rule may be there first.
+
+    Raises:
+        SchemaError: Names the first such column.
+    """
+    for name in not_there(table, settings):
+        raise SchemaError(
+            f"table {table.table} has no column {name!r}, which `columns` names",
+            remedy="Correct columns.include, exclude, as, hash or mask of the table.",
+            table=table.table,
+            field=name,
+        )
 
 
 def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 import yaml
 from pyspark.sql import SparkSession
 
+from cdc.attempt import Attempt
 from cdc.config import Config
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
@@ -28,7 +29,7 @@ from cdc.run import RunContext, RunResult, run_tables
 from cdc.run.shape import column_facts
 from cdc.sources import open_source
 from cdc.sources.postgres.source import PostgresSource
-from cdc.state import Attempt, State, TableRecord, transition
+from cdc.state import State, TableRecord, transition
 from cdc.store import Store
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableId

@@ -252,6 +252,22 @@ def test_what_no_further_try_can_read_is_told_at_once(
     assert "tried again" not in caplog.text
 
 
+def test_settings_that_are_edited_meanwhile_begin_the_copy_again(shop: Bootstrapping) -> None:
+    """What is copied already was made by the former ones: plain text, here, for good."""
+    fill(shop.database, "orders", 200)
+    shop.add("orders")
+    stop = Watch(on_start={"copy": lambda: shop.connect.pause(shop.capture.connector)})
+    with pytest.raises(CaptureError):
+        shop.bootstrap("orders", stop)
+    shop.configure(public__orders={"columns": {"mask": ["t"]}})
+    shop.connect.resume(shop.capture.connector)
+    shop.connect.wait_running(shop.capture.connector)
+    result = shop.bootstrap("orders")
+    assert result.rows == 200, "not one row of the former copy was kept"
+    assert set(shop.lake("orders", "t")) == {("***",)}
+    assert shop.record("orders").state is State.INCREMENTAL
+
+
 def test_a_paused_replica_is_waited_for_and_then_named(shop: Bootstrapping) -> None:
     fill(shop.database, "orders", 100)
     shop.add("orders")

@@ -11,10 +11,11 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc import spark as spark_module
+from cdc.attempt import Attempt
 from cdc.config import Config
 from cdc.errors import LeaseHeldError, StateError
 from cdc.progress import NullProgress
-from cdc.state import Attempt, State, transition
+from cdc.state import State, transition
 from operate import capture as capture_module
 from operate.context import Services
 from operate.dryrun import plan

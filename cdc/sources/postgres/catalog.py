@@ -112,6 +112,7 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
     'owner', pg_catalog.pg_get_userbyid(c.relowner),
     'named', (SELECT t.xmin::text FROM pg_catalog.pg_type t WHERE t.oid = c.reltype),
     'persistence', c.relpersistence::text,
+    'attributes', c.relnatts::int,
     'replica_identity', c.relreplident::text,
     'columns', (SELECT jsonb_object_agg(a.attnum::text, jsonb_build_object(
                     'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod,

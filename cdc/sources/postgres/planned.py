@@ -110,7 +110,7 @@ class _Draft:
         self._columns = {column.attnum: column for column in table.columns}
         self._key = table.primary_key
         self._told: list[Change] = []
-        self._next = max([*self._columns, *(int(n) for n in self._facts["columns"])], default=0)
+        self._next = int(self._facts["attributes"])
 
     def result(self) -> Planned:
         table = replace(
@@ -160,6 +160,7 @@ class _Draft:
             default_sql=None if default is None else default.sql,
             old_values=(stored,),
         )
+        self._facts["attributes"] = self._next
         self._facts["columns"][str(self._next)] = {
             "name": action.name,
             "shown": str(kind),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import datetime, timezone
+from types import SimpleNamespace
 
 import pytest
 
@@ -12,10 +13,11 @@ from bootstrap.commit import chunk_commit, handoff_commit, require_planned
 from bootstrap.copying import require_same_server
 from bootstrap.errors import AttemptSpoiledError
 from bootstrap.snapshot import FETCH_ROWS, fetch_rows
+from cdc.attempt import Attempt
 from cdc.lake.commit import CommitRecord
 from cdc.position import Lsn
 from cdc.sources.values import Marker
-from cdc.state import Attempt, State, TableRecord
+from cdc.state import State, TableRecord
 from schemas.table import Column, TableId, TableSchema
 
 TABLE = TableId("shop", "public", "orders")
@@ -65,7 +67,8 @@ def test_a_chunk_commit_carries_attempt_start_and_chunks_but_no_offsets() -> Non
 
 
 def test_the_handoff_hands_over_at_the_start_not_at_the_handoff() -> None:
-    commit = handoff_commit(RECORD, ATTEMPT, SCHEMA, "run")
+    context = SimpleNamespace(run_id="run", config=SimpleNamespace(lake=None))
+    commit = handoff_commit(RECORD, ATTEMPT, SCHEMA, context)  # type: ignore[arg-type]
     assert commit.offsets == {0: 10}, "changes between O and H have to be replayed"
     facts = commit.handoff
     assert facts is not None

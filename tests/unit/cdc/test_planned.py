@@ -38,6 +38,7 @@ FACTS: dict[str, Any] = {
     "relfilenode": 200,
     "owner": "o",
     "named": "1",
+    "attributes": 4,
     "replica_identity": "d",
     "columns": {
         str(column.attnum): {

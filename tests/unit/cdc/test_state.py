@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc.attempt import Attempt
 from cdc.errors import KafkaError, StateError
 from cdc.state import (
     RESUMABLE,
     TRANSITIONS,
-    Attempt,
     CommitSummary,
     State,
     TableRecord,

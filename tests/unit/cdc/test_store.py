@@ -15,10 +15,11 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateTable
 
 from cdc import store_tables
+from cdc.attempt import Attempt
 from cdc.errors import StateError
 from cdc.history import RunEntry, SchemaEntry
 from cdc.secrets import redact
-from cdc.state import Attempt, CommitSummary, State, TableRecord
+from cdc.state import CommitSummary, State, TableRecord
 from cdc.store import Store
 from cdc.store_tables import FORMAT
 from schemas.changes import DropColumn, Verdict

@@ -49,6 +49,7 @@ FACTS: dict[str, Any] = {
     "kind": "p",
     "owner": "o",
     "named": "700",
+    "attributes": 3,
     "persistence": "p",
     "replica_identity": "d",
     "columns": {
@@ -207,11 +208,39 @@ def test_a_dropped_column_that_was_not_replicated_is_ignored() -> None:
     assert change.verdict is Verdict.IGNORE
 
 
-def test_a_column_that_was_dropped_and_added_again_needs_a_copy() -> None:
-    dropped, added = compared(with_columns({"2": None, "4": column("note")}))
+@pytest.mark.parametrize("frozen", [False, True])
+def test_a_column_that_was_dropped_and_added_again_needs_a_copy(*, frozen: bool) -> None:
+    now = with_columns({"2": None, "4": column("note")}, attributes=4)
+    dropped, added = compared(now, frozen=frozen)
     assert isinstance(dropped, DropColumn)
     assert added.verdict is Verdict.BOOTSTRAP
     assert "was dropped" in added.why
+
+
+def test_a_new_column_behind_one_that_came_and_went_needs_a_copy() -> None:
+    """Events of the one before may have the same name, and values that the source has no more."""
+    change = only(with_columns({"5": column("x")}, attributes=5))
+    assert change.verdict is Verdict.BOOTSTRAP
+    assert "came and went" in change.why
+    both = with_columns({"4": column("w"), "5": column("x")}, attributes=5)
+    assert [one.verdict for one in compared(both)] == [Verdict.EVOLVE] * 2
+
+
+def test_a_default_of_a_column_that_the_lake_hides_is_told_to_nobody() -> None:
+    now = with_columns({"4": column("ssn")}, attributes=4)
+    (change,) = diff(
+        Catalog.read(FACTS),
+        Catalog.read(now),
+        wanted=[
+            *(Column(n, k, LAKE[n]) for n, k in (("id", "integer"), ("note", "text"))),
+            Column("price", "numeric(10,2)", LAKE["price"]),
+            Column("ssn", "text", "string", hide="mask", plain="string"),
+        ],
+        lake=LakeColumns(LAKE),
+        stored={"ssn": ("{078-05-1120}",)},
+    )
+    assert change.verdict is Verdict.BOOTSTRAP
+    assert "078" not in f"{change} {change.to_json()}"
 
 
 def test_a_column_that_the_lake_only_kept_needs_a_copy_when_it_returns() -> None:
@@ -254,9 +283,11 @@ def retyped(shown: str, **facts: Any) -> dict[str, Any]:
 
 def test_a_wider_type_evolves_also_by_a_rewrite() -> None:
     for facts in ({}, {"relfilenode": 9}):
-        change = only(retyped("numeric(20,2)", **facts))
+        change, *new_file = compared(retyped("numeric(20,2)", **facts))
         assert isinstance(change, WidenType)
         assert (change.verdict, change.moves_lake) == (Verdict.EVOLVE, True)
+        # USING may have changed rows: nothing tells, so it is said.
+        assert [type(one) for one in new_file] == ([NewFile] if facts else [])
 
 
 def test_other_types_need_a_copy() -> None:
@@ -281,7 +312,7 @@ def test_a_type_that_is_the_same_in_the_lake_evolves_unless_rows_were_rewritten(
 def test_an_integer_that_was_a_smallint_evolves() -> None:
     before = with_columns({"3": column("price", "smallint")})
     now = with_columns({"3": column("price", "integer", written="800")}, relfilenode=9)
-    (change,) = diff(
+    change, new_file = diff(
         Catalog.read(before),
         Catalog.read(now),
         wanted=[Column("id", "integer", "int"), Column("price", "integer", "int")],
@@ -290,6 +321,7 @@ def test_an_integer_that_was_a_smallint_evolves() -> None:
     )
     assert isinstance(change, WidenType)
     assert change.verdict is Verdict.EVOLVE
+    assert isinstance(new_file, NewFile), "USING may have changed rows"
 
 
 def test_a_rewrite_of_an_altered_column_needs_a_copy_although_its_type_is_the_same() -> None:

@@ -1,0 +1,107 @@
+"""One try at one generation of a table, as the state store keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """One try at one generation of a table, with what it has recorded so far.
+
+    Args:
+        id: Identity of the attempt; part of its path.
+        started_at: When it began.
+        path: Base path of the Hudi table that this attempt writes, and no other ever.
+        topic_id: UUID of the topic when O was recorded.
+        start_offsets: O, the first offset per partition that the stream will apply.
+        marker_id: Identity of the marker row written after O.
+        x0: Transaction id taken on the primary after the last publication change.
+        chunks: The planned chunks as plain values.
+        view: The snapshot view as plain values (id, position, whether on the replica).
+        fingerprint_digest: Digest of the table's catalog facts under the view.
+        fingerprint: The facts themselves, to name what differs.
+        settings_digest: Digest of the settings that its rows are made by.
+        reads_upto: R, an upper bound of the position that the view can contain, as text.
+        handoff_offsets: H, the offsets at which everything up to R has been captured.
+        transaction_offsets: Of a log, where its transactions' ends begin, recorded before O.
+        transaction_topic_id: UUID of the topic that holds them.
+    """
+
+    id: UUID
+    started_at: datetime
+    path: str
+    topic_id: str | None = None
+    start_offsets: Mapping[int, int] | None = None
+    marker_id: UUID | None = None
+    x0: int | None = None
+    chunks: tuple[Mapping[str, Any], ...] = ()
+    view: Mapping[str, Any] | None = None
+    fingerprint_digest: str | None = None
+    fingerprint: Mapping[str, Any] | None = None
+    settings_digest: str | None = None
+    reads_upto: str | None = None
+    handoff_offsets: Mapping[int, int] | None = None
+    transaction_offsets: Mapping[int, int] | None = None
+    transaction_topic_id: str | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        """The attempt as plain values."""
+        return {
+            "id": str(self.id),
+            "started_at": self.started_at.isoformat(),
+            "path": self.path,
+            "topic_id": self.topic_id,
+            "start_offsets": offsets_to_json(self.start_offsets),
+            "marker_id": None if self.marker_id is None else str(self.marker_id),
+            "x0": self.x0,
+            "chunks": [dict(chunk) for chunk in self.chunks],
+            "view": None if self.view is None else dict(self.view),
+            "fingerprint_digest": self.fingerprint_digest,
+            "fingerprint": None if self.fingerprint is None else dict(self.fingerprint),
+            "settings_digest": self.settings_digest,
+            "reads_upto": self.reads_upto,
+            "handoff_offsets": offsets_to_json(self.handoff_offsets),
+            "transaction_offsets": offsets_to_json(self.transaction_offsets),
+            "transaction_topic_id": self.transaction_topic_id,
+        }
+
+    @classmethod
+    def from_json(cls, value: Mapping[str, Any]) -> Attempt:
+        """Read what ``to_json`` wrote."""
+        return cls(
+            id=UUID(value["id"]),
+            started_at=datetime.fromisoformat(value["started_at"]),
+            path=value["path"],
+            topic_id=value["topic_id"],
+            start_offsets=offsets_from_json(value["start_offsets"]),
+            marker_id=None if value["marker_id"] is None else UUID(value["marker_id"]),
+            x0=value["x0"],
+            chunks=tuple(value["chunks"]),
+            view=value["view"],
+            fingerprint_digest=value["fingerprint_digest"],
+            fingerprint=value["fingerprint"],
+            settings_digest=value.get("settings_digest"),
+            reads_upto=value["reads_upto"],
+            handoff_offsets=offsets_from_json(value["handoff_offsets"]),
+            transaction_offsets=offsets_from_json(value.get("transaction_offsets")),
+            transaction_topic_id=value.get("transaction_topic_id"),
+        )
+
+
+def offsets_to_json(offsets: Mapping[int, int] | None) -> dict[str, int] | None:
+    """Offsets per partition, as JSON has them: its keys are text."""
+    if offsets is None:
+        return None
+    return {str(partition): offset for partition, offset in offsets.items()}
+
+
+def offsets_from_json(value: Mapping[str, int] | None) -> dict[int, int] | None:
+    """Read what ``offsets_to_json`` wrote."""
+    if value is None:
+        return None
+    return {int(partition): offset for partition, offset in value.items()}

@@ -1,0 +1,61 @@
+"""What tells that the rows of a lake table were made by other settings than those of now."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cdc.config import LakeConfig, TableSettings
+from cdc.hidden import key_check
+from cdc.run.shape import settings_digest
+
+
+def digest(**settings: Any) -> str:
+    lake = LakeConfig.model_validate({"url": "file:///lake", "hash_key": "${KEY_OF_TEST}"})
+    return settings_digest(TableSettings.model_validate(settings), lake)
+
+
+@pytest.fixture(autouse=True)
+def key(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KEY_OF_TEST", "canary-one")
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"columns": {"include": ["a"]}},
+        {"columns": {"exclude": ["a"]}},
+        {"columns": {"as": {"a": "string"}}},
+        {"columns": {"hash": ["a"]}},
+        {"columns": {"mask": ["a"]}},
+        {"key_columns": ["a"]},
+        {"mode": "append"},
+        {"partition_by": ["a"]},
+        {"delete_mode": "soft"},
+    ],
+)
+def test_what_rows_are_made_by_counts(settings: dict[str, Any]) -> None:
+    assert digest(**settings) == digest(**settings) != digest()
+
+
+def test_what_only_says_when_and_how_much_does_not() -> None:
+    assert digest(chunk_rows=7, freshness_target_s=60, tier="hot", max_events_per_run=9) == digest()
+
+
+def test_another_key_of_hashes_counts_where_there_are_hashes(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    hashed, masked = digest(columns={"hash": ["a"]}), digest(columns={"mask": ["a"]})
+    monkeypatch.setenv("KEY_OF_TEST", "canary-two")
+    assert digest(columns={"hash": ["a"]}) != hashed
+    assert digest(columns={"mask": ["a"]}) == masked
+
+
+def test_the_check_of_a_key_gives_none_of_it_away() -> None:
+    lake = LakeConfig.model_validate({"url": "file:///lake", "hash_key": "${KEY_OF_TEST}"})
+    check = key_check(lake)
+    assert check is not None
+    assert len(check) == 16
+    assert "canary" not in check
+    assert key_check(LakeConfig(url="file:///lake")) is None
