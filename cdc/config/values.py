@@ -66,8 +66,12 @@ def _absolute(path: Path, info: ValidationInfo) -> Path:
     return Path(base, path.expanduser()).absolute()
 
 
+# In URLs of Azure's file systems, what stands before the @ is a container.
+_CONTAINER = re.compile(r"(?:abfss?|wasbs?)://[^/?#:@]*@(?![^/?#]*@)", re.IGNORECASE)
+
+
 def _without_login(url: str) -> str:
-    if re.match(r"[^/]*//[^/?#]*@", url):
+    if re.match(r"[^/]*//[^/?#]*@", url) and not _CONTAINER.match(url):
         raise PydanticCustomError(
             "url_login", "the URL holds a login; use the username and password keys for it"
         )
