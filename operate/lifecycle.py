@@ -6,6 +6,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cdc.config.lake import HADOOP_PREFIX
 from cdc.errors import StateError
 from cdc.lake.pointer import local_folder
 from cdc.quarantine import Quarantine
@@ -23,7 +24,6 @@ if TYPE_CHECKING:
 LEASE_WAIT_S = 120.0
 """How long to wait for a run that holds the table, in seconds."""
 
-_HADOOP = "spark.hadoop."
 _DEFAULT = frozenset({"fs.defaultFS", "fs.default.name"})
 """Hadoop settings that say what a path without a scheme means."""
 
@@ -217,5 +217,5 @@ def folder_here(config: Config, url: str) -> Path | None:
 
     A path without a scheme is of Hadoop's default file system, which settings may have replaced.
     """
-    given = {*config.lake.hadoop, *(key.removeprefix(_HADOOP) for key in config.spark.conf)}
+    given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
     return None if _DEFAULT & given else local_folder(url)
