@@ -7,7 +7,7 @@ import os
 import re
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,7 +15,9 @@ from typing import TYPE_CHECKING, Any
 from py4j.java_gateway import JavaClass
 from pyspark.sql import SparkSession
 
-from cdc.errors import LakeError
+from cdc.config.lake import HADOOP_PREFIX
+from cdc.config.values import is_sensitive
+from cdc.errors import ConfigError, LakeError
 from cdc.jars import spark_jars
 from cdc.java import find_java
 
@@ -81,6 +83,7 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
 
     Raises:
         LakeError: Spark does not start, or ``spark.conf`` changes a setting that results need.
+        ConfigError: ``spark.conf`` holds a secret that is no setting of Hadoop.
         JavaError: There is no Java 17.
         ArtifactError: The jars cannot be fetched.
     """
@@ -100,7 +103,9 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
             builder = builder.config(key, value)
         try:
             with _stdout_kept():
-                return builder.getOrCreate()
+                started = builder.getOrCreate()
+                _give_hadoop(started, hadoop_settings(config))
+                return started
         except Exception as error:  # Java, py4j and pyspark each have errors of their own
             raise LakeError(
                 f"Spark did not start: {error}",
@@ -126,10 +131,13 @@ def _stdout_kept() -> Iterator[None]:
 
 
 def session_settings(config: Config) -> dict[str, str]:
-    """Every Spark setting of the session but master and name.
+    """Every Spark setting of the session but master and name: none is a secret.
+
+    pyspark starts the JVM with all of them on its command line, which everyone on the machine sees.
 
     Raises:
         LakeError: ``spark.conf`` changes a setting that results need.
+        ConfigError: It holds a secret that is no setting of Hadoop.
     """
     clashes = sorted(
         key for key, value in config.spark.conf.items() if _REQUIRED.get(key, value) != value
@@ -140,11 +148,13 @@ def session_settings(config: Config) -> dict[str, str]:
             remedy="Remove it from spark.conf.",
             field=f"spark.conf.{clashes[0]}",
         )
+    for path, reason in config.spark.conflicts():
+        field = ".".join(("spark", *path))
+        raise ConfigError(f"{field}: {reason}", remedy=f"Remove {field}.", field=field)
     settings = {
         **_DEFAULTS,
         "spark.driver.memory": config.spark.driver_memory,
-        **config.spark.conf,
-        **{f"spark.hadoop.{key}": str(value) for key, value in config.lake.hadoop.items()},
+        **{key: value for key, value in config.spark.conf.items() if not is_sensitive(key)},
         **_REQUIRED,
     }
     limits = " ".join(f"-D{key}={value}" for key, value in _AVRO_LIMITS.items())
@@ -167,6 +177,28 @@ def session_settings(config: Config) -> dict[str, str]:
             jars.append(str(config.spark.conf["spark.jars"]))
         settings["spark.jars"] = ",".join(jars)
     return {key: str(value) for key, value in settings.items()}
+
+
+def hadoop_settings(config: Config) -> dict[str, str]:
+    """Hadoop's settings that Spark is given once it runs, by Hadoop's names.
+
+    That is the whole of ``lake.hadoop``, where names alone do not tell what is a secret, and what
+    is one by its name in ``spark.conf``.
+    """
+    given = {
+        key.removeprefix(HADOOP_PREFIX): value
+        for key, value in config.spark.conf.items()
+        if key.startswith(HADOOP_PREFIX) and is_sensitive(key)
+    }
+    given.update(config.lake.hadoop)
+    return {key: str(value) for key, value in given.items() if HADOOP_PREFIX + key not in _REQUIRED}
+
+
+def _give_hadoop(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    """Set them where Spark takes them from for every plan, and Hudi for every table."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    for key, value in settings.items():
+        hadoop.set(key, value)
 
 
 def in_this_thread(spark: SparkSession) -> SparkSession:

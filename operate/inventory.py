@@ -104,14 +104,22 @@ def at_source(services: Services, arguments: Sequence[str]) -> list[TableId]:
 
 
 def on_plan(
-    services: Services, arguments: Sequence[str], *, retired: bool = False
+    services: Services, arguments: Sequence[str], *, retired: bool = False, paused: bool = True
 ) -> list[TableId]:
-    """The tables that arguments mean; wildcards stand for what is on the plan, nothing for all."""
+    """The tables that arguments mean; wildcards stand for what is on the plan, nothing for all.
+
+    Args:
+        services: What to work with.
+        arguments: Names and wildcards.
+        retired: Whether a wildcard stands for tables that were offboarded, too.
+        paused: Whether it stands for paused ones, too: a person has paused them for a reason, and
+            what would let them go on asks for their names.
+    """
+    left_out = {State.RETIRED: not retired, State.PAUSED: not paused}
     known = [
-        record.table
-        for record in services.store.tables()
-        if retired or record.state is not State.RETIRED
+        record.table for record in services.store.tables() if not left_out.get(record.state, False)
     ]
     if not arguments:
         return known
-    return expand(arguments, services.config, known, where="on the plan")
+    where = "on the plan" if paused else "on the plan that is not paused"
+    return expand(arguments, services.config, known, where=where)

@@ -6,7 +6,9 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cdc.config.lake import HADOOP_PREFIX
 from cdc.errors import StateError
+from cdc.lake.pointer import local_folder
 from cdc.quarantine import Quarantine
 from cdc.state import State, TableRecord, transition
 from operate import capture
@@ -14,6 +16,9 @@ from operate.outcome import Outcome
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
+    from cdc.config import Config
     from operate.context import Services
 
 LEASE_WAIT_S = 120.0
@@ -191,13 +196,12 @@ def published_path(services: Services, table: TableId) -> str:
     Raises:
         StateError: The table was never published.
     """
-    from cdc.lake.pointer import local_folder
     from cdc.lake.publish import current_path
 
     record = services.store.get(table)
     if record is None:
         raise _not_on_plan(table)
-    local = local_folder(record.base_path) and not _DEFAULT & set(services.config.lake.hadoop)
+    local = folder_here(services.config, record.base_path) is not None
     path = current_path(record.base_path, None if local else services.spark)
     if path is None:
         raise StateError(
@@ -206,3 +210,12 @@ def published_path(services: Services, table: TableId) -> str:
             table=table,
         )
     return path
+
+
+def folder_here(config: Config, url: str) -> Path | None:
+    """The folder of this machine that a URL of the lake means, None when only Spark can tell.
+
+    A path without a scheme is of Hadoop's default file system, which settings may have replaced.
+    """
+    given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
+    return None if _DEFAULT & given else local_folder(url)

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
-from urllib.parse import unquote, urlsplit
 
 from cdc.debezium import CONNECTOR_CLASS, CaptureNames, audit
 from cdc.errors import LakeError
@@ -19,6 +18,7 @@ from cdc.sources.values import Check, TableStats
 from cdc.state import State, TableRecord
 from operate import preflight_kafka
 from operate.inventory import not_yet
+from operate.lifecycle import folder_here
 from operate.verdict import glance, judge
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -58,7 +58,7 @@ def check(services: Services) -> Iterator[Check]:
     for record in records:
         look = partial(preflight_kafka.topic, services, record)
         yield from _guarded(f"topic {record.topic}", look)
-    yield from _guarded("lake", partial(_lake, services))
+    yield from _guarded("lake", partial(lake, services))
     if services.config.catalog is not None:
         yield from _guarded("catalog", partial(_catalog, services, services.config.catalog))
 
@@ -301,9 +301,14 @@ def _connector(services: Services, capture: CaptureNames) -> list[Check]:
     return lines
 
 
-def _lake(services: Services) -> list[Check]:
+def lake(services: Services) -> list[Check]:
+    """Whether the lake can be written, by writing to it and removing that.
+
+    Raises:
+        LakeError: It cannot.
+    """
     url = services.config.lake.url
-    folder = local_folder(url)
+    folder = folder_here(services.config, url)
     if folder is None:
         from cdc.lake.publish import probe
 
@@ -318,14 +323,6 @@ def _catalog(services: Services, config: CatalogConfig) -> list[Check]:
 
     found = reach(services.spark, config.metastore)
     return [Check("catalog", "ok", f"{config.metastore}, {found} databases")]
-
-
-def local_folder(url: str) -> Path | None:
-    """The folder that a lake URL means on this machine, None when it is elsewhere."""
-    parts = urlsplit(url)
-    if parts.scheme == "file":
-        return Path(unquote(parts.path))
-    return Path(url) if not parts.scheme else None
 
 
 def _write_and_remove(folder: Path, url: str) -> None:

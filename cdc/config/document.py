@@ -118,15 +118,14 @@ def _parse(text: str, name: str, base: Path) -> Config:
         raise _failure(name, [Problem((), "must be a map of sections, as `init` writes it")])
     problems: list[Problem] = []
     expanded = _expand(document, Config, (), problems)
+    known = {problem.path for problem in problems}
     try:
         config = Config.model_validate(expanded, context={"base": base})
     except ValidationError as error:
-        known = {problem.path for problem in problems}
-        problems += [
-            found for found in _translate(error, expanded) if not _is_below(found.path, known)
-        ]
+        more = _translate(error, expanded)
     else:
-        problems += [Problem(path, reason) for path, reason in _conflicts(config, ())]
+        more = (Problem(path, reason) for path, reason in _conflicts(config, ()))
+    problems += [found for found in more if not _is_below(found.path, known)]
     if problems:
         # What is wrong with a value may be told by the value, and it may be a secret, wherever a
         # person has put the reference; the reference is also what the person finds in the file.

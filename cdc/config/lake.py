@@ -8,9 +8,13 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from cdc.config.values import LoginFreeUrl, Options, Positive, Section, Verbatim
+from cdc.config.templates import Conflict
+from cdc.config.values import LoginFreeUrl, Options, Positive, Section, Verbatim, is_sensitive
 from cdc.errors import SecretError
 from cdc.secrets import SecretRef, expand
+
+HADOOP_PREFIX = "spark.hadoop."
+"""What Spark settings begin with that are Hadoop's."""
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
@@ -87,7 +91,7 @@ class SparkConfig(Section):
     master: Annotated[str, Field(min_length=1)] = "local[*]"
     """Spark's master URL."""
     conf: Options = Field(default_factory=dict)
-    """Raw Spark settings."""
+    """Raw Spark settings. They are on the JVM's command line, so secrets are for lake.hadoop."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgt]$")] = "2g"
     """Memory of the driver; in local mode, of everything."""
     jars: Literal["bundled", "provided"] = "bundled"
@@ -99,3 +103,16 @@ class SparkConfig(Section):
     def local(self) -> bool:
         """Whether everything runs in this process."""
         return self.master == "local" or self.master.startswith("local[")
+
+    def conflicts(self) -> list[Conflict]:
+        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        reason = (
+            "a secret that everyone on the machine could read, since Spark's settings are on the"
+            " command line of its JVM; put it into the cluster's spark-defaults.conf, or a Hadoop"
+            " setting into lake.hadoop"
+        )
+        return [
+            (("conf", key), reason)
+            for key in self.conf
+            if is_sensitive(key) and not key.startswith(HADOOP_PREFIX)
+        ]

@@ -42,15 +42,26 @@ class RawOptions:
     """Marks a map that is passed on to another program; keys that hold secrets need references."""
 
 
+# What names of harmless settings go on with: a provider of tokens, a file of them, their age.
+_ABOUT = (
+    r"(?:(?:providers?|source|file|path|location|binding|service|class|impl|type|mechanism|endpoint"
+    r"|ur[il]|scope|id|enabled?|fallback|expiry|lifetime|interval|ratio|timeout|ms)(?![a-z]))"
+)
+# Names of secrets of Kafka's clients, Connect's plugins, Hadoop's file systems and Spark.
 _SENSITIVE = re.compile(
-    r"password|passwd|secret|jaas\.config|private[._-]?key"
-    r"|(?:access|session|auth|bearer)[._-]?token$",
+    r"password|passwd|secret|private[._-]?key|jaas|user\.info|key\.pem|keystore\.key(?![a-z])"
+    # Azure's storage keys and shared access signatures, mostly followed by the account's name.
+    r"|account\.key(?![a-z])|\.sas\.(?!token\.provider|expiry)"
+    rf"|(?:token|credential)(?!iz|s?[._-]?{_ABOUT}|.*[._-]{_ABOUT})",
     re.IGNORECASE,
 )
 
 
 def is_sensitive(key: str) -> bool:
-    """Whether a key of a raw map, by its name, holds a secret."""
+    """Whether a setting of another program, by its name, holds a secret.
+
+    When in doubt it does: what is taken for one has to be a reference, and is not shown.
+    """
     return _SENSITIVE.search(key) is not None
 
 
@@ -66,8 +77,12 @@ def _absolute(path: Path, info: ValidationInfo) -> Path:
     return Path(base, path.expanduser()).absolute()
 
 
+# In URLs of Azure's file systems, what stands before the @ is a container.
+_CONTAINER = re.compile(r"(?:abfss?|wasbs?)://[^/?#:@]*@(?![^/?#]*@)", re.IGNORECASE)
+
+
 def _without_login(url: str) -> str:
-    if re.match(r"[^/]*//[^/?#]*@", url):
+    if re.match(r"[^/]*//[^/?#]*@", url) and not _CONTAINER.match(url):
         raise PydanticCustomError(
             "url_login", "the URL holds a login; use the username and password keys for it"
         )

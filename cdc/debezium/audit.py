@@ -6,10 +6,12 @@ import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
+from cdc.config.values import is_sensitive
 from cdc.debezium.connector import capture_settings
 from cdc.debezium.names import CaptureNames
 
 NOT_SET = "(not set)"
+NOT_SHOWN = "(not shown)"
 
 
 @dataclass(frozen=True)
@@ -18,7 +20,7 @@ class Finding:
 
     Args:
         property: Name of the connector property.
-        found: Its value, or ``(not set)``. Never a secret.
+        found: Its value, ``(not set)``, or ``(not shown)`` where that may be a secret.
         required: What it must be.
         reason: What goes wrong otherwise.
     """
@@ -86,7 +88,6 @@ _HARMLESS = {
     "producer.override.acks": frozenset({"all", "-1"}),
     "producer.override.enable.idempotence": frozenset({"true"}),
 }
-_SECRET = re.compile(r"password|secret|user\.info|jaas|token", re.IGNORECASE)
 _REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]*\}")
 
 
@@ -123,7 +124,8 @@ def _forbidden(effective: Mapping[str, str]) -> Iterator[Finding]:
             continue
         for pattern, reason in _FORBIDDEN:
             if re.fullmatch(pattern, name):
-                yield Finding(name, value, NOT_SET, reason)
+                shown = NOT_SHOWN if is_sensitive(name) else value
+                yield Finding(name, shown, NOT_SET, reason)
                 break
 
 
@@ -155,7 +157,7 @@ def _converters(effective: Mapping[str, str]) -> Iterator[Finding]:
 
 def _plain_secrets(effective: Mapping[str, str]) -> Iterator[Finding]:
     for name, value in effective.items():
-        if _SECRET.search(name) and not _REFERENCE.search(value):
+        if is_sensitive(name) and not _REFERENCE.search(value):
             yield Finding(
                 name,
                 "(plain text, not shown)",

@@ -129,7 +129,8 @@ def bootstrap(
 ) -> None:
     """Copy tables that were never copied or have lost their stream, and hand over to it.
 
-    A table that is kept up to date is left alone; resync copies it again.
+    A table that is kept up to date is left alone; resync copies it again. One that was paused goes
+    on when it is named; wildcards leave it out.
     """
     from operate.context import services
     from operate.inventory import on_plan
@@ -137,7 +138,7 @@ def bootstrap(
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        outcomes = copy(opened, on_plan(opened, tables))
+        outcomes = copy(opened, on_plan(opened, tables, paused=False))
     finish(renderer, outcomes)
 
 

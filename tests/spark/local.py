@@ -6,6 +6,12 @@ from pathlib import Path
 
 from cdc.config import Config
 
+SECRETS = {
+    "fs.s3a.bucket.elsewhere.secret.key": "canary-of-lake-hadoop",
+    "fs.s3a.bucket.elsewhere.session.token": "canary-of-spark-conf",
+}
+"""What Hadoop is told by these names, and no one else."""
+
 
 def local_config(folder: Path) -> Config:
     """Two threads, and scratch space in ``folder``."""
@@ -23,7 +29,10 @@ def local_config(folder: Path) -> Config:
                 "registry": {"url": "http://localhost:8081"},
             },
             "connect": {"url": "http://localhost:8083"},
-            "lake": {"url": (folder / "lake").as_uri()},
+            "lake": {
+                "url": (folder / "lake").as_uri(),
+                "hadoop": {"fs.s3a.bucket.elsewhere.secret.key": "canary-of-lake-hadoop"},
+            },
             "spark": {
                 "master": "local[2]",
                 "driver_memory": "2g",
@@ -31,6 +40,7 @@ def local_config(folder: Path) -> Config:
                     "spark.sql.shuffle.partitions": "2",
                     "spark.local.dir": str(folder / "scratch"),
                     "spark.sql.warehouse.dir": str(folder / "warehouse"),
+                    "spark.hadoop.fs.s3a.bucket.elsewhere.session.token": "canary-of-spark-conf",
                 },
             },
         }

@@ -18,6 +18,16 @@ Session = psycopg.Connection[tuple[Any, ...]]
 
 APPLICATION = "tributary"
 CONNECT_TIMEOUT_S = 10
+# A server that is gone says nothing. TCP by itself waits a quarter of an hour for what was sent to
+# be acknowledged, and asks for hours whether an idle peer is there; statement_timeout is no help,
+# since it is the server that keeps it. These end a wait for a dead peer after a minute and a half;
+# one that lives and computes answers them, however long its statement takes.
+_DEAD_AFTER: dict[str, Any] = {
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 6,
+    "tcp_user_timeout": 90_000,  # milliseconds
+}
 _ATTEMPTS = 3
 
 # What a statement is answered with where a managed server lacks or withholds a function.
@@ -27,6 +37,30 @@ NOT_OFFERED = (
     psycopg.errors.ObjectNotInPrerequisiteState,
     psycopg.errors.UndefinedFunction,
 )
+
+
+def connection_parameters(endpoint: Endpoint, credential: Credential) -> dict[str, Any]:
+    """What libpq is told of a server and a login; the endpoint's options go before our limits.
+
+    Raises:
+        SecretError: The password's reference does not resolve.
+    """
+    parameters = {
+        "connect_timeout": CONNECT_TIMEOUT_S,
+        **_DEAD_AFTER,
+        **endpoint.options,
+        "host": endpoint.host,
+        "port": endpoint.port,
+        "dbname": endpoint.database,
+        "sslmode": endpoint.sslmode,
+        "sslrootcert": endpoint.sslrootcert,
+        "sslcert": endpoint.sslcert,
+        "sslkey": endpoint.sslkey,
+        "user": credential.user,
+        "password": credential.password.resolve() if credential.password else None,
+        "application_name": APPLICATION,
+    }
+    return {key: value for key, value in parameters.items() if value is not None}
 
 
 class Connections:
@@ -101,32 +135,15 @@ class Connections:
             session.close()
 
     def _connect(self, role: Role, *, on_replica: bool, **more: str) -> Session:
-        endpoint, credential = self.endpoint(on_replica=on_replica), self.credential(role)
-        parameters: dict[str, Any] = {
-            "connect_timeout": CONNECT_TIMEOUT_S,
-            "keepalives_idle": 30,
-            **endpoint.options,
-            "host": endpoint.host,
-            "port": endpoint.port,
-            "dbname": endpoint.database,
-            "sslmode": endpoint.sslmode,
-            "sslrootcert": endpoint.sslrootcert,
-            "sslcert": endpoint.sslcert,
-            "sslkey": endpoint.sslkey,
-            "user": credential.user,
-            "password": credential.password.resolve() if credential.password else None,
-            "application_name": APPLICATION,
-            **more,
-        }
+        credential = self.credential(role)
+        endpoint = self.endpoint(on_replica=on_replica)
+        parameters = {**connection_parameters(endpoint, credential), **more}
         try:
             for attempt in stamina.retry_context(
                 on=_is_passing, attempts=_ATTEMPTS, timeout=CONNECT_TIMEOUT_S * _ATTEMPTS
             ):
                 with attempt:
-                    return psycopg.connect(
-                        **{key: value for key, value in parameters.items() if value is not None},
-                        autocommit=True,
-                    )
+                    return psycopg.connect(**parameters, autocommit=True)
         except psycopg.Error as error:
             raise SourceError(
                 f"cannot connect to the {self.where(on_replica=on_replica)} of source "

@@ -16,6 +16,11 @@ from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable, View
 from schemas.table import TableId, TableSchema
 
 LOCK_TIMEOUT_S = 30
+# The longest that a session waits for the server's next bytes; pgjdbc itself waits for ever, and
+# one task that does so holds up the whole copy. Rows come by the index of the key, a batch at a
+# time: even a first batch behind many dead rows is there sooner. The copy then fails by name, and
+# the same command goes on with it.
+SOCKET_TIMEOUT_S = 900
 _DENIED = re.compile(r"permission denied .+|query would be affected by row-level security .+")
 PLACE_COLUMN = "_cdc_row"
 """Where a row of a table without a key lies: the table's or partition's id, and its ``ctid``."""
@@ -71,7 +76,7 @@ def snapshot_query(
     )
     # the key columns are there for the predicates only: their JDBC types do not matter
     width = len(schema.key) or 1
-    properties = _properties(connections, endpoint)
+    properties = jdbc_properties(connections, endpoint)
     properties |= {
         "fetchsize": str(fetch_size),
         "sessionInitStatement": session_init(view),
@@ -216,7 +221,12 @@ def jdbc_url(endpoint: Endpoint) -> str:
     return f"jdbc:postgresql://{host}:{endpoint.port}/{quote(endpoint.database, safe='')}"
 
 
-def _properties(connections: Connections, endpoint: Endpoint) -> dict[str, str]:
+def jdbc_properties(connections: Connections, endpoint: Endpoint) -> dict[str, str]:
+    """How pgjdbc logs in to a server and how long it waits for it.
+
+    Raises:
+        SecretError: The password's reference does not resolve.
+    """
     credential = connections.credential("snapshot")
     certificates = {
         "sslrootcert": endpoint.sslrootcert,
@@ -231,6 +241,7 @@ def _properties(connections: Connections, endpoint: Endpoint) -> dict[str, str]:
         "readOnly": "true",
         "tcpKeepAlive": "true",
         "connectTimeout": str(CONNECT_TIMEOUT_S),
+        "socketTimeout": str(SOCKET_TIMEOUT_S),
         # Values in binary from the first row on; a query that runs once would get text, which
         # takes almost twice the CPU to read.
         "prepareThreshold": "-1",

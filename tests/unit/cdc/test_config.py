@@ -203,6 +203,9 @@ def test_all_problems_are_reported_at_once() -> None:
         (("kafka", "registry", "url"), "registry:8080", "kafka.registry.url", "http://"),
         (("kafka", "registry", "url"), "http://a:b@c", "kafka.registry.url", "holds a login"),
         (("lake", "url"), "s3a://key:hidden@bucket", "lake.url", "holds a login"),
+        (("lake", "url"), "s3a://hidden@bucket", "lake.url", "holds a login"),
+        (("lake", "url"), "abfss://a:hidden@b.dfs.core.windows.net", "lake.url", "holds a login"),
+        (("lake", "url"), "abfss://a@b:hidden@c.example.com", "lake.url", "holds a login"),
         (("lake", "name"), "../{table}", "lake.name", "relative path"),
         (("lake", "name"), "{source}//{table}", "lake.name", "relative path"),
         (("lake", "name"), "{tabel}", "lake.name", "{tabel} is not known"),
@@ -272,6 +275,12 @@ def test_what_cannot_work_is_refused_by_its_path(
     assert text in error.message
     assert error.remedy
     assert "hidden" not in error.message
+
+
+@pytest.mark.parametrize("scheme", ["abfs", "abfss", "wasb", "wasbs"])
+def test_a_lake_may_be_in_a_container_of_an_azure_account(scheme: str) -> None:
+    url = f"{scheme}://lake@account.dfs.core.windows.net/tables"
+    assert read(changed(("lake", "url"), url)).lake.url == url
 
 
 SECRETS = [path for path in leaves(full()) if path[-1] in ("password", "key_password")]

@@ -3,8 +3,10 @@ from __future__ import annotations
 import pytest
 
 from cdc.config import Config, SparkConfig
-from cdc.spark import session_settings
-from tests.unit.cdc.configuration import full
+from cdc.errors import ConfigError
+from cdc.spark import hadoop_settings, session_settings
+from tests.unit.cdc.configuration import changed, full, read, refusal
+from tests.unit.cdc.configuration import environment as environment
 
 DRIVER = "spark.driver.extraJavaOptions"
 
@@ -24,3 +26,33 @@ def test_a_collector_of_the_users_own_is_the_only_one(collector: str) -> None:
     options = settings(**{DRIVER: f"-Xss4m {collector}"})[DRIVER]
     assert options.count("-XX:+Use") == 1
     assert options.endswith(f"-Xss4m {collector}")
+
+
+def test_settings_that_results_need_are_not_hadoops_to_change() -> None:
+    required = "parquet.avro.write-old-list-structure"
+    config = read(changed(("lake", "hadoop"), {required: True, "fs.s3a.endpoint": "x"}))
+    assert hadoop_settings(config) == {"fs.s3a.endpoint": "x"}
+    assert session_settings(config)[f"spark.hadoop.{required}"] == "false"
+
+
+def test_what_the_lake_is_given_goes_before_what_spark_is() -> None:
+    key = "fs.s3a.secret.key"
+    document = changed(("spark", "conf"), {f"spark.hadoop.{key}": "${ADMIN_PW}", "spark.a": "b"})
+    config = read(document)
+    assert hadoop_settings(config) == {key: "canary-s3_secret"}
+    assert session_settings(config)["spark.a"] == "b"
+    assert not [name for name in session_settings(config) if "s3a" in name]
+
+
+def test_a_secret_that_only_a_command_line_could_carry_is_refused() -> None:
+    path = ("spark", "conf")
+    error = refusal(changed(path, {"spark.ssl.keyPassword": "${ADMIN_PW}"}))
+    assert error.context["field"] == 'spark.conf."spark.ssl.keyPassword"'
+    assert "spark-defaults.conf" in error.message
+    assert "lake.hadoop" in error.message
+    assert "canary" not in error.message
+    plain = refusal(changed(path, {"spark.ssl.keyPassword": "hidden"}))
+    assert "plain text" in plain.message, "once, and the graver reason"
+    assert "problems" not in plain.message
+    with pytest.raises(ConfigError, match=r"spark\.conf\.spark\.ssl\.keyPassword"):
+        settings(**{"spark.ssl.keyPassword": "secret"})

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
 from cdc.config import Config
@@ -11,7 +9,6 @@ from cdc.errors import CaptureError, ConfigError, LostHistoryError
 from cdc.state import State
 from operate.exit_codes import ExitCode
 from operate.outcome import Outcome, exit_code_of, for_each
-from operate.preflight import local_folder
 from operate.selection import expand, sources_of
 from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
@@ -88,9 +85,3 @@ def test_one_tables_failure_stops_no_other(parallel: int) -> None:
     assert [outcome.table for outcome in outcomes] == KNOWN
     assert [outcome.failed for outcome in outcomes] == [True, True, False]
     assert "unexpected ValueError: nobody foresaw this" in str(outcomes[1].error)
-
-
-def test_which_lakes_are_folders_of_this_machine() -> None:
-    assert local_folder("/data/lake") == Path("/data/lake")
-    assert local_folder("file:///data/my%20lake") == Path("/data/my lake")
-    assert local_folder("s3a://bucket/lake") is None

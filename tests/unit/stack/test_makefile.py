@@ -94,3 +94,14 @@ def test_ci_runs_what_the_readme_says() -> None:
     script = (ROOT / ".ci" / "run").read_text()
     assert script.rstrip().endswith("exec make test")
     assert os.access(ROOT / ".ci" / "run", os.X_OK)
+
+
+def test_the_readme_says_which_command_leaves_tests_out() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    recipes = dict(re.findall(r"^(test(?:-all)?):.*\n\t(.*)$", makefile, re.MULTILINE))
+    assert "not breadth" in recipes["test"]
+    assert "-m" not in recipes["test-all"].split("pytest")[1]
+    described = re.search(r"^make test +# (.*)$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert described is not None
+    assert "every test" not in described[1]
+    assert "make test-all" in described[1]

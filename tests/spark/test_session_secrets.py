@@ -1,0 +1,23 @@
+"""Secrets of the lake reach Hadoop, and not the command line of the JVM."""
+
+from __future__ import annotations
+
+import psutil
+from pyspark.sql import SparkSession
+
+from tests.spark.local import SECRETS
+
+
+def test_hadoop_has_the_secrets_of_the_lake(spark: SparkSession) -> None:
+    of_context = spark.sparkContext._jsc.hadoopConfiguration()
+    of_plans = spark._jsparkSession.sessionState().newHadoopConf()
+    for hadoop in (of_context, of_plans):
+        assert {key: hadoop.get(key) for key in SECRETS} == SECRETS
+
+
+def test_no_command_line_and_no_setting_of_spark_has_them(spark: SparkSession) -> None:
+    children = psutil.Process().children(recursive=True)
+    lines = [" ".join(child.cmdline()) for child in children]
+    assert any("spark.sql.extensions" in line for line in lines), "this is not the JVM's"
+    shown = "\n".join([*lines, *map(str, spark.sparkContext.getConf().getAll())])
+    assert "canary-of-" not in shown

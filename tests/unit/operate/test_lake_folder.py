@@ -1,0 +1,65 @@
+"""What is taken for a folder of this machine, and what Spark is asked about."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+import pytest
+
+from cdc.config import Config
+from cdc.errors import LakeError
+from operate.lifecycle import folder_here
+from operate.preflight import lake
+from tests.unit.cdc.configuration import minimal
+
+if TYPE_CHECKING:
+    from operate.context import Services
+
+
+def config(url: str, *, hadoop: Any = None, conf: Any = None) -> Config:
+    lake = {"url": url, "hadoop": hadoop or {}}
+    return Config.model_validate({**minimal(), "lake": lake, "spark": {"conf": conf or {}}})
+
+
+@pytest.mark.parametrize(
+    ("url", "folder"),
+    [
+        ("/data/lake", "/data/lake"),
+        ("file:///data/lake", "/data/lake"),
+        # As for Hadoop, which writes there: no escapes.
+        ("file:///data/my%20lake", "/data/my%20lake"),
+        ("s3a://bucket/lake", None),
+    ],
+)
+def test_which_lakes_are_folders_of_this_machine(url: str, folder: str | None) -> None:
+    assert folder_here(config(url), url) == (None if folder is None else Path(folder))
+
+
+@pytest.mark.parametrize("name", ["fs.defaultFS", "fs.default.name"])
+def test_a_path_is_of_the_file_system_that_settings_name(name: str) -> None:
+    elsewhere = "hdfs://namenode:8020"
+    assert folder_here(config("/lake", hadoop={name: elsewhere}), "/lake") is None
+    assert folder_here(config("/lake", conf={f"spark.hadoop.{name}": elsewhere}), "/lake") is None
+    assert folder_here(config("/lake", hadoop={"fs.s3a.endpoint": "x"}), "/lake") == Path("/lake")
+
+
+@dataclass
+class NoSpark:
+    """As much of the services as the lake's line needs, on a machine where Spark does not start."""
+
+    config: Config
+
+    @property
+    def spark(self) -> Any:
+        raise LakeError("Spark was asked", remedy="none")
+
+
+def test_check_asks_spark_about_a_path_of_another_file_system(tmp_path: Path) -> None:
+    (line,) = lake(cast("Services", NoSpark(config(str(tmp_path)))))
+    assert line.status == "ok"
+    elsewhere = config(str(tmp_path / "a"), hadoop={"fs.defaultFS": "hdfs://namenode:8020"})
+    with pytest.raises(LakeError, match="Spark was asked"):
+        lake(cast("Services", NoSpark(elsewhere)))
+    assert not (tmp_path / "a").exists()
