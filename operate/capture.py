@@ -22,16 +22,12 @@ from cdc.debezium import (
 from cdc.errors import CaptureError
 from cdc.failpoints import crash
 from cdc.state import State
+from operate.lost_capture import cut_off
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.sources.base import Source
-    from cdc.state import TableRecord
     from operate.context import Services
-
-_CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
-"""States in which a table does not depend on the slot's past."""
-
 
 _LEASE_WAIT_S = 600.0
 """How long to wait for another process that changes the same capture, in seconds."""
@@ -147,7 +143,7 @@ def prepare(services: Services, group: Group) -> None:
     source.prepare_capture(capture.publication, append=capture.append)
     source.add_to_publication(capture.publication, group.tables)
     crash("onboard.after_publication")
-    _heal_slot(services, group, source)
+    _heal_slot(services, capture, source)
     source.ensure_slot(capture.slot)
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
     wanted = wanted_connector(services, capture)
@@ -204,42 +200,18 @@ def require_sound(services: Services, capture: CaptureNames) -> None:
         )
 
 
-def _heal_slot(services: Services, group: Group, source: Source) -> None:
-    """Start the capture anew when its slot has lost changes and no table depends on its past."""
-    capture = group.capture
+def _heal_slot(services: Services, capture: CaptureNames, source: Source) -> None:
+    """Start the capture anew when its slot has lost changes and no table is followed by it."""
     health = source.slot_health(capture.slot)
     made = services.connect.connector(capture.connector) is not None
     stored = services.connect.stored_position(capture.connector) if made else None
     what = "is gone" if health is None else health.problem(stored)
     if what is None:
         return
-    dependent = _dependent(services.store.tables(), capture)
-    if dependent:
-        listed = ", ".join(str(record.table) for record in dependent)
-        raise CaptureError(
-            f"slot {capture.slot} {what}, so changes are lost, and these tables have not noticed"
-            f" yet: {listed}",
-            remedy="Run `tributary run`, which marks them, then `tributary bootstrap` for all of"
-            " them.",
-            slot=capture.slot,
-        )
-    for build in services.store.builds():
-        # What these have copied would no longer meet the stream; whoever copies finds out.
-        if (build.table.source, build.tier) == (capture.source, capture.tier):
-            services.store.delete(build.table, beside=True)
-    if made:
-        services.connect.delete(capture.connector, progress=services.progress)
-    source.drop_slot(capture.slot)
-
-
-def _dependent(records: Sequence[TableRecord], capture: CaptureNames) -> list[TableRecord]:
-    return [
-        record
-        for record in records
-        if record.table.source == capture.source
-        and record.tier == capture.tier
-        and record.state not in _CUT_OFF
-    ]
+    with cut_off(services, capture, f"slot {capture.slot} {what}"):
+        if made:
+            services.connect.delete(capture.connector, progress=services.progress)
+        source.drop_slot(capture.slot)
 
 
 def dismantle(services: Services, capture: CaptureNames) -> list[str]:

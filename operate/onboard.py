@@ -15,6 +15,7 @@ from cdc.state import State, TableRecord, transition
 from operate import capture
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
+from operate.lost_capture import is_copying
 from operate.outcome import Outcome, for_each
 from operate.render import seconds
 from operate.verdict import DEFAULT_MESSAGE_BYTES, judge, too_large
@@ -134,15 +135,26 @@ def onboard(
         members = tuple(table for table in group.tables if table not in refused)
         if not members:
             continue
+        begun = _begun(services, members)
         for outcome in _capture(services, capture.Group(group.capture, members)):
             outcomes[outcome.table] = outcome
-            if not outcome.failed and outcome.state in _CONTINUED:
+            if not outcome.failed and (outcome.state in _CONTINUED or outcome.table in begun):
                 registered.append(outcome.table)
     crash("onboard.after_register")
     if with_bootstrap and registered:
         for outcome in copy(services, registered):
             outcomes[outcome.table] = outcome
     return [_with_notes(outcomes[table], notes.get(table)) for table in tables]
+
+
+def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
+    """Tables whose copy is gone on with, from its beginning if the slot was lost meanwhile."""
+    records = [record for table in tables if (record := services.store.get(table)) is not None]
+    return frozenset(
+        record.table
+        for record in records
+        if is_copying(record) and record.state is not State.PAUSED
+    )
 
 
 def _capture(services: Services, group: capture.Group) -> list[Outcome]:

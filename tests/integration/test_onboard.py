@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from uuid import uuid4
@@ -23,6 +24,7 @@ from operate.inventory import at_source, discover, on_plan
 from operate.lifecycle import offboard, pause, published_path, resume, unfinished
 from operate.onboard import bootstrap
 from operate.preflight import check
+from operate.resync import resync
 from operate.status import TableStatus, status
 from stack.local import LocalStack
 from tests.integration.captured import wait_until
@@ -288,6 +290,87 @@ def test_a_lost_slot_is_not_made_anew_under_tables_that_follow_it(shop: Shop) ->
     succeeded(shop.onboard("more"))
     succeeded(bootstrap(shop.services, [shop.table("orders")]))
     assert shop.verify("orders").equal
+
+
+def test_a_slot_lost_while_a_table_is_copied_is_made_anew_for_another_attempt(shop: Shop) -> None:
+    """No offset of the former slot may survive it: what changed between the two is in no slot."""
+    for name in ("orders", "lines", "logs"):
+        shop.create(name, 300)
+    succeeded(shop.onboard("orders", "lines", "logs", with_bootstrap=False))
+    capture = shop.services.capture(shop.table("orders"))
+    left = {name: copying(shop, name) for name in ("orders", "lines", "logs")}
+    source = shop.services.source(shop.database.name)
+    shop.services.connect.stop(capture.connector)
+    source.drop_slot(capture.slot)
+    shop.database.execute("UPDATE orders SET v = 7", "UPDATE lines SET v = 8 WHERE id > 9")
+
+    other = Services(shop.config(), NullProgress())
+    with other.leases.hold(shop.table("lines")):
+        (refused,) = shop.onboard("orders")
+        assert f"table {shop.table('lines')} is held by" in str(refused.error)
+        assert shop.record("orders").attempt == left["orders"], "all of them, or none"
+    other.close()
+
+    succeeded(shop.onboard("lines"))
+    succeeded(bootstrap(shop.services, [shop.table("orders")]))
+    for name in ("orders", "lines"):
+        record = shop.record(name)
+        assert record.state is State.INCREMENTAL
+        assert record.attempt is not None
+        assert record.attempt.id != left[name].id
+        assert shop.verify(name).equal
+    waiting = shop.record("logs")
+    assert waiting.state is State.NEEDS_BOOTSTRAP
+    assert capture.slot in (waiting.reason or "")
+
+
+@pytest.mark.breadth
+def test_a_generation_that_is_built_does_not_outlive_its_slot(shop: Shop) -> None:
+    shop.create("orders", 100)
+    succeeded(shop.onboard("orders"))
+    record, table = shop.record("orders"), shop.table("orders")
+    capture, source = shop.services.capture(table), shop.services.source(shop.database.name)
+    beside = replace(record, state=State.REGISTERED, attempt=None, beside=True, version=0)
+    build = shop.services.store.put(beside)
+    pause(shop.services, table, reason="a migration")
+    shop.services.connect.stop(capture.connector)
+    source.drop_slot(capture.slot)
+    shop.database.execute("UPDATE orders SET v = 7")
+
+    (refused,) = resync(shop.services, [table])
+    assert refused.error is not None
+    assert f"tributary resume {table}`, then `tributary run`" in refused.error.remedy
+    resume(shop.services, table)
+    (stopped,) = shop.run()
+    assert stopped.state is State.NEEDS_BOOTSTRAP
+    other = Services(shop.config(), NullProgress())
+    with other.leases.hold(build.resource):
+        assert shop.onboard("orders")[0].failed, "someone builds it"
+    other.close()
+    shop.onboard("orders")
+    assert shop.services.store.builds() == []
+    assert source.slot_health(capture.slot) is not None
+    succeeded(bootstrap(shop.services, [table]))
+    assert shop.verify("orders").equal
+
+
+def copying(shop: Shop, name: str) -> Attempt:
+    """Leave a table as a bootstrap does that was killed after it had recorded O."""
+    record, now = shop.record(name), datetime.now(timezone.utc)
+    attempt = Attempt(
+        id=uuid4(),
+        started_at=now,
+        path=f"{record.base_path}/attempt=gone",
+        topic_id=shop.services.kafka.topic_id(record.topic),
+        start_offsets=shop.services.kafka.stable_offsets(record.topic),
+        x0=1,
+    )
+    shop.services.store.put(transition(record, State.BOOTSTRAPPING, at=now, attempt=attempt))
+    if name == "lines":
+        error = StateError("killed", remedy="none")
+        moved = transition(shop.record(name), State.FAILED, at=now, error=error)
+        shop.services.store.put(moved)
+    return attempt
 
 
 def test_a_table_on_its_way_is_never_called_done(cold: Shop) -> None:
