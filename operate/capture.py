@@ -6,7 +6,7 @@ keeps running, and the other tables' changes keep flowing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cdc.debezium import (
     FOLLOWED_SETTINGS,
     CaptureNames,
+    Finding,
     audit,
     connector_config,
     topic_collisions,
@@ -22,7 +23,7 @@ from cdc.debezium import (
 from cdc.errors import CaptureError
 from cdc.failpoints import crash
 from cdc.state import State
-from operate.lost_capture import cut_off
+from operate.lost_capture import cut_off, dependent
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -130,13 +131,16 @@ def prepare(services: Services, group: Group) -> None:
     Each step can be repeated, so that an interrupted command is simply run again.
 
     Raises:
-        CaptureError: The slot is gone or lost while other tables still follow it, the connector
-            runs with settings that break the handoff, or nothing travels through it.
+        CaptureError: The settings break the handoff, the slot is gone or lost or the connector ran
+            with other settings while tables follow it, or nothing travels through it.
         KafkaError: A topic cannot be made or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses.
     """
     capture, source = group.capture, services.source(group.capture.source)
+    wanted = wanted_connector(services, capture)
+    # Before anything is made: a connector that was made with them would be refused for ever.
+    _refuse_unsound(services, capture, wanted)
     for topic in topics(group):
         services.kafka.ensure_topic(topic)
     crash("onboard.after_topic")
@@ -146,15 +150,7 @@ def prepare(services: Services, group: Group) -> None:
     _heal_slot(services, capture, source)
     source.ensure_slot(capture.slot)
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
-    wanted = wanted_connector(services, capture)
-    running = services.connect.connector(capture.connector)
-    followed = {name: wanted[name] for name in FOLLOWED_SETTINGS}
-    if running is None:
-        services.connect.put_connector(capture.connector, wanted, progress=services.progress)
-    elif running != {**running, **followed}:
-        changed = {**running, **followed}
-        services.connect.put_connector(capture.connector, changed, progress=services.progress)
-    require_sound(services, capture)
+    _configure(services, capture, wanted)
     services.connect.wait_running(capture.connector, progress=services.progress)
     interval_s = services.config.source(capture.source).heartbeat_interval_ms / 1000
     wait_for_heartbeat(
@@ -181,23 +177,44 @@ def wanted_connector(services: Services, capture: CaptureNames) -> dict[str, str
     )
 
 
-def require_sound(services: Services, capture: CaptureNames) -> None:
-    """Check what the connector really runs with.
+def _configure(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:
+    """Make the connector, or give it the wanted settings where no table can lose by that.
 
-    Raises:
-        CaptureError: A setting breaks the handoff.
+    A connector that ran with settings which lose changes is corrected only once no table goes on
+    from what it captured meanwhile: nobody could tell the gap afterwards.
     """
-    effective = services.connect.connector(capture.connector) or {}
-    findings = audit(effective, capture, exactly_once=services.config.connect.exactly_once)
+    running = services.connect.connector(capture.connector)
+    if running is None or not dependent(services, capture):
+        services.connect.put_connector(capture.connector, wanted, progress=services.progress)
+    elif findings := _findings(services, capture, running):
+        what = f"connector {capture.connector} cannot be relied on ({_joined(findings)})"
+        with cut_off(services, capture, what):
+            services.connect.put_connector(capture.connector, wanted, progress=services.progress)
+    else:
+        followed = {name: wanted[name] for name in FOLLOWED_SETTINGS}
+        changed = {**running, **followed}
+        services.connect.put_connector(capture.connector, changed, progress=services.progress)
+
+
+def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:
+    findings = _findings(services, capture, wanted)
     if findings:
         raise CaptureError(
-            f"connector {capture.connector} cannot be relied on: "
-            + "; ".join(str(finding) for finding in findings),
-            remedy="Remove these from connect.connector; if someone changed the connector by hand,"
-            " offboard its tables and onboard them again.",
+            f"connector {capture.connector} could not be relied on: {_joined(findings)}",
+            remedy="Remove these from connect.connector.",
             connector=capture.connector,
             field=findings[0].property,
         )
+
+
+def _findings(
+    services: Services, capture: CaptureNames, settings: Mapping[str, str]
+) -> list[Finding]:
+    return audit(settings, capture, exactly_once=services.config.connect.exactly_once)
+
+
+def _joined(findings: Sequence[Finding]) -> str:
+    return "; ".join(str(finding) for finding in findings)
 
 
 def _heal_slot(services: Services, capture: CaptureNames, source: Source) -> None:

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from cdc import spark as spark_module
 from cdc.config import Config
-from cdc.errors import LeaseHeldError, StateError
+from cdc.errors import CaptureError, LeaseHeldError, StateError
 from cdc.progress import NullProgress
 from cdc.state import Attempt, State, transition
 from operate import capture as capture_module
@@ -352,6 +352,58 @@ def test_a_generation_that_is_built_does_not_outlive_its_slot(shop: Shop) -> Non
     assert source.slot_health(capture.slot) is not None
     succeeded(bootstrap(shop.services, [table]))
     assert shop.verify("orders").equal
+
+
+def overridden(shop: Shop, **settings: str) -> None:
+    """Go on with these raw settings of the connector."""
+    connect = shop.config().connect.model_dump(mode="json", exclude_unset=True)
+    raw = {name.replace("__", "."): value for name, value in settings.items()}
+    shop.reconfigure(connect={**connect, "connector": raw})
+
+
+def test_settings_that_break_the_capture_are_refused_before_anything_is_made(cold: Shop) -> None:
+    cold.create("orders", 10)
+    capture = cold.services.capture(cold.table("orders"))
+    overridden(cold, skipped__operations="d")
+    (refused,) = cold.onboard("orders", with_bootstrap=False)
+    assert isinstance(refused.error, CaptureError)
+    assert refused.error.context["field"] == "skipped.operations"
+    source = cold.services.source(cold.database.name)
+    assert source.slot_health(capture.slot) is None
+    assert source.published_tables(capture.publication) == []
+    assert cold.services.connect.connector(capture.connector) is None
+    overridden(cold)
+    succeeded(cold.onboard("orders", with_bootstrap=False))
+
+
+def test_a_connector_that_lost_changes_is_corrected_once_no_table_goes_on_from_them(
+    shop: Shop,
+) -> None:
+    for name in ("orders", "lines"):
+        shop.create(name, 100)
+    succeeded(shop.onboard("orders", "lines", with_bootstrap=False))
+    capture, connect = shop.services.capture(shop.table("orders")), shop.services.connect
+    wanted = connect.connector(capture.connector)
+    assert wanted is not None
+    # As an earlier version left it: nobody follows it, so nothing that it lost is missed.
+    connect.put_connector(capture.connector, {**wanted, "skipped.operations": "d"})
+    succeeded(shop.onboard("orders"))
+    assert connect.connector(capture.connector) == wanted
+
+    left = copying(shop, "lines")
+    connect.put_connector(capture.connector, {**wanted, "skipped.operations": "d"})
+    connect.wait_running(capture.connector)
+    shop.database.execute("DELETE FROM orders WHERE id = 1", "DELETE FROM lines WHERE id = 1")
+    (refused,) = bootstrap(shop.services, [shop.table("lines")])
+    assert f"not noticed yet: {shop.table('orders')}" in str(refused.error)
+    assert "tributary run" in (refused.error.remedy if refused.error else "")
+    (result,) = shop.run()
+    assert result.state is State.NEEDS_BOOTSTRAP
+    succeeded(bootstrap(shop.services, [shop.table("lines"), shop.table("orders")]))
+    assert connect.connector(capture.connector) == wanted
+    for name in ("orders", "lines"):
+        assert shop.verify(name).equal
+    assert shop.record("lines").attempt != left
 
 
 def copying(shop: Shop, name: str) -> Attempt:
