@@ -32,6 +32,12 @@ def is_copying(record: TableRecord) -> bool:
     return record.state in _COPYING or record.resume_to in _COPYING
 
 
+def on_plan(services: Services, capture: CaptureNames) -> list[TableRecord]:
+    """The tables of a capture that are not retired."""
+    records = _of(services.store.tables(), capture)
+    return [record for record in records if record.state is not State.RETIRED]
+
+
 def dependent(services: Services, capture: CaptureNames) -> list[TableRecord]:
     """The tables, and the generations beside them, that go on from the capture's past."""
     records = [*services.store.tables(), *services.store.builds()]

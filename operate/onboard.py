@@ -18,6 +18,7 @@ from operate.lifecycle import forget_build, require
 from operate.lost_capture import is_copying
 from operate.outcome import Outcome, for_each
 from operate.render import seconds
+from operate.undo import look, undo
 from operate.verdict import DEFAULT_MESSAGE_BYTES, judge, too_large
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -161,13 +162,20 @@ def _capture(services: Services, group: capture.Group) -> list[Outcome]:
     """Capture the tables of one source and tier, and put them on the plan."""
     try:
         with capture.changing(services, group.capture):
-            capture.prepare(services, group)
+            before = look(services, group.capture)
+            try:
+                capture.prepare(services, group)
+            except TributaryError as error:
+                left = undo(services, group, before)
+                error.remedy = f"{error.remedy} {left}".strip()
+                raise
             outcomes = for_each(
                 group.tables, lambda table: register(services, table), action="register"
             )
             for outcome in outcomes:
                 if outcome.failed:
                     withdraw(services, group, outcome.table)
+            undo(services, group, before)
     except TributaryError as error:
         return [Outcome(table, "capture", error=error) for table in group.tables]
     return outcomes

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from cdc import spark as spark_module
 from cdc.config import Config
-from cdc.errors import CaptureError, LeaseHeldError, StateError
+from cdc.errors import CaptureError, LeaseHeldError, SourceError, StateError
 from cdc.progress import NullProgress
 from cdc.state import Attempt, State, transition
 from operate import capture as capture_module
@@ -352,6 +352,64 @@ def test_a_generation_that_is_built_does_not_outlive_its_slot(shop: Shop) -> Non
     assert source.slot_health(capture.slot) is not None
     succeeded(bootstrap(shop.services, [table]))
     assert shop.verify("orders").equal
+
+
+def test_a_first_onboarding_that_fails_leaves_no_slot_behind(
+    cold: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep the log until the disk is full, and no command would show it."""
+    cold.create("orders", 10)
+    cold.create("lines", 10)
+    capture = cold.services.capture(cold.table("orders"))
+    source = cold.services.source(cold.database.name)
+    overridden(cold, poll__interval__ms="never")
+    assert cold.onboard("orders", with_bootstrap=False)[0].failed
+    assert source.slot_health(capture.slot) is None
+    assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
+
+    overridden(cold)
+    connect = cold.services.connect
+    monkeypatch.setattr(capture_module, "wait_for_heartbeat", _silent)
+    (refused,) = cold.onboard("orders", with_bootstrap=False)
+    assert "no heartbeat" in str(refused.error)
+    assert refused.error is not None
+    assert refused.error.remedy == "Wait."
+    assert source.slot_health(capture.slot) is None
+    assert connect.connector(capture.connector) is None
+
+    # What somebody else made is left, and a table on the plan keeps everything.
+    source.ensure_slot(capture.slot)
+    cold.onboard("orders", with_bootstrap=False)
+    assert source.slot_health(capture.slot) is not None
+    assert connect.connector(capture.connector) is None
+    monkeypatch.undo()
+    succeeded(cold.onboard("orders", with_bootstrap=False))
+    monkeypatch.setattr(capture_module, "wait_for_heartbeat", _silent)
+    assert cold.onboard("lines", with_bootstrap=False)[0].failed
+    assert source.slot_health(capture.slot) is not None
+    assert connect.connector(capture.connector) is not None
+
+
+def test_what_a_failed_onboarding_could_not_remove_is_told(
+    cold: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.create("orders", 10)
+    slot = cold.services.capture(cold.table("orders")).slot
+    monkeypatch.setattr(capture_module, "wait_for_heartbeat", _silent)
+
+    def held(*_: object, **__: object) -> bool:
+        raise SourceError("the slot is in use", remedy="none")
+
+    source = cold.services.source(cold.database.name)
+    monkeypatch.setattr(source, "drop_slot", held)
+    (refused,) = cold.onboard("orders", with_bootstrap=False)
+    assert refused.error is not None
+    assert f"slot {slot} (the slot is in use)" in refused.error.remedy
+    assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
+
+
+def _silent(*_: object, **__: object) -> None:
+    raise CaptureError("no heartbeat", remedy="Wait.")
 
 
 def overridden(shop: Shop, **settings: str) -> None:
