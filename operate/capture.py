@@ -151,6 +151,7 @@ def prepare(services: Services, group: Group) -> None:
     source.ensure_slot(capture.slot)
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
     _configure(services, capture, wanted)
+    services.connect.wake(capture.connector)
     services.connect.wait_running(capture.connector, progress=services.progress)
     interval_s = services.config.source(capture.source).heartbeat_interval_ms / 1000
     wait_for_heartbeat(

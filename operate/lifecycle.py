@@ -66,15 +66,19 @@ def resume(services: Services, table: TableId) -> Outcome:
 
 
 def retry(services: Services, table: TableId) -> Outcome:
-    """Let a failed table go on where it was, and restart what failed of its connector."""
+    """Let a failed table go on where it was, and its connector that has failed or stands still."""
     record = require(services, table)
     names = services.capture_of(record)
     seen = services.connect.status(names.connector)
-    if seen is not None and seen.failure is not None:
+    woken = services.connect.wake(names.connector)
+    failed = seen is not None and seen.failure is not None
+    if failed:
         services.connect.restart(names.connector)
+    if woken or failed:
         services.connect.wait_running(names.connector, progress=services.progress)
         if record.state is not State.FAILED:
-            return Outcome(table, f"restarted connector {names.connector}", record.state)
+            done = "restarted" if failed else "resumed"
+            return Outcome(table, f"{done} connector {names.connector}", record.state)
     return _go_on(services, table, State.FAILED, "will be tried again")
 
 

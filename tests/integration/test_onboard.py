@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from cdc import spark as spark_module
 from cdc.config import Config
-from cdc.errors import CaptureError, LeaseHeldError, SourceError, StateError
+from cdc.errors import CaptureError, ConnectError, LeaseHeldError, SourceError, StateError
 from cdc.progress import NullProgress
 from cdc.state import Attempt, State, transition
 from operate import capture as capture_module
@@ -21,7 +21,7 @@ from operate.context import Services
 from operate.dryrun import plan
 from operate.incremental import Runs
 from operate.inventory import at_source, discover, on_plan
-from operate.lifecycle import offboard, pause, published_path, resume, unfinished
+from operate.lifecycle import offboard, pause, published_path, resume, retry, unfinished
 from operate.onboard import bootstrap
 from operate.preflight import check
 from operate.resync import resync
@@ -406,6 +406,24 @@ def test_what_a_failed_onboarding_could_not_remove_is_told(
     assert refused.error is not None
     assert f"slot {slot} (the slot is in use)" in refused.error.remedy
     assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
+
+
+@pytest.mark.parametrize("how", ["stop", "pause"])
+def test_a_connector_that_was_left_standing_is_resumed(cold: Shop, how: str) -> None:
+    """A process that was killed between new settings and their start leaves it so."""
+    cold.create("orders", 10)
+    cold.create("lines", 10)
+    succeeded(cold.onboard("orders", with_bootstrap=False))
+    connect, table = cold.services.connect, cold.table("orders")
+    connector = cold.services.capture(table).connector
+    getattr(connect, how)(connector)
+    with pytest.raises(ConnectError, match=r"STOPPED|PAUSED") as caught:
+        connect.wait_running(connector, timeout_s=0.5)
+    assert "tributary retry" in caught.value.remedy
+    succeeded(cold.onboard("lines", with_bootstrap=False))
+    getattr(connect, how)(connector)
+    assert retry(cold.services, table).action == f"resumed connector {connector}"
+    connect.wait_running(connector, timeout_s=1)
 
 
 def _silent(*_: object, **__: object) -> None:
