@@ -232,8 +232,15 @@ def _heal_slot(services: Services, capture: CaptureNames, source: Source) -> Non
         source.drop_slot(capture.slot)
 
 
-def dismantle(services: Services, capture: CaptureNames) -> list[str]:
+def dismantle(
+    services: Services, capture: CaptureNames, *, delete_topics: bool = False
+) -> list[str]:
     """Remove connector, slot and publication of a tier whose last table has left.
+
+    Args:
+        services: What to work with.
+        capture: The capture.
+        delete_topics: Also delete its own topics; those of its tables are theirs.
 
     Returns:
         What was removed, in words.
@@ -246,4 +253,7 @@ def dismantle(services: Services, capture: CaptureNames) -> list[str]:
         removed.append(f"slot {capture.slot}")
     source.drop_publication(capture.publication)
     removed.append(f"publication {capture.publication}")
+    # Nobody writes to them any more.
+    topics = capture.own_topics if delete_topics else ()
+    removed += [f"topic {topic}" for topic in topics if services.kafka.delete_topic(topic)]
     return removed

@@ -131,7 +131,7 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
         services: What to work with.
         table: The table.
         delete_data: Also delete its lake table, with all generations and its name in the catalog,
-            and its topic.
+            and its topic; with the last table of a source and tier also the capture's own topics.
     """
     if services.store.get(table) is None:
         raise _not_on_plan(table)
@@ -149,7 +149,8 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
             if record.state is not State.RETIRED:
                 record = services.store.put(transition(record, State.RETIRED, at=_now()))
             if not _others(services, record):
-                done += [f"dropped {what}" for what in capture.dismantle(services, names)]
+                gone = capture.dismantle(services, names, delete_topics=delete_data)
+                done += [f"dropped {what}" for what in gone]
         if delete_data:
             _delete_data(services, record)
             Quarantine(services.store).forget(table)

@@ -151,7 +151,10 @@ def test_offboarding_the_last_table_takes_slot_and_connector_along(shop: Shop) -
     source = shop.services.source(shop.database.name)
     assert source.slot_health(capture.slot) is not None
     assert source.published_tables(capture.publication) == [shop.table("orders")]
+    own = set(shop.services.kafka.topics(capture.own_topics))
+    assert own == set(capture.own_topics)
     offboard(shop.services, shop.table("orders"), delete_data=False)
+    assert set(shop.services.kafka.topics(own)) == own
     assert source.slot_health(capture.slot) is None
     assert shop.services.connect.connector(capture.connector) is None
     assert shop.services.kafka.topics([capture.topic(shop.table("lines"))]) == {}
@@ -163,6 +166,8 @@ def test_offboarding_the_last_table_takes_slot_and_connector_along(shop: Shop) -
     succeeded(shop.onboard("orders"))
     assert shop.record("orders").generation == 2
     assert shop.verify("orders").equal
+    offboard(shop.services, shop.table("orders"), delete_data=True)
+    assert shop.services.kafka.topics(own) == {}, "nobody would ever delete them"
 
 
 def test_one_process_at_a_time_changes_what_tables_share(
