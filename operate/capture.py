@@ -6,7 +6,7 @@ keeps running, and the other tables' changes keep flowing.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from cdc.debezium import (
     FOLLOWED_SETTINGS,
     CaptureNames,
+    Finding,
     audit,
     connector_config,
     topic_collisions,
@@ -22,16 +23,12 @@ from cdc.debezium import (
 from cdc.errors import CaptureError
 from cdc.failpoints import crash
 from cdc.state import State
+from operate.lost_capture import cut_off, dependent
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.sources.base import Source
-    from cdc.state import TableRecord
     from operate.context import Services
-
-_CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
-"""States in which a table does not depend on the slot's past."""
-
 
 _LEASE_WAIT_S = 600.0
 """How long to wait for another process that changes the same capture, in seconds."""
@@ -134,31 +131,27 @@ def prepare(services: Services, group: Group) -> None:
     Each step can be repeated, so that an interrupted command is simply run again.
 
     Raises:
-        CaptureError: The slot is gone or lost while other tables still follow it, the connector
-            runs with settings that break the handoff, or nothing travels through it.
+        CaptureError: The settings break the handoff, the slot is gone or lost or the connector ran
+            with other settings while tables follow it, or nothing travels through it.
         KafkaError: A topic cannot be made or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses.
     """
     capture, source = group.capture, services.source(group.capture.source)
+    wanted = wanted_connector(services, capture)
+    # Before anything is made: a connector that was made with them would be refused for ever.
+    _refuse_unsound(services, capture, wanted)
     for topic in topics(group):
         services.kafka.ensure_topic(topic)
     crash("onboard.after_topic")
     source.prepare_capture(capture.publication, append=capture.append)
     source.add_to_publication(capture.publication, group.tables)
     crash("onboard.after_publication")
-    _heal_slot(services, group, source)
+    _heal_slot(services, capture, source)
     source.ensure_slot(capture.slot)
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
-    wanted = wanted_connector(services, capture)
-    running = services.connect.connector(capture.connector)
-    followed = {name: wanted[name] for name in FOLLOWED_SETTINGS}
-    if running is None:
-        services.connect.put_connector(capture.connector, wanted, progress=services.progress)
-    elif running != {**running, **followed}:
-        changed = {**running, **followed}
-        services.connect.put_connector(capture.connector, changed, progress=services.progress)
-    require_sound(services, capture)
+    _configure(services, capture, wanted)
+    services.connect.wake(capture.connector)
     services.connect.wait_running(capture.connector, progress=services.progress)
     interval_s = services.config.source(capture.source).heartbeat_interval_ms / 1000
     wait_for_heartbeat(
@@ -185,65 +178,69 @@ def wanted_connector(services: Services, capture: CaptureNames) -> dict[str, str
     )
 
 
-def require_sound(services: Services, capture: CaptureNames) -> None:
-    """Check what the connector really runs with.
+def _configure(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:
+    """Make the connector, or give it the wanted settings where no table can lose by that.
 
-    Raises:
-        CaptureError: A setting breaks the handoff.
+    A connector that ran with settings which lose changes is corrected only once no table goes on
+    from what it captured meanwhile: nobody could tell the gap afterwards.
     """
-    effective = services.connect.connector(capture.connector) or {}
-    findings = audit(effective, capture, exactly_once=services.config.connect.exactly_once)
+    running = services.connect.connector(capture.connector)
+    if running is None or not dependent(services, capture):
+        services.connect.put_connector(capture.connector, wanted, progress=services.progress)
+    elif findings := _findings(services, capture, running):
+        what = f"connector {capture.connector} cannot be relied on ({_joined(findings)})"
+        with cut_off(services, capture, what):
+            services.connect.put_connector(capture.connector, wanted, progress=services.progress)
+    else:
+        followed = {name: wanted[name] for name in FOLLOWED_SETTINGS}
+        changed = {**running, **followed}
+        services.connect.put_connector(capture.connector, changed, progress=services.progress)
+
+
+def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:
+    findings = _findings(services, capture, wanted)
     if findings:
         raise CaptureError(
-            f"connector {capture.connector} cannot be relied on: "
-            + "; ".join(str(finding) for finding in findings),
-            remedy="Remove these from connect.connector; if someone changed the connector by hand,"
-            " offboard its tables and onboard them again.",
+            f"connector {capture.connector} could not be relied on: {_joined(findings)}",
+            remedy="Remove these from connect.connector.",
             connector=capture.connector,
             field=findings[0].property,
         )
 
 
-def _heal_slot(services: Services, group: Group, source: Source) -> None:
-    """Start the capture anew when its slot has lost changes and no table depends on its past."""
-    capture = group.capture
+def _findings(
+    services: Services, capture: CaptureNames, settings: Mapping[str, str]
+) -> list[Finding]:
+    return audit(settings, capture, exactly_once=services.config.connect.exactly_once)
+
+
+def _joined(findings: Sequence[Finding]) -> str:
+    return "; ".join(str(finding) for finding in findings)
+
+
+def _heal_slot(services: Services, capture: CaptureNames, source: Source) -> None:
+    """Start the capture anew when its slot has lost changes and no table is followed by it."""
     health = source.slot_health(capture.slot)
     made = services.connect.connector(capture.connector) is not None
     stored = services.connect.stored_position(capture.connector) if made else None
     what = "is gone" if health is None else health.problem(stored)
     if what is None:
         return
-    dependent = _dependent(services.store.tables(), capture)
-    if dependent:
-        listed = ", ".join(str(record.table) for record in dependent)
-        raise CaptureError(
-            f"slot {capture.slot} {what}, so changes are lost, and these tables have not noticed"
-            f" yet: {listed}",
-            remedy="Run `tributary run`, which marks them, then `tributary bootstrap` for all of"
-            " them.",
-            slot=capture.slot,
-        )
-    for build in services.store.builds():
-        # What these have copied would no longer meet the stream; whoever copies finds out.
-        if (build.table.source, build.tier) == (capture.source, capture.tier):
-            services.store.delete(build.table, beside=True)
-    if made:
-        services.connect.delete(capture.connector, progress=services.progress)
-    source.drop_slot(capture.slot)
+    with cut_off(services, capture, f"slot {capture.slot} {what}"):
+        if made:
+            services.connect.delete(capture.connector, progress=services.progress)
+        source.drop_slot(capture.slot)
 
 
-def _dependent(records: Sequence[TableRecord], capture: CaptureNames) -> list[TableRecord]:
-    return [
-        record
-        for record in records
-        if record.table.source == capture.source
-        and record.tier == capture.tier
-        and record.state not in _CUT_OFF
-    ]
-
-
-def dismantle(services: Services, capture: CaptureNames) -> list[str]:
+def dismantle(
+    services: Services, capture: CaptureNames, *, delete_topics: bool = False
+) -> list[str]:
     """Remove connector, slot and publication of a tier whose last table has left.
+
+    Args:
+        services: What to work with.
+        capture: The capture.
+        delete_topics: Also delete its own topics; those of its tables are theirs.
 
     Returns:
         What was removed, in words.
@@ -256,4 +253,7 @@ def dismantle(services: Services, capture: CaptureNames) -> list[str]:
         removed.append(f"slot {capture.slot}")
     source.drop_publication(capture.publication)
     removed.append(f"publication {capture.publication}")
+    # Nobody writes to them any more.
+    topics = capture.own_topics if delete_topics else ()
+    removed += [f"topic {topic}" for topic in topics if services.kafka.delete_topic(topic)]
     return removed

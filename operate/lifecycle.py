@@ -71,15 +71,19 @@ def resume(services: Services, table: TableId) -> Outcome:
 
 
 def retry(services: Services, table: TableId) -> Outcome:
-    """Let a failed table go on where it was, and restart what failed of its connector."""
+    """Let a failed table go on where it was, and its connector that has failed or stands still."""
     record = require(services, table)
     names = services.capture_of(record)
     seen = services.connect.status(names.connector)
-    if seen is not None and seen.failure is not None:
+    woken = services.connect.wake(names.connector)
+    failed = seen is not None and seen.failure is not None
+    if failed:
         services.connect.restart(names.connector)
+    if woken or failed:
         services.connect.wait_running(names.connector, progress=services.progress)
         if record.state is not State.FAILED:
-            return Outcome(table, f"restarted connector {names.connector}", record.state)
+            done = "restarted" if failed else "resumed"
+            return Outcome(table, f"{done} connector {names.connector}", record.state)
     return _go_on(services, table, State.FAILED, "will be tried again")
 
 
@@ -132,7 +136,7 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
         services: What to work with.
         table: The table.
         delete_data: Also delete its lake table, with all generations and its name in the catalog,
-            and its topic.
+            and its topic; with the last table of a source and tier also the capture's own topics.
     """
     if services.store.get(table) is None:
         raise _not_on_plan(table)
@@ -150,7 +154,8 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
             if record.state is not State.RETIRED:
                 record = services.store.put(transition(record, State.RETIRED, at=_now()))
             if not _others(services, record):
-                done += [f"dropped {what}" for what in capture.dismantle(services, names)]
+                gone = capture.dismantle(services, names, delete_topics=delete_data)
+                done += [f"dropped {what}" for what in gone]
         if delete_data:
             _delete_data(services, record)
             Quarantine(services.store).forget(table)

@@ -16,8 +16,10 @@ from cdc.state import State, TableRecord, transition
 from operate import capture
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
+from operate.lost_capture import is_copying
 from operate.outcome import Outcome, for_each
 from operate.render import seconds
+from operate.undo import look, undo
 from operate.verdict import DEFAULT_MESSAGE_BYTES, judge, too_large
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -137,9 +139,10 @@ def onboard(
         members = tuple(table for table in group.tables if table not in refused)
         if not members:
             continue
+        begun = _begun(services, members)
         for outcome in _capture(services, capture.Group(group.capture, members)):
             outcomes[outcome.table] = outcome
-            if not outcome.failed and outcome.state in _CONTINUED:
+            if not outcome.failed and (outcome.state in _CONTINUED or outcome.table in begun):
                 registered.append(outcome.table)
     crash("onboard.after_register")
     if with_bootstrap and registered:
@@ -148,17 +151,34 @@ def onboard(
     return [_with_notes(outcomes[table], notes.get(table)) for table in tables]
 
 
+def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
+    """Tables whose copy is gone on with, from its beginning if the slot was lost meanwhile."""
+    records = [record for table in tables if (record := services.store.get(table)) is not None]
+    return frozenset(
+        record.table
+        for record in records
+        if is_copying(record) and record.state is not State.PAUSED
+    )
+
+
 def _capture(services: Services, group: capture.Group) -> list[Outcome]:
     """Capture the tables of one source and tier, and put them on the plan."""
     try:
         with capture.changing(services, group.capture):
-            capture.prepare(services, group)
+            before = look(services, group.capture)
+            try:
+                capture.prepare(services, group)
+            except TributaryError as error:
+                left = undo(services, group, before)
+                error.remedy = f"{error.remedy} {left}".strip()
+                raise
             outcomes = for_each(
                 group.tables, lambda table: register(services, table), action="register"
             )
             for outcome in outcomes:
                 if outcome.failed:
                     withdraw(services, group, outcome.table)
+            undo(services, group, before)
     except TributaryError as error:
         return [Outcome(table, "capture", error=error) for table in group.tables]
     return outcomes

@@ -6,7 +6,7 @@ A line that cannot be looked at because something before it failed is not shown;
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -17,6 +17,7 @@ from cdc.sources.selection import require_named
 from cdc.sources.values import Check, TableStats
 from cdc.state import State, TableRecord
 from operate import preflight_kafka
+from operate.capture import wanted_connector
 from operate.inventory import not_yet
 from operate.lifecycle import folder_here
 from operate.verdict import glance, judge
@@ -282,10 +283,12 @@ def _connector(services: Services, capture: CaptureNames) -> list[Check]:
             f"{name}: {finding.property}",
             "error",
             str(finding),
-            "Remove it from connect.connector; what was changed by hand, change back.",
+            "Remove it from connect.connector. Then `tributary run` marks the tables that may have"
+            " lost changes, and `tributary bootstrap` for them corrects the connector.",
         )
         for finding in findings
     ]
+    lines += _other_settings(services, capture, effective, {one.property for one in findings})
     if status.running:
         lines.append(Check(name, "ok", "running"))
     else:
@@ -299,6 +302,27 @@ def _connector(services: Services, capture: CaptureNames) -> list[Check]:
             )
         )
     return lines
+
+
+def _other_settings(
+    services: Services, capture: CaptureNames, effective: Mapping[str, str], told: Collection[str]
+) -> list[Check]:
+    """Settings of the connector that the configuration has otherwise; names only, lest a secret."""
+    wanted = wanted_connector(services, capture)
+    other = sorted(
+        name
+        for name in {*wanted, *effective}
+        if wanted.get(name) != effective.get(name) and name not in told
+    )
+    if not other:
+        return []
+    return _one(
+        f"connector {capture.connector}: settings",
+        "warning",
+        f"it runs with other settings than the configuration asks for: {', '.join(other)}",
+        "A connector that tables follow takes over no more than sizes: change the others in Kafka"
+        " Connect as well, or in the configuration back.",
+    )
 
 
 def lake(services: Services) -> list[Check]:

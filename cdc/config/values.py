@@ -57,12 +57,16 @@ _SENSITIVE = re.compile(
 )
 
 
+# Spark on Kubernetes: which of the cluster's secrets to mount where, no secret itself.
+_NAMED_ON_KUBERNETES = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret(s|KeyRef)\.")
+
+
 def is_sensitive(key: str) -> bool:
     """Whether a setting of another program, by its name, holds a secret.
 
     When in doubt it does: what is taken for one has to be a reference, and is not shown.
     """
-    return _SENSITIVE.search(key) is not None
+    return _SENSITIVE.search(key) is not None and not _NAMED_ON_KUBERNETES.match(key)
 
 
 def _text(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
@@ -28,8 +29,12 @@ if TYPE_CHECKING:
     from cdc.progress import Progress, Task
 
 _POLL_S = 0.1
+_TO_RUN = "to run"
 _RESTART_S = 5.0
+_ASLEEP = frozenset({"STOPPED", "PAUSED"})
 _DEBEZIUM = "io.debezium.connector.postgresql.PostgresConnector"
+
+_log = logging.getLogger(__name__)
 
 
 class ConnectClient:
@@ -178,7 +183,7 @@ class ConnectClient:
                 raise self._failed(status)
             return status is not None and status.running and self._tasks_current(name)
 
-        return self._wait(name, "to run", ready, timeout_s, progress)
+        return self._wait(name, _TO_RUN, ready, timeout_s, progress)
 
     def restart(self, name: str, *, only_failed: bool = True) -> None:
         """Restart the connector and its tasks, or only what has failed.
@@ -213,6 +218,19 @@ class ConnectClient:
     def resume(self, name: str) -> None:
         """Start again what was paused or stopped."""
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/resume")
+
+    def wake(self, name: str) -> bool:
+        """Start a connector that is stopped or paused; returns whether it was.
+
+        A process that was killed while it changed the settings leaves it so, and an equal
+        configuration is not put again.
+        """
+        status = self.status(name)
+        if status is None or status.state not in _ASLEEP:
+            return False
+        _log.info("connector %s is %s and is resumed", name, status.state)
+        self.resume(name)
+        return True
 
     def stop(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
@@ -319,10 +337,15 @@ class ConnectClient:
                 seen = _describe(status)
                 task.note(seen)
                 if time.monotonic() > deadline:
+                    remedy = (
+                        "Look into the log of the Connect worker, and raise connect.timeout_s if"
+                        " it is slow."
+                    )
+                    if what == _TO_RUN and status is not None and status.state in _ASLEEP:
+                        remedy = "Run `tributary retry` for one of its tables, which resumes it."
                     raise ConnectError(
                         f"connector {name} was not seen {what} within {bound:.0f} s: {seen}",
-                        remedy="Look into the log of the Connect worker, and raise"
-                        " connect.timeout_s if it is slow.",
+                        remedy=remedy,
                         connector=name,
                     )
                 time.sleep(_POLL_S)

@@ -93,6 +93,18 @@ def test_what_was_changed_behind_our_back_is_named(shop: Shop) -> None:
     assert f"connector {capture.connector}: skipped.operations" in found
 
 
+def test_settings_that_a_connector_does_not_take_over_are_named_without_values(shop: Shop) -> None:
+    shop.create("orders", 10)
+    succeeded(shop.onboard("orders", with_bootstrap=False))
+    name = f"connector {shop.services.capture(shop.table('orders')).connector}: settings"
+    assert name not in lines(shop)
+    connect = shop.config().connect.model_dump(mode="json", exclude_unset=True)
+    shop.reconfigure(connect={**connect, "connector": {"max.queue.size": "4321"}})
+    assert lines(shop)[name].status == "warning"
+    assert "max.queue.size" in lines(shop)[name].detail
+    assert "4321" not in lines(shop)[name].detail
+
+
 def test_a_lake_that_cannot_be_written_is_an_error(shop: Shop, tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
     shop.reconfigure(lake={"url": str(tmp_path / "file" / "lake")})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
 from uuid import uuid4
@@ -13,7 +14,7 @@ from pyspark.sql import SparkSession
 from cdc import spark as spark_module
 from cdc.attempt import Attempt
 from cdc.config import Config
-from cdc.errors import LeaseHeldError, StateError
+from cdc.errors import CaptureError, ConnectError, LeaseHeldError, SourceError, StateError
 from cdc.progress import NullProgress
 from cdc.state import State, transition
 from operate import capture as capture_module
@@ -21,9 +22,10 @@ from operate.context import Services
 from operate.dryrun import plan
 from operate.incremental import Runs
 from operate.inventory import at_source, discover, on_plan
-from operate.lifecycle import offboard, pause, published_path, resume, unfinished
+from operate.lifecycle import offboard, pause, published_path, resume, retry, unfinished
 from operate.onboard import bootstrap
 from operate.preflight import check
+from operate.resync import resync
 from operate.status import TableStatus, status
 from stack.local import LocalStack
 from tests.integration.captured import wait_until
@@ -150,7 +152,10 @@ def test_offboarding_the_last_table_takes_slot_and_connector_along(shop: Shop) -
     source = shop.services.source(shop.database.name)
     assert source.slot_health(capture.slot) is not None
     assert source.published_tables(capture.publication) == [shop.table("orders")]
+    own = set(shop.services.kafka.topics(capture.own_topics))
+    assert own == set(capture.own_topics)
     offboard(shop.services, shop.table("orders"), delete_data=False)
+    assert set(shop.services.kafka.topics(own)) == own
     assert source.slot_health(capture.slot) is None
     assert shop.services.connect.connector(capture.connector) is None
     assert shop.services.kafka.topics([capture.topic(shop.table("lines"))]) == {}
@@ -162,6 +167,8 @@ def test_offboarding_the_last_table_takes_slot_and_connector_along(shop: Shop) -
     succeeded(shop.onboard("orders"))
     assert shop.record("orders").generation == 2
     assert shop.verify("orders").equal
+    offboard(shop.services, shop.table("orders"), delete_data=True)
+    assert shop.services.kafka.topics(own) == {}, "nobody would ever delete them"
 
 
 def test_one_process_at_a_time_changes_what_tables_share(
@@ -289,6 +296,215 @@ def test_a_lost_slot_is_not_made_anew_under_tables_that_follow_it(shop: Shop) ->
     succeeded(shop.onboard("more"))
     succeeded(bootstrap(shop.services, [shop.table("orders")]))
     assert shop.verify("orders").equal
+
+
+def test_a_slot_lost_while_a_table_is_copied_is_made_anew_for_another_attempt(shop: Shop) -> None:
+    """No offset of the former slot may survive it: what changed between the two is in no slot."""
+    for name in ("orders", "lines", "logs"):
+        shop.create(name, 300)
+    succeeded(shop.onboard("orders", "lines", "logs", with_bootstrap=False))
+    capture = shop.services.capture(shop.table("orders"))
+    left = {name: copying(shop, name) for name in ("orders", "lines", "logs")}
+    source = shop.services.source(shop.database.name)
+    shop.services.connect.stop(capture.connector)
+    source.drop_slot(capture.slot)
+    shop.database.execute("UPDATE orders SET v = 7", "UPDATE lines SET v = 8 WHERE id > 9")
+
+    other = Services(shop.config(), NullProgress())
+    with other.leases.hold(shop.table("lines")):
+        (refused,) = shop.onboard("orders")
+        assert f"table {shop.table('lines')} is held by" in str(refused.error)
+        assert shop.record("orders").attempt == left["orders"], "all of them, or none"
+    other.close()
+
+    succeeded(shop.onboard("lines"))
+    succeeded(bootstrap(shop.services, [shop.table("orders")]))
+    for name in ("orders", "lines"):
+        record = shop.record(name)
+        assert record.state is State.INCREMENTAL
+        assert record.attempt is not None
+        assert record.attempt.id != left[name].id
+        assert shop.verify(name).equal
+    waiting = shop.record("logs")
+    assert waiting.state is State.NEEDS_BOOTSTRAP
+    assert capture.slot in (waiting.reason or "")
+
+
+@pytest.mark.breadth
+def test_a_generation_that_is_built_does_not_outlive_its_slot(shop: Shop) -> None:
+    shop.create("orders", 100)
+    succeeded(shop.onboard("orders"))
+    record, table = shop.record("orders"), shop.table("orders")
+    capture, source = shop.services.capture(table), shop.services.source(shop.database.name)
+    beside = replace(record, state=State.REGISTERED, attempt=None, beside=True, version=0)
+    build = shop.services.store.put(beside)
+    pause(shop.services, table, reason="a migration")
+    shop.services.connect.stop(capture.connector)
+    source.drop_slot(capture.slot)
+    shop.database.execute("UPDATE orders SET v = 7")
+
+    (refused,) = resync(shop.services, [table])
+    assert refused.error is not None
+    assert f"tributary resume {table}`, then `tributary run`" in refused.error.remedy
+    resume(shop.services, table)
+    (stopped,) = shop.run()
+    assert stopped.state is State.NEEDS_BOOTSTRAP
+    other = Services(shop.config(), NullProgress())
+    with other.leases.hold(build.resource):
+        assert shop.onboard("orders")[0].failed, "someone builds it"
+    other.close()
+    shop.onboard("orders")
+    assert shop.services.store.builds() == []
+    assert source.slot_health(capture.slot) is not None
+    succeeded(bootstrap(shop.services, [table]))
+    assert shop.verify("orders").equal
+
+
+def test_a_first_onboarding_that_fails_leaves_no_slot_behind(
+    cold: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It would keep the log until the disk is full, and no command would show it."""
+    cold.create("orders", 10)
+    cold.create("lines", 10)
+    capture = cold.services.capture(cold.table("orders"))
+    source = cold.services.source(cold.database.name)
+    overridden(cold, poll__interval__ms="never")
+    assert cold.onboard("orders", with_bootstrap=False)[0].failed
+    assert source.slot_health(capture.slot) is None
+    assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
+
+    overridden(cold)
+    connect = cold.services.connect
+    monkeypatch.setattr(capture_module, "wait_for_heartbeat", _silent)
+    (refused,) = cold.onboard("orders", with_bootstrap=False)
+    assert "no heartbeat" in str(refused.error)
+    assert refused.error is not None
+    assert refused.error.remedy == "Wait."
+    assert source.slot_health(capture.slot) is None
+    assert connect.connector(capture.connector) is None
+
+    # What somebody else made is left, and a table on the plan keeps everything.
+    source.ensure_slot(capture.slot)
+    cold.onboard("orders", with_bootstrap=False)
+    assert source.slot_health(capture.slot) is not None
+    assert connect.connector(capture.connector) is None
+    monkeypatch.undo()
+    succeeded(cold.onboard("orders", with_bootstrap=False))
+    monkeypatch.setattr(capture_module, "wait_for_heartbeat", _silent)
+    assert cold.onboard("lines", with_bootstrap=False)[0].failed
+    assert source.slot_health(capture.slot) is not None
+    assert connect.connector(capture.connector) is not None
+
+
+def test_what_a_failed_onboarding_could_not_remove_is_told(
+    cold: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cold.create("orders", 10)
+    slot = cold.services.capture(cold.table("orders")).slot
+    monkeypatch.setattr(capture_module, "wait_for_heartbeat", _silent)
+
+    def held(*_: object, **__: object) -> bool:
+        raise SourceError("the slot is in use", remedy="none")
+
+    source = cold.services.source(cold.database.name)
+    monkeypatch.setattr(source, "drop_slot", held)
+    (refused,) = cold.onboard("orders", with_bootstrap=False)
+    assert refused.error is not None
+    assert f"slot {slot} (the slot is in use)" in refused.error.remedy
+    assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
+
+
+@pytest.mark.parametrize("how", ["stop", "pause"])
+def test_a_connector_that_was_left_standing_is_resumed(cold: Shop, how: str) -> None:
+    """A process that was killed between new settings and their start leaves it so."""
+    cold.create("orders", 10)
+    cold.create("lines", 10)
+    succeeded(cold.onboard("orders", with_bootstrap=False))
+    connect, table = cold.services.connect, cold.table("orders")
+    connector = cold.services.capture(table).connector
+    getattr(connect, how)(connector)
+    with pytest.raises(ConnectError, match=r"STOPPED|PAUSED") as caught:
+        connect.wait_running(connector, timeout_s=0.5)
+    assert "tributary retry" in caught.value.remedy
+    succeeded(cold.onboard("lines", with_bootstrap=False))
+    getattr(connect, how)(connector)
+    assert retry(cold.services, table).action == f"resumed connector {connector}"
+    connect.wait_running(connector, timeout_s=1)
+
+
+def _silent(*_: object, **__: object) -> None:
+    raise CaptureError("no heartbeat", remedy="Wait.")
+
+
+def overridden(shop: Shop, **settings: str) -> None:
+    """Go on with these raw settings of the connector."""
+    connect = shop.config().connect.model_dump(mode="json", exclude_unset=True)
+    raw = {name.replace("__", "."): value for name, value in settings.items()}
+    shop.reconfigure(connect={**connect, "connector": raw})
+
+
+def test_settings_that_break_the_capture_are_refused_before_anything_is_made(cold: Shop) -> None:
+    cold.create("orders", 10)
+    capture = cold.services.capture(cold.table("orders"))
+    overridden(cold, skipped__operations="d")
+    (refused,) = cold.onboard("orders", with_bootstrap=False)
+    assert isinstance(refused.error, CaptureError)
+    assert refused.error.context["field"] == "skipped.operations"
+    source = cold.services.source(cold.database.name)
+    assert source.slot_health(capture.slot) is None
+    assert source.published_tables(capture.publication) == []
+    assert cold.services.connect.connector(capture.connector) is None
+    overridden(cold)
+    succeeded(cold.onboard("orders", with_bootstrap=False))
+
+
+def test_a_connector_that_lost_changes_is_corrected_once_no_table_goes_on_from_them(
+    shop: Shop,
+) -> None:
+    for name in ("orders", "lines"):
+        shop.create(name, 100)
+    succeeded(shop.onboard("orders", "lines", with_bootstrap=False))
+    capture, connect = shop.services.capture(shop.table("orders")), shop.services.connect
+    wanted = connect.connector(capture.connector)
+    assert wanted is not None
+    # As an earlier version left it: nobody follows it, so nothing that it lost is missed.
+    connect.put_connector(capture.connector, {**wanted, "skipped.operations": "d"})
+    succeeded(shop.onboard("orders"))
+    assert connect.connector(capture.connector) == wanted
+
+    left = copying(shop, "lines")
+    connect.put_connector(capture.connector, {**wanted, "skipped.operations": "d"})
+    connect.wait_running(capture.connector)
+    shop.database.execute("DELETE FROM orders WHERE id = 1", "DELETE FROM lines WHERE id = 1")
+    (refused,) = bootstrap(shop.services, [shop.table("lines")])
+    assert f"not noticed yet: {shop.table('orders')}" in str(refused.error)
+    assert "tributary run" in (refused.error.remedy if refused.error else "")
+    (result,) = shop.run()
+    assert result.state is State.NEEDS_BOOTSTRAP
+    succeeded(bootstrap(shop.services, [shop.table("lines"), shop.table("orders")]))
+    assert connect.connector(capture.connector) == wanted
+    for name in ("orders", "lines"):
+        assert shop.verify(name).equal
+    assert shop.record("lines").attempt != left
+
+
+def copying(shop: Shop, name: str) -> Attempt:
+    """Leave a table as a bootstrap does that was killed after it had recorded O."""
+    record, now = shop.record(name), datetime.now(timezone.utc)
+    attempt = Attempt(
+        id=uuid4(),
+        started_at=now,
+        path=f"{record.base_path}/attempt=gone",
+        topic_id=shop.services.kafka.topic_id(record.topic),
+        start_offsets=shop.services.kafka.stable_offsets(record.topic),
+        x0=1,
+    )
+    shop.services.store.put(transition(record, State.BOOTSTRAPPING, at=now, attempt=attempt))
+    if name == "lines":
+        error = StateError("killed", remedy="none")
+        moved = transition(shop.record(name), State.FAILED, at=now, error=error)
+        shop.services.store.put(moved)
+    return attempt
 
 
 def test_a_table_on_its_way_is_never_called_done(cold: Shop) -> None:

@@ -46,6 +46,8 @@ HARMLESS = [
     "sasl.oauthbearer.token.endpoint.url",
     "spark.kafka.clusters.a.sasl.token.mechanism",
     "spark.kubernetes.authenticate.submission.oauthTokenFile",
+    "spark.kubernetes.driver.secrets.spark-secret",
+    "spark.kubernetes.executor.secretKeyRef.PASSWORD",
     "spark.security.credentials.hive.enabled",
     "spark.sql.tokenizer",
     "ssl.keystore.location",

@@ -1,0 +1,134 @@
+"""What becomes of a capture's tables when it has lost changes and is made anew.
+
+A table's offsets mean something under one slot only: no record of a copy may outlive it, or the
+changes between the two slots would be missing and nobody could tell.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from cdc.errors import CaptureError, LeaseHeldError
+from cdc.state import State, TableRecord, transition
+
+if TYPE_CHECKING:
+    from cdc.debezium import CaptureNames
+    from operate.context import Services
+
+_CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
+"""States in which a table does not depend on the capture's past."""
+
+_COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
+
+_log = logging.getLogger(__name__)
+
+
+def is_copying(record: TableRecord) -> bool:
+    """Whether the table has an attempt that was not published yet, and can be discarded."""
+    return record.state in _COPYING or record.resume_to in _COPYING
+
+
+def on_plan(services: Services, capture: CaptureNames) -> list[TableRecord]:
+    """The tables of a capture that are not retired."""
+    records = _of(services.store.tables(), capture)
+    return [record for record in records if record.state is not State.RETIRED]
+
+
+def dependent(services: Services, capture: CaptureNames) -> list[TableRecord]:
+    """The tables, and the generations beside them, that go on from the capture's past."""
+    records = [*services.store.tables(), *services.store.builds()]
+    return [record for record in _of(records, capture) if _depends(record)]
+
+
+@contextmanager
+def cut_off(services: Services, capture: CaptureNames, lost: str) -> Iterator[None]:
+    """Let no table depend on the capture's past, for the length of a block that makes it anew.
+
+    What was copied under it is discarded, and the tables' leases are held meanwhile, so that no
+    other process begins to copy them under the capture as it was. A table that is followed has to
+    be told by a run what it has lost: it was published, and people read it.
+
+    Args:
+        services: What to work with.
+        capture: The capture; its lease is held.
+        lost: What has happened, as a sentence without its end.
+
+    Raises:
+        CaptureError: A table is followed, or another process copies it.
+    """
+    _refuse_followed(services, capture, lost)
+    with ExitStack() as held:
+        mine = set()
+        for record in dependent(services, capture):
+            # Not a moment's wait: who offboards the table holds this and waits for the capture.
+            try:
+                held.enter_context(services.leases.hold(record.resource))
+            except LeaseHeldError as error:
+                raise CaptureError(
+                    f"{lost}, and {error.message}",
+                    remedy="Wait for that process to end: what it copies cannot be used any more."
+                    " Then run this command again.",
+                    table=record.table,
+                    slot=capture.slot,
+                ) from error
+            mine.add(record.resource)
+        # As they are under their leases. One that began only now is proven under the new capture.
+        _refuse_followed(services, capture, lost)
+        for record in dependent(services, capture):
+            if record.resource in mine:
+                _discard(services, record, lost)
+        yield
+
+
+def _discard(services: Services, record: TableRecord, lost: str) -> None:
+    if record.beside:
+        services.store.delete(record.table, beside=True)
+    else:
+        moved = transition(
+            record,
+            State.NEEDS_BOOTSTRAP,
+            at=datetime.now(timezone.utc),
+            reason=f"{lost} while the table was copied",
+            remedy=f"Run `tributary bootstrap {record.table}`.",
+        )
+        services.store.put(moved)
+    _log.warning("%s; what was copied of %s is discarded", lost, record.table)
+
+
+def _refuse_followed(services: Services, capture: CaptureNames, lost: str) -> None:
+    records = _of(services.store.tables(), capture)
+    followed = [record for record in records if _depends(record) and not is_copying(record)]
+    if not followed:
+        return
+    paused = [record for record in followed if record.state is State.PAUSED]
+    first = f"Run `tributary resume {_listed(paused, ' ')}`, then" if paused else "Run"
+    failed = any(record.state is State.FAILED for record in followed)
+    when = " (one that has failed when its next try has come)" if failed else ""
+    raise CaptureError(
+        f"{lost}, so changes are lost, and these tables have not noticed yet:"
+        f" {_listed(followed, ', ')}",
+        remedy=f"{first} `tributary run`, which marks them{when}, then `tributary bootstrap` for"
+        " all of them.",
+        slot=capture.slot,
+    )
+
+
+def _depends(record: TableRecord) -> bool:
+    # A generation beside a table's own may record offsets at any moment.
+    return record.state not in _CUT_OFF or record.beside
+
+
+def _of(records: Iterable[TableRecord], capture: CaptureNames) -> list[TableRecord]:
+    return [
+        record
+        for record in records
+        if record.table.source == capture.source and record.tier == capture.tier
+    ]
+
+
+def _listed(records: Sequence[TableRecord], between: str) -> str:
+    return between.join(str(record.table) for record in records)

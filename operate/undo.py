@@ -1,0 +1,96 @@
+"""Takes away again what a refused onboarding made: a slot that nobody reads keeps the log for ever.
+
+Only what was not there before: names may be shared with an installation that this one knows
+nothing of, and its slot is not ours to drop.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING
+
+from operate.lost_capture import on_plan
+from schemas.errors import TributaryError
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.debezium import CaptureNames
+    from operate.capture import Group
+    from operate.context import Services
+
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Found:
+    """What there was of a capture before an onboarding.
+
+    Args:
+        connector: Whether there was its connector.
+        slot: Whether there was its slot.
+        tables: The tables in its publication.
+    """
+
+    connector: bool
+    slot: bool
+    tables: frozenset[TableId]
+
+
+def look(services: Services, names: CaptureNames) -> Found | None:
+    """What there is of a capture; None when tables are on the plan, which it stays for.
+
+    Raises:
+        ConnectError: Kafka Connect cannot be asked.
+        SourceError: The source cannot be asked.
+    """
+    if on_plan(services, names):
+        return None
+    source = services.source(names.source)
+    return Found(
+        connector=services.connect.connector(names.connector) is not None,
+        slot=source.slot_health(names.slot) is not None,
+        tables=frozenset(source.published_tables(names.publication)),
+    )
+
+
+def undo(services: Services, group: Group, before: Found | None) -> str:
+    """Remove what was not there before, unless a table is on the plan; topics stay.
+
+    Returns:
+        What could not be removed and how to do it by hand; empty when nothing is left.
+    """
+    names, source = group.capture, services.source(group.capture.source)
+    if before is None or on_plan(services, names):
+        return ""
+    steps: list[tuple[str, Callable[[], object]]] = []
+    if not before.connector:
+        delete = partial(services.connect.delete, names.connector, progress=services.progress)
+        steps.append((f"connector {names.connector}", delete))
+    if not before.slot:
+        steps.append((f"slot {names.slot}", partial(source.drop_slot, names.slot)))
+    if before.connector or before.slot or before.tables:
+        added = [table for table in group.tables if table not in before.tables]
+        leave = partial(source.remove_from_publication, names.publication, added)
+        steps.append((f"tables in publication {names.publication}", leave))
+    else:
+        drop = partial(source.drop_publication, names.publication)
+        steps.append((f"publication {names.publication}", drop))
+    left = [text for what, step in steps if (text := _failure(what, step)) is not None]
+    if not left:
+        return ""
+    return (
+        f"What this command made could not all be removed again: {'; '.join(left)}. Remove it by"
+        " hand, or onboard again soon: a slot that nobody reads keeps the log."
+    )
+
+
+def _failure(what: str, step: Callable[[], object]) -> str | None:
+    try:
+        step()
+    except TributaryError as error:
+        _log.warning("%s was not removed: %s", what, error)
+        return f"{what} ({error.message})"
+    return None
