@@ -18,6 +18,7 @@ from cdc.secrets import SecretRef
 from stack.artifacts import Software, fetch_software
 from stack.jvm import Kafka
 from stack.ports import HOST, choose
+from tests.integration.certificates import make_certificates
 
 PASSWORD = "sp ace\"quote\\back;semi='x"
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"
@@ -173,29 +174,3 @@ def test_certificates_and_a_password(tmp_path: Path) -> None:
     unreadable = security.model_copy(update={"key_file": tmp_path / "unreadable.key"})
     with pytest.raises(ConfigError, match="encrypted by PBES2"):
         unreadable.java()
-
-
-def make_certificates(folder: Path) -> None:
-    """An authority, a server it vouches for, and a client whose key has a password."""
-
-    def openssl(*arguments: str) -> None:
-        subprocess.run(["openssl", *arguments], cwd=folder, check=True, capture_output=True)
-
-    openssl(
-        *("req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=ca"),
-        *("-keyout", "ca.key", "-out", "ca.pem"),
-    )
-    (folder / "names").write_text(f"subjectAltName=IP:{HOST}\n")
-    for name in ("server", "client"):
-        openssl(
-            *("req", "-newkey", "rsa:2048", "-nodes", "-subj", f"/CN={name}"),
-            *("-keyout", f"{name}.plain", "-out", f"{name}.csr"),
-        )
-        openssl(
-            *("x509", "-req", "-in", f"{name}.csr", "-CA", "ca.pem", "-CAkey", "ca.key"),
-            *("-CAcreateserial", "-days", "2", "-extfile", "names", "-out", f"{name}.pem"),
-        )
-    openssl("pkcs8", "-topk8", "-nocrypt", "-in", "server.plain", "-out", "server.key")
-    encrypt = ("pkcs8", "-topk8", "-passout", "pass:key password", "-in", "client.plain")
-    openssl(*encrypt, "-v1", "PBE-SHA1-3DES", "-out", "client.key")
-    openssl(*encrypt, "-out", "unreadable.key")
