@@ -61,6 +61,8 @@ _DEFAULTS = {
     # when there are more than a few tables.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.cleaner.periodicGC.interval": "10min",
+    # A broadcast waits for a core, and copies of other tables may hold all of them for a while.
+    "spark.sql.broadcastTimeout": "1800",
 }
 
 
@@ -154,6 +156,12 @@ def session_settings(config: Config) -> dict[str, str]:
     settings = {
         **_DEFAULTS,
         "spark.driver.memory": config.spark.driver_memory,
+        # What needs no hiding is there from the start: Spark logs in and opens files by it.
+        **{
+            f"spark.hadoop.{key}": str(value)
+            for key, value in config.lake.hadoop.items()
+            if not is_sensitive(key)
+        },
         **{key: value for key, value in config.spark.conf.items() if not is_sensitive(key)},
         **_REQUIRED,
     }

@@ -23,7 +23,7 @@ from cdc.debezium import (
 from cdc.errors import CaptureError
 from cdc.failpoints import crash
 from cdc.state import State
-from operate.lost_capture import cut_off, dependent
+from operate.lost_capture import cut_off, dependent, on_plan
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -182,10 +182,12 @@ def _configure(services: Services, capture: CaptureNames, wanted: Mapping[str, s
     """Make the connector, or give it the wanted settings where no table can lose by that.
 
     A connector that ran with settings which lose changes is corrected only once no table goes on
-    from what it captured meanwhile: nobody could tell the gap afterwards.
+    from what it captured meanwhile: nobody could tell the gap afterwards. One that this plan knows
+    nothing of may be another installation's, and keeps its settings as long as they are sound.
     """
     running = services.connect.connector(capture.connector)
-    if running is None or not dependent(services, capture):
+    ours = bool(on_plan(services, capture))
+    if running is None or (ours and not dependent(services, capture)):
         services.connect.put_connector(capture.connector, wanted, progress=services.progress)
     elif findings := _findings(services, capture, running):
         what = f"connector {capture.connector} cannot be relied on ({_joined(findings)})"

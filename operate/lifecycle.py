@@ -75,7 +75,9 @@ def retry(services: Services, table: TableId) -> Outcome:
     record = require(services, table)
     names = services.capture_of(record)
     seen = services.connect.status(names.connector)
-    woken = services.connect.wake(names.connector)
+    # Another command stops it for a moment to change it: that is not to be disturbed.
+    with capture.changing(services, names):
+        woken = services.connect.wake(names.connector)
     failed = seen is not None and seen.failure is not None
     if failed:
         services.connect.restart(names.connector)

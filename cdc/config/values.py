@@ -47,12 +47,19 @@ _ABOUT = (
     r"(?:(?:providers?|source|file|path|location|binding|service|class|impl|type|mechanism|endpoint"
     r"|ur[il]|scope|id|enabled?|fallback|expiry|lifetime|interval|ratio|timeout|ms)(?![a-z]))"
 )
+# The same, where it has to follow at once: further on it may be part of an account's name.
+_NEXT = (
+    r"[._-]?(?:(?:files?|(?:driver|executor)\.file|name|binary)(?![a-z.])|itemkey|bit_?length"
+    r"|role|fetch|retry|renew|confregex)"
+)
 # Names of secrets of Kafka's clients, Connect's plugins, Hadoop's file systems and Spark.
 _SENSITIVE = re.compile(
-    r"password|passwd|secret|private[._-]?key|jaas|user\.info|key\.pem|keystore\.key(?![a-z])"
+    rf"password|passwd|secret(?!{_NEXT})|private[._-]?key|jaas|user\.info|key\.pem"
+    r"|keystore\.key(?![a-z])"
     # Azure's storage keys and shared access signatures, mostly followed by the account's name.
-    r"|account\.key(?![a-z])|\.sas\.(?!token\.provider|expiry)"
-    rf"|(?:token|credential)(?!iz|s?[._-]?{_ABOUT}|.*[._-]{_ABOUT})",
+    r"|account\.key(?![a-z])|\.sas\.(?!token\.provider|token\.renew|expiry)"
+    r"|(?<!enable\.delegation\.)(?<!cancel\.delegation\.)"
+    rf"(?:token|credential)(?!iz|secret|s?[._-]?{_ABOUT}|s?{_NEXT}|.*[._-]{_ABOUT})",
     re.IGNORECASE,
 )
 

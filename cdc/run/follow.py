@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
@@ -69,7 +69,8 @@ def follow(
     settings = compared.settings
     source = context.sources[table.table.source]
     schema = source.schema(table, settings)
-    if not compared.changes:
+    # A column that came and went is no change, but who looks next must not take it for a new one.
+    if not compared.changes and compared.fingerprint.facts["attributes"] == _known(handoff):
         lake = LakeTable(context.spark, path, carried(schema, handoff), settings)
         return LakeShape(lake, table, schema), latest
     for change in compared.changes:
@@ -113,6 +114,11 @@ def follow(
         instant = lake.empty_commit(commit, guard)
     crash("run.after_follow")
     return LakeShape(lake, table, schema), Committed(instant, "commit", commit)
+
+
+def _known(handoff: Mapping[str, Any]) -> int:
+    """The highest number of a column in the catalog that the lake follows."""
+    return int(handoff["fingerprint"]["attributes"])
 
 
 def _rewritten(lake: LakeTable, fills: Mapping[str, str], config: LakeConfig) -> DataFrame:

@@ -150,7 +150,13 @@ def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
         SecretError: That key cannot be read.
     """
     made_by = {
-        "columns": settings.columns.model_dump(mode="json"),
+        "columns": {
+            "as": dict(settings.columns.as_),
+            **{
+                rule: sorted(set(getattr(settings.columns, rule)))
+                for rule in ("include", "exclude", "hash", "mask")
+            },
+        },
         "key_columns": settings.key_columns,
         "mode": settings.mode,
         "partition_by": settings.partition_by,

@@ -137,6 +137,26 @@ def test_an_idle_table_is_filled_too(orders: Orders) -> None:
     assert [change["what"] for change in entry.changes] == ["column 'n' (bigint) was added"]
 
 
+def test_a_column_that_came_and_went_is_held_against_its_own_name_only(orders: Orders) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1)")
+    orders.run()
+    orders.execute("ALTER TABLE T ADD COLUMN helper int", "ALTER TABLE T DROP COLUMN helper")
+    assert orders.run().error is None
+    orders.execute("ALTER TABLE T ADD COLUMN n int", "INSERT INTO T VALUES (2, 'b', null, 2, 3)")
+    assert orders.run().error is None, "the run before has looked at what came and went"
+    orders.assert_equal((*COLUMNS, "n"))
+    # Between two looks its events have values that the source no longer shows.
+    orders.execute(
+        "ALTER TABLE T ADD COLUMN x int",
+        "UPDATE T SET x = 1",
+        "ALTER TABLE T DROP COLUMN x",
+        "ALTER TABLE T ADD COLUMN x int",
+    )
+    stopped = orders.run()
+    assert stopped.state is State.NEEDS_BOOTSTRAP
+    assert "came and went" in str(stopped.error)
+
+
 @settings(delete_mode="soft")
 @pytest.mark.breadth
 def test_a_deleted_row_that_is_kept_is_not_filled(orders: Orders) -> None:

@@ -39,6 +39,12 @@ def test_what_rows_are_made_by_counts(settings: dict[str, Any]) -> None:
     assert digest(**settings) == digest(**settings) != digest()
 
 
+def test_the_order_of_names_does_not_count() -> None:
+    one = digest(columns={"exclude": ["a", "b"], "mask": ["c", "d"]})
+    assert digest(columns={"exclude": ["b", "a", "b"], "mask": ["d", "c"]}) == one
+    assert digest(key_columns=["a", "b"]) != digest(key_columns=["b", "a"])
+
+
 def test_what_only_says_when_and_how_much_does_not() -> None:
     assert digest(chunk_rows=7, freshness_target_s=60, tier="hot", max_events_per_run=9) == digest()
 
