@@ -17,7 +17,9 @@ def test_hadoop_has_the_secrets_of_the_lake(spark: SparkSession) -> None:
 
 def test_no_command_line_and_no_setting_of_spark_has_them(spark: SparkSession) -> None:
     children = psutil.Process().children(recursive=True)
-    lines = [" ".join(child.cmdline()) for child in children]
+    # What other tests have ended and nobody has waited for has no command line.
+    alive = [child for child in children if child.status() != psutil.STATUS_ZOMBIE]
+    lines = [" ".join(child.cmdline()) for child in alive]
     assert any("spark.sql.extensions" in line for line in lines), "this is not the JVM's"
     shown = "\n".join([*lines, *map(str, spark.sparkContext.getConf().getAll())])
     assert "canary-of-" not in shown
