@@ -30,7 +30,11 @@ def open_engine(url: str) -> Engine:
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":
             return _sqlite(parsed)
-        return sa.create_engine(parsed, pool_pre_ping=True, hide_parameters=True)
+        # In InnoDB's default, a lease that is not there yet is locked by all who look for it, and
+        # each then waits for the others to insert it.
+        return sa.create_engine(
+            parsed, isolation_level="READ COMMITTED", pool_pre_ping=True, hide_parameters=True
+        )
     except (ArgumentError, ImportError, ValueError) as error:
         # The library's own text may repeat the URL, and with it the password.
         reason = f"no driver: {error}" if isinstance(error, ImportError) else "it is not a URL"
