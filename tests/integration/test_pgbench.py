@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
-import signal
 import subprocess
 import time
 from collections.abc import Iterator
@@ -41,7 +40,7 @@ def load(dsn: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
     try:
         yield process
     finally:
-        process.send_signal(signal.SIGINT)
+        process.terminate()  # SIGINT is ignored by what a background shell starts
         process.wait(30)
 
 
