@@ -66,6 +66,9 @@ _DEFAULTS = {
 }
 
 
+_AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.authorization")
+"""Settings of Hadoop by which Spark logs in and finds its files before it runs; no secrets."""
+
 # Avro allocates what a length prefix claims before it reads: without a bound, one damaged message
 # ends the JVM, and with it every other table's run. No Kafka record comes near these.
 _AVRO_LIMITS = {
@@ -156,11 +159,11 @@ def session_settings(config: Config) -> dict[str, str]:
     settings = {
         **_DEFAULTS,
         "spark.driver.memory": config.spark.driver_memory,
-        # What needs no hiding is there from the start: Spark logs in and opens files by it.
+        # Of the rest a name does not tell whether its value is a secret.
         **{
             f"spark.hadoop.{key}": str(value)
             for key, value in config.lake.hadoop.items()
-            if not is_sensitive(key)
+            if key in _AT_START
         },
         **{key: value for key, value in config.spark.conf.items() if not is_sensitive(key)},
         **_REQUIRED,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from schemas.errors import UnsupportedTypeError
 from schemas.table import TableId
 
 MAX_DIGITS = 38
@@ -37,6 +38,18 @@ class TypeRule:
     def from_jdbc(self, column: str) -> str:
         """``jdbc_cast`` of a Spark SQL expression."""
         return self.jdbc_cast.replace(COLUMN, column)
+
+
+def without_rule(kind: object, *, table: TableId | str, column: str) -> UnsupportedTypeError:
+    """The error of a column whose type has no rule, with what a person can choose."""
+    return UnsupportedTypeError(
+        f"column {column!r} of table {table} has type {kind}, which has no rule",
+        remedy=f"Set columns.as: {{{column}: string}} for the table: its text is then asked"
+        " of the source by key, for each row that changes; or leave it out with"
+        f" columns.exclude: [{column}].",
+        table=table,
+        field=column,
+    )
 
 
 class SourceType(Protocol):

@@ -20,9 +20,8 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from schemas.errors import UnsupportedTypeError
 from schemas.table import TableId
-from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule
+from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule, without_rule
 
 _SHAPE = re.compile(r"(?P<name>[a-z0-9]+)(?:\((?P<inside>.*)\))?(?P<rest>[a-z ]*)", re.DOTALL)
 _LABEL = re.compile(r"'((?:[^']|'')*)'", re.DOTALL)
@@ -78,14 +77,7 @@ class MysqlType:
             return _same("string", f"CAST({COLUMN} AS CHAR)")
         rule = _rule(self)
         if rule is None:
-            raise UnsupportedTypeError(
-                f"column {column!r} of table {table} has type {self}, which has no rule",
-                remedy=f"Set columns.as: {{{column}: string}} for the table: its text is then asked"
-                " of the source by key, for each row that changes; or leave it out with"
-                f" columns.exclude: [{column}].",
-                table=table,
-                field=column,
-            )
+            raise without_rule(self, table=table, column=column)
         return rule
 
 

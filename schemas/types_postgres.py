@@ -24,9 +24,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-from schemas.errors import UnsupportedTypeError
 from schemas.table import TableId
-from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule
+from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule, without_rule
 
 TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]
 
@@ -65,14 +64,7 @@ class PostgresType:
             return _PRINTED
         rule = _rule(self, _Place(f"column {_plain(column)} of {_plain(str(table))}", hidden))
         if rule is None:
-            raise UnsupportedTypeError(
-                f"column {column!r} of table {table} has type {self}, which has no rule",
-                remedy=f"Set columns.as: {{{column}: string}} for the table: its text is then asked"
-                " of the source by key, for each row that changes; or leave it out with"
-                f" columns.exclude: [{column}].",
-                table=table,
-                field=column,
-            )
+            raise without_rule(self, table=table, column=column)
         return rule
 
 

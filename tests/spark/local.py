@@ -9,6 +9,7 @@ from cdc.config import Config
 SECRETS = {
     "fs.s3a.bucket.elsewhere.secret.key": "canary-of-lake-hadoop",
     "fs.s3a.bucket.elsewhere.session.token": "canary-of-spark-conf",
+    "fs.elsewhere.custom": "canary-of-a-plain-name",
 }
 """What Hadoop is told by these names, and no one else."""
 
@@ -31,7 +32,10 @@ def local_config(folder: Path) -> Config:
             "connect": {"url": "http://localhost:8083"},
             "lake": {
                 "url": (folder / "lake").as_uri(),
-                "hadoop": {"fs.s3a.bucket.elsewhere.secret.key": "canary-of-lake-hadoop"},
+                "hadoop": {
+                    "fs.s3a.bucket.elsewhere.secret.key": "canary-of-lake-hadoop",
+                    "fs.elsewhere.custom": "canary-of-a-plain-name",
+                },
             },
             "spark": {
                 "master": "local[2]",
