@@ -77,6 +77,7 @@ def decode(
     placeholder: str,
     ingested_at: datetime,
     absent: Mapping[str, str] | None = None,
+    former: Mapping[str, Sequence[str]] | None = None,
     nulls_are_kept: bool = True,
     own_key: bool = False,
 ) -> DataFrame:
@@ -94,6 +95,7 @@ def decode(
         placeholder: What the connector sends for an unchanged value it does not have.
         ingested_at: Time of the run, for ``_cdc_ingested_at``.
         absent: By column, Spark SQL of what a row has there whose event lacks it; else NULL.
+        former: By column, names that an event may have it under instead of its own.
         nulls_are_kept: Whether the converter sends a NULL as NULL. Else a value that equals its
             column's default may be one: it is taken as unavailable, and ``_cdc_unclear`` is set.
         own_key: Whether the table's key may be another than the connector's. An update of such a
@@ -139,9 +141,10 @@ def decode(
             for schema_id, schema in schemas.items()
         ),
     )
+    late = (absent or {}, former or {})
     plans = {
         schema_id: _plan(
-            events, schema_id, schema, table, placeholder, absent or {}, nulls_are_kept, own_key
+            events, schema_id, schema, table, placeholder, *late, nulls_are_kept, own_key
         )
         for schema_id, schema in schemas.items()
     }
@@ -174,6 +177,7 @@ def _plan(
     table: TableSchema,
     placeholder: str,
     absent: Mapping[str, str],
+    renamed: Mapping[str, Sequence[str]],
     nulls_are_kept: bool,
     own_key: bool,
 ) -> _Plan:
@@ -200,7 +204,8 @@ def _plan(
             flags.append((column.name, lacked))
             unclear.append(lacked)
             continue
-        field = schema.field(column.name) if column.live else None
+        names = (column.name, *renamed.get(column.name, ())) if column.live else ()
+        field = next(filter(None, map(schema.field, names)), None)
         if field is None:
             values[column.name] = absent.get(column.name, "NULL")
             continue

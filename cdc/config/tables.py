@@ -47,6 +47,9 @@ class ColumnRules(Section):
     equal values stay equal. NULL stays NULL."""
     mask: tuple[NonEmpty, ...] = ()
     """The lake gets *** for every value. NULL stays NULL."""
+    renames: dict[NonEmpty, NonEmpty] = Field(default_factory=dict)
+    """By new name, the name before: a column that the source renames goes on under its new name,
+    without a copy. Set it before the source does; afterwards it may stay."""
 
     def hides(self, column: str) -> str:
         """``hash``, ``mask``, or empty: what the lake gets in place of the column's values."""
@@ -158,6 +161,9 @@ class TableSettings(Section):
             reason = f"key columns must be replicated; left out: {_names(lost)}"
             found.append((("columns",), reason))
         found += self._hiding_conflicts()
+        if same := [new for new, old in self.columns.renames.items() if new == old]:
+            reason = f"give the name before, which is another, for: {_names(same)}"
+            found.append((("columns", "renames"), reason))
         if asked := set(self.key_columns) & set(self.columns.as_):
             reason = f"rows are asked for by key, so not for: {_names(asked)}"
             found.append((("columns", "as"), reason))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdc.config import TableSettings
 from cdc.sources.values import SourceColumn, SourceTable
 from schemas.errors import SchemaError
+from schemas.renames import related
 from schemas.table import Column, TableSchema
 from schemas.type_rule import TypeRule
 
@@ -76,10 +77,22 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
 
 
 def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """Columns that the settings name and the table has not: dropped, or not added yet."""
+    """Columns that the settings name and the table has not: dropped, or not added yet.
+
+    A rule may name a column under each of its names by `columns.renames`; one of them is enough.
+    """
     rules = settings.columns
-    named = {*rules.include, *rules.exclude, *rules.as_, *rules.hash, *rules.mask}
-    return tuple(sorted(named - {column.name for column in table.columns}))
+    there = {column.name for column in table.columns}
+    return tuple(
+        sorted(
+            {
+                name
+                for rule in (rules.include, rules.exclude, rules.as_, rules.hash, rules.mask)
+                for name in rule
+                if not related(rules.renames, name) & there & {*rule}
+            }
+        )
+    )
 
 
 def require_named(table: SourceTable, settings: TableSettings) -> None:

@@ -53,6 +53,7 @@ _TABLE = {
         "as": {"country": "string"},
         "hash": ["email"],
         "mask": ["phone"],
+        "renames": {"surname": "name"},
     },
     "max_events_per_run": 10,
     "allowed_lateness_s": 5,

@@ -232,3 +232,11 @@ def test_logs_share_a_capture_of_their_own() -> None:
     assert is_append_tier(log.capture_tier)
     assert not is_append_tier("append"), "a tier that someone called so"
     assert configured_tier(log.capture_tier) == "hot"
+
+
+def test_a_column_is_not_renamed_to_itself() -> None:
+    document = minimal()
+    document["tables"] = {"public.orders": {"columns": {"renames": {"a": "a", "b": "c"}}}}
+    error = refusal(document)
+    assert error.context["field"] == "tables.public.orders.columns.renames"
+    assert "the name before, which is another, for: a" in error.message

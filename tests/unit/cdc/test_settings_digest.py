@@ -45,6 +45,11 @@ def test_the_order_of_names_does_not_count() -> None:
     assert digest(key_columns=["a", "b"]) != digest(key_columns=["b", "a"])
 
 
+def test_names_to_come_do_not() -> None:
+    """A copy reads the table as it is, so it goes on when an entry is added."""
+    assert digest(columns={"renames": {"b": "a"}}) == digest()
+
+
 def test_what_only_says_when_and_how_much_does_not() -> None:
     assert digest(chunk_rows=7, freshness_target_s=60, tier="hot", max_events_per_run=9) == digest()
 

@@ -25,8 +25,9 @@ from schemas.changes import (
     Verdict,
     WidenType,
 )
-from schemas.evolution import LakeColumns, diff, widens
+from schemas.evolution import LakeColumns, diff
 from schemas.table import Column
+from schemas.widening import widens
 
 LAKE_TYPES = {
     "smallint": "int",
