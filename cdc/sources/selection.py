@@ -63,8 +63,11 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
 
 
 def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -> Column:
-    asked, hide = column.name in settings.columns.as_, settings.columns.hides(column.name)
-    rule = column.type.rule(table=table.table, column=column.name, as_text=asked)
+    asked, decimal = settings.columns.asks(column.name), settings.columns.decimal(column.name)
+    hide = settings.columns.hides(column.name)
+    rule = column.type.rule(
+        table=table.table, column=column.name, as_text=asked, decimal=decimal, hidden=bool(hide)
+    )
     return Column(
         name=column.name,
         source_type=str(column.type),
@@ -73,6 +76,7 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
         asked=asked,
         hide=hide,
         plain=rule.lake_type if hide else "",
+        decimal=bool(decimal),
     )
 
 
@@ -178,7 +182,8 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
             table=table.table,
             column=column.name,
             as_text=column.asked,
-            hidden=bool(column.hide),
+            decimal=column.chosen,
+            hidden=bool(column.hide) or column.secret,
         )
     return found
 

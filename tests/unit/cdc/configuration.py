@@ -50,7 +50,7 @@ _TABLE = {
     "columns": {
         "include": ["id", "country", "email", "phone"],
         "exclude": [],
-        "as": {"country": "string"},
+        "as": {"country": "string", "rate": "decimal(18,4)"},
         "hash": ["email"],
         "mask": ["phone"],
         "renames": {"surname": "name"},

@@ -27,6 +27,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
         {"columns": {"include": ["a"]}},
         {"columns": {"exclude": ["a"]}},
         {"columns": {"as": {"a": "string"}}},
+        {"columns": {"as": {"a": "decimal(10,2)"}}},
         {"columns": {"hash": ["a"]}},
         {"columns": {"mask": ["a"]}},
         {"key_columns": ["a"]},

@@ -291,6 +291,32 @@ def test_a_wider_type_evolves_also_by_a_rewrite() -> None:
         assert [type(one) for one in new_file] == ([NewFile] if facts else [])
 
 
+@pytest.mark.parametrize(
+    ("had", "wanted", "verdict"),
+    [
+        ("decimal(10,2)", "decimal(12,2)", Verdict.EVOLVE),
+        ("decimal(12,2)", "decimal(10,2)", Verdict.BOOTSTRAP),
+        ("string", "decimal(10,2)", Verdict.BOOTSTRAP),
+        ("decimal(10,2)", "string", Verdict.BOOTSTRAP),
+    ],
+)
+def test_another_decimal_by_the_settings_alone(had: str, wanted: str, verdict: Verdict) -> None:
+    facts = with_columns({"3": column("price", "numeric")})
+    catalog = Catalog.read(facts)
+    (change,) = diff(
+        catalog,
+        catalog,
+        wanted=[
+            Column("id", "integer", "int"),
+            Column("note", "text", "string"),
+            Column("price", "numeric", wanted, decimal=wanted != "string"),
+        ],
+        lake=LakeColumns({**LAKE, "price": had}),
+        stored={},
+    )
+    assert change.verdict is verdict
+
+
 def test_other_types_need_a_copy() -> None:
     change = only(retyped("text", relfilenode=9))
     assert isinstance(change, ChangeType)
