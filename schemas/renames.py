@@ -44,12 +44,14 @@ class Renames:
             names.append(name := before)
         return tuple(names)
 
-    def followed(self, before: Catalog, now: Catalog) -> frozenset[str]:
-        """New names of columns whose other name the entries lead back to."""
+    def followed(self, before: Catalog, now: Catalog, carried: Collection[str]) -> frozenset[str]:
+        """New names of columns that the lake carries under a name that the entries lead back to."""
         return frozenset(
             column.name
             for number, column in now.columns.items()
-            if number in before.columns and self.between(before.columns[number].name, column.name)
+            if number in before.columns
+            and (old := before.columns[number].name) in carried
+            and self.between(old, column.name)
         )
 
     def obstacle(
@@ -79,11 +81,12 @@ class Renames:
             return ", and finds or partitions rows by it"
         if taken := [name for name in lake if name.lower() == new.lower()]:
             return f", and already has a column {taken[0]!r}"
-        if any(column.name == old for column in now.columns.values()):
-            return ", which another column has now"
+        names = self.between(old, new)
+        if held := {column.name for column in now.columns.values()} & {old, *names}:
+            return f", and another column has the name {min(held)!r} now"
         between = range(before.attributes + 1, now.attributes + 1)
         if any(number not in now.columns for number in between):
             return "; another column came and went, and events may have its values"
-        if not self.between(old, new):
+        if not names:
             return f"; columns.renames: {{{new}: {old}}}, set beforehand, lets it follow"
         return None if new in wanted else ", and the settings leave the new one out"

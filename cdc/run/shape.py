@@ -80,7 +80,7 @@ def compare(
     before, now = Catalog.read(handoff["fingerprint"]), Catalog.read(fingerprint.facts)
     placing = {*map(str, handoff["key"]), *settings.key_columns, *settings.partition_by}
     allowed = Renames(settings.columns.renames, frozenset(placing))
-    renamed = allowed.followed(before, now)
+    renamed = allowed.followed(before, now, lake.types.keys() - lake.dropped)
     ruled = frozen(settings, source_table, lake, renamed)
     wanted = source.columns(source_table, ruled)
     attached = [leaf["oid"] for name, leaf in now.leaves.items() if name not in before.leaves]

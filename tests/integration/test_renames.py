@@ -155,7 +155,7 @@ MASKED = {"mask": ["body", "content"], "renames": RENAMED}
         (
             {"columns": {"renames": RENAMED}},
             ("RENAME COLUMN body TO content", "ADD COLUMN body text"),
-            "another column has now",
+            "another column has the name 'body' now",
         ),
     ],
 )

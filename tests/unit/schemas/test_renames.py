@@ -108,7 +108,12 @@ def test_without_an_entry_of_its_own_it_says_which_would_do(entries: dict[str, s
         (
             with_columns({"2": column("remark"), "4": column("note")}, attributes=4),
             {},
-            "another column has now",
+            "another column has the name 'note' now",
+        ),
+        (
+            with_columns({"2": column("late"), "4": column("Note")}, attributes=4),
+            {},
+            "another column has the name 'Note' now",
         ),
         (renamed(attributes=4), {}, "came and went"),
         (renamed(), {"left_out": ("remark",)}, "leave the new one out"),
@@ -117,7 +122,7 @@ def test_without_an_entry_of_its_own_it_says_which_would_do(entries: dict[str, s
 def test_what_nobody_can_follow_exactly_needs_a_copy(
     now: dict[str, Any], options: dict[str, Any], why: str
 ) -> None:
-    entries = {"remark": "note", "Note": "note"}
+    entries = {"remark": "note", "Note": "note", "late": "Note"}
     (change, *_) = compared(now, entries, **options)
     assert isinstance(change, RenameColumn)
     assert change.verdict is Verdict.BOOTSTRAP
@@ -172,6 +177,13 @@ def test_rules_must_be_the_same_under_both_names(
     rename, *others = compared(renamed(), {"remark": "note"}, lake=lake, rules={"remark": rule})
     assert rename.verdict is Verdict.FILL
     assert [other.verdict for other in others] == verdicts
+
+
+def test_a_frozen_table_leaves_out_what_it_has_left_out_under_any_name() -> None:
+    entries = Renames({"remark": "note"})
+    before, now = Catalog.read(FACTS), Catalog.read(renamed())
+    assert entries.followed(before, now, LAKE) == {"remark"}
+    assert entries.followed(before, now, {"id", "price"}) == frozenset()
 
 
 def test_a_column_that_the_lake_does_not_carry_may_have_any_name() -> None:
