@@ -216,11 +216,12 @@ def test_a_frozen_table_follows_the_columns_that_it_has(orders: Orders) -> None:
 def test_it_is_shown_before_it_moves_and_a_pause_holds_it(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', 'x', 1)")
     orders.run()
-    replication, table = orders.replication, orders.replication.table(orders.name)
+    replication, name = orders.replication, orders.name
+    table = replication.table(name)
     services = Services(replication.config, NullProgress(), spark=replication.spark)
     try:
-        followed = check(services, table, "alter table t rename column body to content")
-        other = check(services, table, "alter table t rename column note to remark")
+        followed = check(services, table, f"alter table {name} rename column body to content")
+        other = check(services, table, f"alter table {name} rename column note to remark")
         orders.execute("ALTER TABLE T RENAME COLUMN body TO content")
         now = difference(services, table)
     finally:
@@ -232,4 +233,4 @@ def test_it_is_shown_before_it_moves_and_a_pause_holds_it(orders: Orders) -> Non
     )
     assert "columns.renames: {remark: note}" in str(other.changes[0])
     assert orders.run().state is State.PAUSED
-    assert "was renamed to 'content'" in (replication.record(orders.name).reason or "")
+    assert "was renamed to 'content'" in (replication.record(name).reason or "")
