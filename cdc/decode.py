@@ -26,6 +26,7 @@ from cdc.semantic_types import (
     binlog_position,
     default_test,
     garbled_test,
+    inexact,
     lake_value,
     literal,
     placeholder_test,
@@ -77,6 +78,7 @@ def decode(
     placeholder: str,
     ingested_at: datetime,
     absent: Mapping[str, str] | None = None,
+    former: Mapping[str, Sequence[str]] | None = None,
     nulls_are_kept: bool = True,
     own_key: bool = False,
 ) -> DataFrame:
@@ -94,6 +96,7 @@ def decode(
         placeholder: What the connector sends for an unchanged value it does not have.
         ingested_at: Time of the run, for ``_cdc_ingested_at``.
         absent: By column, Spark SQL of what a row has there whose event lacks it; else NULL.
+        former: By column, names that an event may have it under instead of its own.
         nulls_are_kept: Whether the converter sends a NULL as NULL. Else a value that equals its
             column's default may be one: it is taken as unavailable, and ``_cdc_unclear`` is set.
         own_key: Whether the table's key may be another than the connector's. An update of such a
@@ -139,9 +142,10 @@ def decode(
             for schema_id, schema in schemas.items()
         ),
     )
+    late = (absent or {}, former or {})
     plans = {
         schema_id: _plan(
-            events, schema_id, schema, table, placeholder, absent or {}, nulls_are_kept, own_key
+            events, schema_id, schema, table, placeholder, *late, nulls_are_kept, own_key
         )
         for schema_id, schema in schemas.items()
     }
@@ -174,6 +178,7 @@ def _plan(
     table: TableSchema,
     placeholder: str,
     absent: Mapping[str, str],
+    renamed: Mapping[str, Sequence[str]],
     nulls_are_kept: bool,
     own_key: bool,
 ) -> _Plan:
@@ -200,7 +205,8 @@ def _plan(
             flags.append((column.name, lacked))
             unclear.append(lacked)
             continue
-        field = schema.field(column.name) if column.live else None
+        names = (column.name, *renamed.get(column.name, ())) if column.live else ()
+        field = next(filter(None, map(schema.field, names)), None)
         if field is None:
             values[column.name] = absent.get(column.name, "NULL")
             continue
@@ -231,7 +237,9 @@ def _plan(
             expression = f"CASE WHEN {shown} THEN NULL ELSE {expression} END"
             real = f"{real} AND NOT {shown}"
         if not value.total:
-            given[column.name] = real
+            # Of a value that the settings' own choice does not hold, a person must see which it is.
+            told = column.decimal and not column.secret
+            given[column.name] = f"CASE WHEN {real} THEN left({raw}, 60) END" if told else real
         values[column.name] = expression
     micros = f"try_multiply({event}.source.ts_ms, 1000L)"
     if any(inner.name == "ts_us" for inner in schema.source):
@@ -295,11 +303,10 @@ def _normal(
         return pick({n: str(getattr(plan, take)) for n, plan in plans.items()}, kind)
 
     # Whether a value was sent travels beside what became of it, so that neither is computed twice.
-    names = [column.name for column in table.columns]
     checked = {
-        name: f"_given_{place}"
-        for place, name in enumerate(names)
-        if any(name in plan.given for plan in plans.values())
+        column: f"_given_{place}"
+        for place, column in enumerate(table.columns)
+        if any(column.name in plan.given for plan in plans.values())
     }
     flat = events.selectExpr(
         PARTITION,
@@ -318,9 +325,12 @@ def _normal(
         f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
         f"{of('former', key_type(table))} AS {FORMER}",
         *(
-            pick({n: plan.given.get(name, "FALSE") for n, plan in plans.items()}, "BOOLEAN")
+            pick(
+                {n: plan.given.get(column.name, "NULL") for n, plan in plans.items()},
+                "STRING" if column.decimal and not column.secret else "BOOLEAN",
+            )
             + f" AS {alias}"
-            for name, alias in checked.items()
+            for column, alias in checked.items()
         ),
         *(
             pick({n: plan.values[column.name] for n, plan in plans.items()}, column.lake_type)
@@ -331,11 +341,7 @@ def _normal(
     known = ", ".join(f"'{_hex(schema_id)}'" for schema_id in plans) or "NULL"
     without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
     rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))
-    lost = "".join(
-        f"WHEN {alias} AND {quoted(name)} IS NULL"
-        f" THEN concat('no exact value for column ', {literal(name)}) "
-        for name, alias in checked.items()
-    )
+    lost = " ".join(inexact(column, alias) for column, alias in checked.items())
     problem = f"""CASE
         WHEN _frame = '{TOMBSTONE}' THEN NULL
         WHEN _frame IS NOT NULL THEN _frame

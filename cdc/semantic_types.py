@@ -152,6 +152,24 @@ def garbled_test(raw: str, field: DebeziumField) -> str | None:
     return None
 
 
+def inexact(column: Column, given: str) -> str:
+    """A branch of a Spark SQL CASE: what is wrong where a value has no image in the lake.
+
+    Args:
+        column: The lake's column.
+        given: Spark SQL of whether a value was sent; of a decimal of the settings' choice that may
+            be shown, of the value itself.
+    """
+    name, lost = literal(column.name), f"{quoted(column.name)} IS NULL"
+    if not column.decimal:
+        return f"WHEN {given} AND {lost} THEN concat('no exact value for column ', {name})"
+    sent, shown = (given, "'***'") if column.secret else (f"{given} IS NOT NULL", given)
+    why = f", which {column.lake_type} of columns.as cannot hold: choose another decimal, or string"
+    return (
+        f"WHEN {sent} AND {lost} THEN concat('column ', {name}, ' holds ', {shown}, {literal(why)})"
+    )
+
+
 def _name_uuid(data: bytes) -> uuid.UUID:
     """Java's ``UUID.nameUUIDFromBytes``, Debezium's stand-in in arrays of UUIDs."""
     digest = hashlib.md5(data, usedforsecurity=False).digest()
@@ -241,9 +259,13 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
         return None
     # A cast would round silently, so digits past the scale must be refused; NaN and infinity become
     # null, which the caller sees as a value without an exact image.
-    digits = f"length({raw}) - instr({raw}, '.')"
-    # A cast would also step over control characters at both ends.
-    plain = f"left({raw}, 1) BETWEEN '+' AND '9' AND right({raw}, 1) BETWEEN '0' AND '9'"
+    # Zeros at the end are none; a number without limits of its own has as many as it was given.
+    digits = f"length(trim(TRAILING '0' FROM {raw})) - instr({raw}, '.')"
+    # A cast would also step over control characters at both ends, and round what has an exponent.
+    plain = (
+        f"left({raw}, 1) BETWEEN '+' AND '9' AND right({raw}, 1) BETWEEN '0' AND '9'"
+        f" AND instr({raw}, 'E') = 0"
+    )
     exact = f"{plain} AND (instr({raw}, '.') = 0 OR {digits} <= {scale})"
     return LakeValue(f"CASE WHEN {exact} THEN TRY_CAST({raw} AS {kind}) END", total=False)
 

@@ -268,9 +268,9 @@ def _generated(table: SourceTable) -> tuple[str, ...]:
 
 
 def _asked(settings: TableSettings) -> tuple[str, ...]:
-    if not settings.columns.as_:
+    names = ", ".join(quote_name(one) for one in settings.columns.as_ if settings.columns.asks(one))
+    if not names:
         return ()
-    names = ", ".join(quote_name(name) for name in settings.columns.as_)
     return (f"{names}: asked of the primary by key, for each row that changes (columns.as)",)
 
 

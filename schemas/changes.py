@@ -108,15 +108,27 @@ class DropColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class RenameColumn(Change):
-    """A column with another name: the same number in the catalog."""
+    """A column with another name: the same number in the catalog.
+
+    Args:
+        name: Its name before.
+        to: Its name now.
+        former: Where it is followed, the names before that one back to ``name``, newest first.
+    """
 
     name: str
     to: str
+    former: tuple[str, ...] = ()
 
     @property
     def what(self) -> str:
         """What changed."""
         return f"column {self.name!r} was renamed to {self.to!r}"
+
+    @property
+    def moves_lake(self) -> bool:
+        """Whether the lake changes."""
+        return self.verdict is Verdict.FILL
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,6 @@ schema diff` and `tributary schema check` all ask it, so none has an opinion of 
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -32,31 +31,12 @@ from schemas.changes import (
     Verdict,
     WidenType,
 )
+from schemas.renames import Renames
 from schemas.table import Column
+from schemas.widening import widens
 
-_DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
-_WIDER = {
-    "tinyint": ("smallint", "int", "bigint"),
-    "smallint": ("int", "bigint"),
-    "int": ("bigint",),
-    "float": ("double",),
-}
 _SOURCE_WIDER = {("smallint", "integer")}
 """Types of PostgreSQL that are one in the lake, and of which the second holds all of the first."""
-
-
-def widens(old: str, new: str) -> bool:
-    """Whether every value of Spark type ``old`` is exactly one of ``new``, and Hudi follows."""
-    if new in _WIDER.get(old, ()):
-        return True
-    wider = _DECIMAL.fullmatch(new)
-    if wider is None:
-        return False
-    digits, scale = int(wider[1]), int(wider[2])
-    narrow = _DECIMAL.fullmatch(old)
-    if narrow is None:
-        return False
-    return scale >= int(narrow[2]) and digits - scale >= int(narrow[1]) - int(narrow[2])
 
 
 @dataclass(frozen=True)
@@ -87,6 +67,7 @@ def diff(
     truncated: Collection[int] = (),
     frozen: bool = False,
     keyed: bool = True,
+    renames: Renames | None = None,
 ) -> tuple[Change, ...]:
     """Everything that changed, from the catalog that the lake follows to that of now.
 
@@ -105,9 +86,10 @@ def diff(
         truncated: Object ids of partitions that were truncated by themselves.
         frozen: Whether the lake takes no new columns.
         keyed: Whether rows of the lake are found by their key; those of a log are not.
+        renames: Which columns may get another name.
     """
     found = _Diff(before, now, wanted, lake, stored, frozen=frozen, keyed=keyed)
-    found.empty, found.truncated = empty, truncated
+    found.empty, found.truncated, found.renames = empty, truncated, renames or Renames()
     return tuple(found.changes())
 
 
@@ -129,6 +111,7 @@ class _Diff:
         self._keyed = keyed
         self.empty: Collection[int] = ()
         self.truncated: Collection[int] = ()
+        self.renames = Renames()
         self._new_file = any(now.files.get(name) != file for name, file in before.files.items())
 
     def changes(self) -> Iterator[Change]:
@@ -265,20 +248,14 @@ class _Diff:
         )
 
     def _kept(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-        if old.name != new.name:
-            ours = old.name in self._lake.types or new.name in self._wanted
-            yield RenameColumn(
-                verdict=Verdict.BOOTSTRAP if ours else Verdict.IGNORE,
-                why="the lake has its values under the old name"
-                if ours
-                else "the lake does not carry it",
-                name=old.name,
-                to=new.name,
-            )
-            return
-        name, wanted = new.name, self._wanted.get(new.name)
-        carried = self._lake.types.get(name)
-        if wanted is not None and (carried is None or name in self._lake.dropped):
+        name, wanted, former = new.name, self._wanted.get(new.name), old.name
+        if former != name:
+            renamed = self._renamed(former, name)
+            yield renamed
+            if renamed.verdict is not Verdict.FILL:
+                return
+        carried = self._lake.types.get(former)
+        if wanted is not None and (carried is None or former in self._lake.dropped):
             if not self._frozen:
                 why = "the lake left it out until now, so nobody knows its values"
                 yield AddColumn(verdict=Verdict.BOOTSTRAP, why=why, name=name, type=new.type)
@@ -301,15 +278,31 @@ class _Diff:
                 new=new.default,
             )
 
+    def _renamed(self, old: str, new: str) -> RenameColumn:
+        carried = old in self._lake.types and old not in self._lake.dropped
+        verdict, names = Verdict.BOOTSTRAP, tuple[str, ...]()
+        if not carried and new not in self._wanted:
+            verdict, why = Verdict.IGNORE, "the lake does not carry it"
+        elif not carried:
+            why = "the lake left it out until now, so nobody knows its values"
+        elif obstacle := self.renames.obstacle(
+            old, new, self._before, self._now, lake=self._lake.types, wanted=self._wanted
+        ):
+            why = f"the lake has its values under the old name{obstacle}"
+        else:
+            verdict, names = Verdict.FILL, self.renames.between(old, new)
+            why = "old rows get its values under the new name; the old one is NULL from then on"
+        return RenameColumn(verdict=verdict, why=why, name=old, to=new, former=names)
+
     def _retyped(
         self, old: CatalogColumn, new: CatalogColumn, had: str, has: str
     ) -> Iterator[Change]:
         name, was, now = new.name, old.type, new.type
         evolve, bootstrap = Verdict.EVOLVE, Verdict.BOOTSTRAP
-        if (name in self._lake.asked) != self._wanted[name].asked:
+        if (old.name in self._lake.asked) != self._wanted[name].asked:
             why = "text of the server and values of events are not the same"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
-        elif otherwise := self._hidden_otherwise(name):
+        elif otherwise := self._hidden_otherwise(old.name, name):
             yield ChangeType(verdict=bootstrap, why=otherwise, name=name, old=was, new=now)
         elif self._wanted[name].asked and was != now:
             why = "the server may print the same value otherwise"
@@ -331,9 +324,9 @@ class _Diff:
             why = f"both are {has} in the lake, and hold the same values"
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
-    def _hidden_otherwise(self, name: str) -> str | None:
+    def _hidden_otherwise(self, had: str, name: str) -> str | None:
         """Why what the lake's rows hold in place of hidden values is not what new ones get."""
-        wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(name, ("", ""))
+        wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
             return f"the settings say columns.{wanted.hide or hide} otherwise than the lake's rows"
         if hide == "hash" and wanted.plain != plain:

@@ -123,6 +123,8 @@ class Column:
             carries them exactly.
         hide: ``hash`` or ``mask`` when the lake holds that in place of the values, as a string.
         plain: The Spark SQL type of the values of a column that hides them.
+        decimal: Whether the settings chose the decimal that its values are.
+        secret: Whether its values are as the source has them, and nobody is to be told them.
     """
 
     name: str
@@ -132,6 +134,13 @@ class Column:
     asked: bool = False
     hide: str = ""
     plain: str = ""
+    decimal: bool = False
+    secret: bool = False
+
+    @property
+    def chosen(self) -> str:
+        """The decimal that the settings chose; empty when they did not."""
+        return (self.plain or self.lake_type) if self.decimal else ""
 
     @property
     def live(self) -> bool:
@@ -171,7 +180,9 @@ class TableSchema:
     def shown(self) -> TableSchema:
         """The same table as the source's values come, before any of them is hidden."""
         columns = (
-            replace(column, lake_type=column.plain, hide="", plain="") if column.hide else column
+            replace(column, lake_type=column.plain, hide="", plain="", secret=True)
+            if column.hide
+            else column
             for column in self.columns
         )
         return replace(self, columns=tuple(columns))

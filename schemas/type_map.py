@@ -14,6 +14,10 @@ from schemas.types_postgres import PostgresType
 OVERRIDE = "columns.as: {column: string}"
 """The setting that lets a column of any type travel, as the text that the server prints."""
 
+_DECIMAL = "columns.as: {column: decimal(p,s)}"
+"""The setting that gives a number the digits that its type does not have."""
+
+_CHOSEN = "decimal(18,4)"
 _DEBEZIUM = "io.debezium."
 
 
@@ -71,7 +75,8 @@ def as_markdown() -> str:
 
 def _travelling() -> Iterator[TypeEntry]:
     for shown, kind, debezium, notes in _RULED:
-        lake = kind.rule(table="t", column="c").lake_type
+        decimal = _CHOSEN if _DECIMAL in shown else ""
+        lake = kind.rule(table="t", column="c", decimal=decimal).lake_type
         yield TypeEntry(shown, debezium, lake, notes)
 
 
@@ -122,6 +127,13 @@ _RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
     ),
     ("numeric(p,s), above 38 digits", _numeric(60, 2), "string", _WORDS),
     ("numeric", PostgresType("numeric"), "string", _WORDS),
+    (
+        f"any numeric with `{_DECIMAL}`",
+        PostgresType("numeric"),
+        "string",
+        "p and s as set (here 18 and 4), p up to 38; a value that it does not hold exactly, NaN and"
+        " infinities stop the table",
+    ),
     ("money", PostgresType("money"), "string", "text of the number, without currency"),
     ("text, varchar(n), citext", PostgresType("text"), "string", ""),
     ("char(n)", PostgresType("bpchar"), "string", "padded, as the source prints it"),

@@ -52,11 +52,31 @@ def without_rule(kind: object, *, table: TableId | str, column: str) -> Unsuppor
     )
 
 
+def not_numeric(
+    kind: object, decimal: str, *, table: TableId | str, column: str
+) -> UnsupportedTypeError:
+    """The error of a decimal that the settings choose for a column that is no exact number."""
+    return UnsupportedTypeError(
+        f"column {column!r} of table {table} has type {kind}, and columns.as says {decimal}, which"
+        " is for columns of PostgreSQL's numeric",
+        remedy=f"Take {column} out of columns.as, or set it to string: its text is then asked of"
+        " the source by key, for each row that changes.",
+        table=table,
+        field=column,
+    )
+
+
 class SourceType(Protocol):
     """The type of a source column; its text is what the source itself prints."""
 
     def rule(
-        self, *, table: TableId | str, column: str, as_text: bool = False, hidden: bool = False
+        self,
+        *,
+        table: TableId | str,
+        column: str,
+        as_text: bool = False,
+        decimal: str = "",
+        hidden: bool = False,
     ) -> TypeRule:
         """The rule of a column of this type. Total: every type has one or raises.
 
@@ -64,6 +84,7 @@ class SourceType(Protocol):
             table: Named in messages.
             column: Named in messages.
             as_text: Whether the lake gets what the server itself prints, whatever the type.
+            decimal: The lake's type where the settings choose a decimal for a number without one.
             hidden: Whether errors must not show a value.
 
         Raises:

@@ -21,7 +21,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from schemas.table import TableId
-from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule, without_rule
+from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule, not_numeric, without_rule
 
 _SHAPE = re.compile(r"(?P<name>[a-z0-9]+)(?:\((?P<inside>.*)\))?(?P<rest>[a-z ]*)", re.DOTALL)
 _LABEL = re.compile(r"'((?:[^']|'')*)'", re.DOTALL)
@@ -67,7 +67,13 @@ class MysqlType:
         )
 
     def rule(
-        self, *, table: TableId | str, column: str, as_text: bool = False, hidden: bool = False
+        self,
+        *,
+        table: TableId | str,
+        column: str,
+        as_text: bool = False,
+        decimal: str = "",
+        hidden: bool = False,
     ) -> TypeRule:
         """The rule of a column of this type; see `schemas.type_rule.SourceType`.
 
@@ -75,6 +81,8 @@ class MysqlType:
         """
         if as_text:
             return _same("string", f"CAST({COLUMN} AS CHAR)")
+        if decimal:
+            raise not_numeric(self, decimal, table=table, column=column)
         rule = _rule(self)
         if rule is None:
             raise without_rule(self, table=table, column=column)

@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from schemas.table import TableId
-from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule, without_rule
+from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule, not_numeric, without_rule
 
 TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]
 
@@ -57,15 +57,31 @@ class PostgresType:
         return self.display or self.name
 
     def rule(
-        self, *, table: TableId | str, column: str, as_text: bool = False, hidden: bool = False
+        self,
+        *,
+        table: TableId | str,
+        column: str,
+        as_text: bool = False,
+        decimal: str = "",
+        hidden: bool = False,
     ) -> TypeRule:
         """The rule of a column of this type; see `schemas.type_rule.SourceType`."""
         if as_text:
             return _PRINTED
-        rule = _rule(self, _Place(f"column {_plain(column)} of {_plain(str(table))}", hidden))
+        place = _Place(f"column {_plain(column)} of {_plain(str(table))}", hidden)
+        rule = _rule(self, place)
+        if decimal and not self._is_numeric:
+            raise not_numeric(self, decimal, table=table, column=column)
         if rule is None:
             raise without_rule(self, table=table, column=column)
-        return rule
+        return _chosen(decimal, place) if decimal else rule
+
+    @property
+    def _is_numeric(self) -> bool:
+        """Whether its values are exact numbers, which a domain may have limits for."""
+        if self.kind == "d":
+            return self.base is not None and self.base._is_numeric
+        return self.name == "numeric" and self.element is None
 
 
 class _Place(NamedTuple):
@@ -110,6 +126,22 @@ def _numeric(typmod: int, place: _Place) -> TypeRule | None:
         # pgjdbc would fail on NaN without naming the column; PostgreSQL fails naming it
         read_sql=f"CASE WHEN {{column}} <> 'NaN' THEN {{column}} ELSE "
         f"{_failure(place, f'which {lake} cannot hold', 'numeric')} END",
+        read_type=lake,
+        jdbc_cast=COLUMN,
+    )
+
+
+def _chosen(lake: str, place: _Place) -> TypeRule:
+    """A decimal of the settings' choice: exact, or an error that names the column."""
+    precision, scale = (int(digits) for digits in re.findall(r"\d+", lake))
+    why = f"which {lake} of columns.as cannot hold: choose another decimal, or string"
+    return TypeRule(
+        lake_type=lake,
+        # NaN and the infinities are larger than any number, and equal themselves when rounded
+        read_sql=f"CASE WHEN abs({{column}}) < 1e{precision - scale} "
+        f"AND {{column}} = round({{column}}, {scale}) "
+        f"THEN {{column}}::numeric({precision},{scale}) "
+        f"ELSE {_failure(place, why, 'numeric')} END",
         read_type=lake,
         jdbc_cast=COLUMN,
     )

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import ByteSize, Field, WithJsonSchema
+from pydantic import AfterValidator, ByteSize, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
 
 from cdc.config.templates import Conflict
 from cdc.config.values import NonEmpty, Options, Positive, Section, defaults
 from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
+from schemas.type_rule import MAX_DIGITS
 
 _WILD = frozenset("*?[")
 _TIME = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _WINDOW = f"^{_TIME}-{_TIME}$"
+_DIGITS = "[12]?[0-9]|3[0-8]"
+_LAKE_TYPE = rf"string|decimal\((?P<digits>{_DIGITS}), ?(?P<scale>{_DIGITS})\)"
 _APPEND = "_append"
 """Ends the tier of what tables in mode append share; no configured tier has an underscore."""
 
@@ -32,6 +37,26 @@ def configured_tier(tier: str) -> str:
     return tier.removesuffix(_APPEND)
 
 
+def _lake_type(text: str) -> str:
+    found = re.fullmatch(_LAKE_TYPE, text)
+    if found is None or (found["digits"] and not int(found["scale"]) <= int(found["digits"]) > 0):
+        raise PydanticCustomError(
+            "lake_type",
+            "is string, or decimal(p,s) with p digits, 1 to {most}, of which s, 0 to p, are behind"
+            " the point",
+            {"most": MAX_DIGITS},
+        )
+    return text.replace(" ", "")
+
+
+LakeType = Annotated[
+    str,
+    AfterValidator(_lake_type),
+    WithJsonSchema({"type": "string", "pattern": f"^({re.sub('[?]P<[a-z]+>', '', _LAKE_TYPE)})$"}),
+]
+"""What the lake's type of a column can be by choice."""
+
+
 class ColumnRules(Section):
     """Which columns are replicated."""
 
@@ -39,14 +64,27 @@ class ColumnRules(Section):
     """Only these; empty means all."""
     exclude: tuple[NonEmpty, ...] = ()
     """All but these. They stay out of the lake; their values travel through Kafka all the same."""
-    as_: Annotated[dict[NonEmpty, Literal["string"]], Field(alias="as", default_factory=dict)]
+    as_: Annotated[dict[NonEmpty, LakeType], Field(alias="as", default_factory=dict)]
     """By column, string: the text that the server prints, asked by key for each row that changes.
-    For types that events do not carry exactly."""
+    For types that events do not carry exactly. Or decimal(p,s): for PostgreSQL's numeric; a value
+    that it does not hold exactly stops the table."""
     hash: tuple[NonEmpty, ...] = ()
     """The lake gets the HMAC-SHA-256 of their values' text under lake.hash_key, in hexadecimal:
     equal values stay equal. NULL stays NULL."""
     mask: tuple[NonEmpty, ...] = ()
     """The lake gets *** for every value. NULL stays NULL."""
+    renames: dict[NonEmpty, NonEmpty] = Field(default_factory=dict)
+    """By new name, the name before: a column that the source renames goes on under its new name,
+    without a copy. Set it before the source does; afterwards it may stay."""
+
+    def asks(self, column: str) -> bool:
+        """Whether the column's values are asked of the source, as text."""
+        return self.as_.get(column) == "string"
+
+    def decimal(self, column: str) -> str:
+        """The decimal that the column's values are to be; empty when the source decides."""
+        chosen = self.as_.get(column, "string")
+        return "" if chosen == "string" else chosen
 
     def hides(self, column: str) -> str:
         """``hash``, ``mask``, or empty: what the lake gets in place of the column's values."""
@@ -158,7 +196,10 @@ class TableSettings(Section):
             reason = f"key columns must be replicated; left out: {_names(lost)}"
             found.append((("columns",), reason))
         found += self._hiding_conflicts()
-        if asked := set(self.key_columns) & set(self.columns.as_):
+        if same := [new for new, old in self.columns.renames.items() if new == old]:
+            reason = f"give the name before, which is another, for: {_names(same)}"
+            found.append((("columns", "renames"), reason))
+        if asked := set(filter(self.columns.asks, self.key_columns)):
             reason = f"rows are asked for by key, so not for: {_names(asked)}"
             found.append((("columns", "as"), reason))
         if self.buckets is not None and self.index in ("bloom", "simple"):
@@ -187,7 +228,7 @@ class TableSettings(Section):
             return
         if self.key_columns:
             yield ("key_columns",), "mode: append has no key"
-        if self.columns.as_:
+        if any(map(self.columns.asks, self.columns.as_)):
             yield ("columns", "as"), "mode: append has no key by which to ask for a row"
         if self.delete_mode != "hard":
             yield ("delete_mode",), "mode: append captures no deletes"

@@ -18,9 +18,9 @@ from cdc.failpoints import crash
 from cdc.lake.commit import CommitRecord
 from cdc.position import Lsn
 from cdc.run.asked import Asked
+from cdc.run.late import LateColumns, settled
 from cdc.run.left_out import LeftOut
 from cdc.run.reading import Batch, BatchReader
-from cdc.run.shape import absent_values, settled
 from cdc.semantic_types import quoted
 
 if TYPE_CHECKING:
@@ -128,7 +128,7 @@ class BatchWriter:
             PausedByPolicyError: A TRUNCATE is next, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
-        self._reader.expect(previous.schema_ids, absent_values(_handoff(previous)))
+        self._reader.expect(previous.schema_ids, LateColumns.of(_handoff(previous)))
         left_out = LeftOut(self._context, previous, self._settings)
         tolerated = left_out.tolerated(piece)
         try:
@@ -162,7 +162,8 @@ class BatchWriter:
             PausedByPolicyError: There is a TRUNCATE among the changes, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
-        self._reader.expect(previous.schema_ids, absent_values(_handoff(previous), replayed=True))
+        late = LateColumns.of(_handoff(previous), replayed=True)
+        self._reader.expect(previous.schema_ids, late)
         left_out = LeftOut(self._context, previous, self._settings)
         within = left_out.within(piece)
         try:

@@ -15,7 +15,8 @@ from cdc.hidden import hidden
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
 from cdc.lake.write import LakeTable
-from cdc.run.shape import Comparison, carried, fill_value, followed
+from cdc.run.shape import Comparison, carried, fill_value, followed, renames
+from cdc.semantic_types import quoted
 from schemas.changes import AddColumn, Verdict, WidenType
 
 if TYPE_CHECKING:
@@ -107,8 +108,9 @@ def follow(
     )
     crash("run.before_follow")
     widened = any(isinstance(one, WidenType) and one.in_lake for one in compared.changes)
-    if fills or widened:
-        rows = _rewritten(lake, fills, context.config.lake)
+    renamed = {change.to: change.name for change in renames(compared.changes)}
+    if fills or widened or renamed:
+        rows = _rewritten(lake, fills, renamed, context.config.lake)
         instant = lake.overwrite(rows, commit, guard)
     else:
         instant = lake.empty_commit(commit, guard)
@@ -121,14 +123,22 @@ def _known(handoff: Mapping[str, Any]) -> int:
     return int(handoff["fingerprint"]["attributes"])
 
 
-def _rewritten(lake: LakeTable, fills: Mapping[str, str], config: LakeConfig) -> DataFrame:
-    """All rows of the lake with its new columns; a deleted row that is kept gets no values."""
+def _rewritten(
+    lake: LakeTable, fills: Mapping[str, str], renamed: Mapping[str, str], config: LakeConfig
+) -> DataFrame:
+    """All rows of the lake with its new columns.
+
+    A deleted row that is kept gets no default of a column that is younger than it; but its values
+    go along with a new name, as they are: hidden ones are hidden already.
+    """
     rows = lake.read()
     new = []
     for column in lake.layout.schema.columns:
         if column.name in fills:
             value = F.when(F.col("_cdc_op") != "d", F.expr(fills[column.name]))
             new.append(value.alias(column.name))
+        elif column.name in renamed:
+            new.append(F.col(quoted(renamed[column.name])).alias(column.name))
         elif column.name not in rows.columns:
             new.append(F.lit(None).cast(column.lake_type).alias(column.name))
     filled = lake.layout.schema.only({*lake.layout.schema.key, *fills})

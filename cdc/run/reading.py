@@ -15,7 +15,7 @@ from cdc.decode import SCHEMA_ID, UNKNOWN_SCHEMA, decode
 from cdc.errors import DecodeError, copy_again
 from cdc.hidden import hidden
 from cdc.records import read_changes
-from cdc.run.shape import require_columns
+from cdc.run.late import LateColumns
 from cdc.run.writer_schemas import WriterSchemas
 from schemas.errors import RegistryError
 
@@ -91,17 +91,17 @@ class BatchReader:
         self._drop = drop
         self._java = context.config.kafka.java_config()
         self._writers = WriterSchemas(context.registry, topic)
-        self._absent: Mapping[str, str] = {}
+        self._late = LateColumns()
 
-    def expect(self, schema_ids: Iterable[int], absent: Mapping[str, str]) -> None:
+    def expect(self, schema_ids: Iterable[int], late: LateColumns) -> None:
         """Prepare for the next batch.
 
         Args:
             schema_ids: Schemas that it will most likely need.
-            absent: By column that its events may lack, Spark SQL of the value there.
+            late: Columns that its events may lack or have under another name.
         """
         self._writers.expect(schema_ids)
-        self._absent = absent
+        self._late = late
 
     def written(self, summary: Summary) -> dict[int, DebeziumSchema]:
         """The schemas that a batch was written with, as far as they are known."""
@@ -139,7 +139,8 @@ class BatchReader:
                 self._schema.shown(),
                 placeholder=self._placeholder,
                 ingested_at=datetime.now(timezone.utc),
-                absent=self._absent,
+                absent=self._late.absent,
+                former=self._late.former,
                 nulls_are_kept=self._context.config.connect.keeps_nulls,
                 own_key=self._own_key,
             )
@@ -154,7 +155,7 @@ class BatchReader:
         if summary.problems > tolerated:
             (first_problem,) = self._problems(changes, 1)
             raise self.unreadable(first_problem, summary.problems, tolerated)
-        require_columns(self._schema, self.written(summary), self._absent)
+        self._late.require(self._schema, self.written(summary))
         left_out = self._problems(changes, tolerated) if summary.problems else []
         return Batch(piece, changes, summary, tuple(left_out))
 

@@ -8,24 +8,23 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from cdc.errors import SchemaChangeError
 from cdc.hidden import key_check
 from cdc.semantic_types import literal
 from schemas.catalog import Catalog
-from schemas.changes import ChangeKey, ChangeType, NewFile, Verdict
+from schemas.changes import ChangeKey, ChangeType, NewFile, RenameColumn, Verdict
 from schemas.evolution import LakeColumns, diff
+from schemas.renames import Renames
 from schemas.table import DROPPED, Column
 
 if TYPE_CHECKING:
     from cdc.config import LakeConfig, TableSettings
     from cdc.sources.base import Source
     from cdc.sources.values import Fingerprint, SourceTable
-    from schemas.avro import DebeziumSchema
     from schemas.changes import Change
     from schemas.table import TableSchema
     from schemas.type_rule import TypeRule
@@ -78,9 +77,12 @@ def compare(
         SchemaError: The settings name a column that is not there, or a name is none for a lake.
     """
     lake = lake_columns(handoff)
-    ruled = frozen(settings, source_table, lake)
-    wanted = source.columns(source_table, ruled)
     before, now = Catalog.read(handoff["fingerprint"]), Catalog.read(fingerprint.facts)
+    placing = {*map(str, handoff["key"]), *settings.key_columns, *settings.partition_by}
+    allowed = Renames(settings.columns.renames, frozenset(placing))
+    renamed = allowed.followed(before, now, lake.types.keys() - lake.dropped)
+    ruled = frozen(settings, source_table, lake, renamed)
+    wanted = source.columns(source_table, ruled)
     attached = [leaf["oid"] for name, leaf in now.leaves.items() if name not in before.leaves]
     changes = diff(
         before,
@@ -92,11 +94,12 @@ def compare(
         stored={column.name: column.old_values for column in source_table.columns},
         frozen=ruled is not settings,
         keyed=not settings.appends,
+        renames=allowed,
     )
     if not any(isinstance(change, ChangeKey) for change in changes):
         changes += _another_key(source_table, settings, handoff)
     changes += _another_hash_key(source_table, wanted, handoff, config)
-    ignored = () if ruled is settings else _left_out(settings, source_table, lake)
+    ignored = () if ruled is settings else _left_out(settings, source_table, lake, renamed)
     return Comparison(source_table, fingerprint, ruled, wanted, lake, changes, ignored)
 
 
@@ -172,7 +175,10 @@ def hash_key_fact(columns: Iterable[Column], config: LakeConfig) -> dict[str, An
 
 
 def _left_out(
-    settings: TableSettings, source_table: SourceTable, lake: LakeColumns
+    settings: TableSettings,
+    source_table: SourceTable,
+    lake: LakeColumns,
+    renamed: Collection[str],
 ) -> tuple[str, ...]:
     """Columns that would be replicated if the table were not frozen."""
     rules = settings.columns
@@ -181,20 +187,33 @@ def _left_out(
         for column in source_table.columns
         if not column.generated
         and (column.name not in lake.types or column.name in lake.dropped)
+        and column.name not in renamed
         and column.name not in rules.exclude
         and (not rules.include or column.name in rules.include)
     )
 
 
-def frozen(settings: TableSettings, source_table: SourceTable, lake: LakeColumns) -> TableSettings:
-    """The settings, of a table that is frozen those that name the lake's columns alone."""
+def frozen(
+    settings: TableSettings,
+    source_table: SourceTable,
+    lake: LakeColumns,
+    renamed: Collection[str] = (),
+) -> TableSettings:
+    """The settings, of a table that is frozen those that name the lake's columns alone.
+
+    Args:
+        settings: The table's settings.
+        source_table: The table as its catalog has it.
+        lake: The lake's columns.
+        renamed: Names that columns of the lake have now, and that it is to follow.
+    """
     if settings.on_schema_change != "freeze":
         return settings
     excluded = {*settings.columns.exclude, *lake.dropped}
     kept = tuple(
         column.name
         for column in source_table.columns
-        if column.name in lake.types and column.name not in excluded
+        if (column.name in lake.types or column.name in renamed) and column.name not in excluded
     )
     return settings.model_copy(
         update={"columns": settings.columns.model_copy(update={"include": kept, "exclude": ()})}
@@ -239,6 +258,7 @@ def followed(
 
     A new column is ``late`` until a batch has shown that its events have begun: events from before
     lack it, and have there what old rows have. It stays ``added``, for events that are replayed.
+    In the same way one that was ``renamed`` is looked for under its ``former`` names.
 
     Args:
         handoff: As the newest commit has it.
@@ -249,9 +269,11 @@ def followed(
         config: How values are hidden.
     """
     had = {str(one["name"]): dict(one) for one in handoff["columns"]}
+    renamed = {one.to: _renamed(one, had[one.name]) for one in renames(compared.changes)}
     columns = []
     for column in compared.wanted:
-        entry = had.pop(column.name, {"late": True, "added": True})
+        new = renamed.get(column.name, {"late": True, "added": True})
+        entry = had.pop(column.name, new)
         if column.name in fills:
             entry["fill"] = fills[column.name]
         columns.append({**entry, **column_facts(column)})
@@ -275,6 +297,19 @@ def followed(
     }
 
 
+def renames(changes: Iterable[Change]) -> Iterator[RenameColumn]:
+    """The columns that go on under another name."""
+    for change in changes:
+        if isinstance(change, RenameColumn) and change.verdict is Verdict.FILL:
+            yield change
+
+
+def _renamed(change: RenameColumn, had: Mapping[str, Any]) -> dict[str, Any]:
+    """What the new name takes over; events that lack every name lack what the old one lacked."""
+    kept = {key: had[key] for key in ("late", "added", "fill") if key in had}
+    return {**kept, "renamed": True, "former": [*change.former, *had.get("former", ())]}
+
+
 def schema_version(handoff: Mapping[str, Any]) -> int:
     """Counts the changes that the lake has followed, from 1 for the columns as copied."""
     return int((handoff.get("schema") or {}).get("version", 1))
@@ -289,71 +324,6 @@ def carried(schema: TableSchema, handoff: Mapping[str, Any]) -> TableSchema:
         if one["name"] not in names
     )
     return replace(schema, columns=(*schema.columns, *kept))
-
-
-def absent_values(handoff: Mapping[str, Any], *, replayed: bool = False) -> dict[str, str]:
-    """By column that an event may lack, Spark SQL of the value that such an event has there.
-
-    Args:
-        handoff: As the newest commit has it.
-        replayed: Whether events are read again that may be older than any column of the lake.
-    """
-    return {
-        str(one["name"]): str(one.get("fill", "NULL"))
-        for one in handoff["columns"]
-        if one["source"] == DROPPED or one.get("added" if replayed else "late")
-    }
-
-
-def settled(handoff: Mapping[str, Any], written: Mapping[int, DebeziumSchema]) -> dict[str, Any]:
-    """The handoff after a batch: a column that all its events had is late no more.
-
-    Args:
-        handoff: As the commit before has it.
-        written: The writers' schemas of the batch.
-    """
-
-    def shown(name: str) -> bool:
-        return bool(written) and all(one.field(name) is not None for one in written.values())
-
-    columns = [
-        {key: value for key, value in one.items() if key != "late"}
-        if shown(str(one["name"]))
-        else one
-        for one in handoff["columns"]
-    ]
-    return {**handoff, "columns": columns}
-
-
-def require_columns(
-    schema: TableSchema, written: Mapping[int, DebeziumSchema], absent: Mapping[str, str]
-) -> None:
-    """Refuse events without a column that the table had all the time.
-
-    The catalog does not show that a column had another name for a while, and its values of that
-    while would become NULL.
-
-    Args:
-        schema: The lake's columns.
-        written: The writers' schemas of a batch, by id.
-        absent: Columns that events may lack.
-
-    Raises:
-        SchemaChangeError: Names the schema and the column.
-    """
-    for schema_id, writer in written.items():
-        for column in schema.columns:
-            if column.asked or column.name in absent or writer.field(column.name) is not None:
-                continue
-            raise SchemaChangeError(
-                f"events of table {schema.table} with schema id {schema_id} have no column"
-                f" {column.name!r}, which it had before and has now: it had another name for a"
-                " while",
-                remedy=f"Copy the table again: `tributary bootstrap {schema.table}`.",
-                table=schema.table,
-                schema_id=schema_id,
-                field=column.name,
-            )
 
 
 def fill_value(text: str, rule: TypeRule) -> str:

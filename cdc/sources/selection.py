@@ -5,6 +5,7 @@ from __future__ import annotations
 from cdc.config import TableSettings
 from cdc.sources.values import SourceColumn, SourceTable
 from schemas.errors import SchemaError
+from schemas.renames import related
 from schemas.table import Column, TableSchema
 from schemas.type_rule import TypeRule
 
@@ -62,8 +63,11 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
 
 
 def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -> Column:
-    asked, hide = column.name in settings.columns.as_, settings.columns.hides(column.name)
-    rule = column.type.rule(table=table.table, column=column.name, as_text=asked)
+    asked, decimal = settings.columns.asks(column.name), settings.columns.decimal(column.name)
+    hide = settings.columns.hides(column.name)
+    rule = column.type.rule(
+        table=table.table, column=column.name, as_text=asked, decimal=decimal, hidden=bool(hide)
+    )
     return Column(
         name=column.name,
         source_type=str(column.type),
@@ -72,14 +76,27 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
         asked=asked,
         hide=hide,
         plain=rule.lake_type if hide else "",
+        decimal=bool(decimal),
     )
 
 
 def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """Columns that the settings name and the table has not: dropped, or not added yet."""
+    """Columns that the settings name and the table has not: dropped, or not added yet.
+
+    A rule may name a column under each of its names by `columns.renames`; one of them is enough.
+    """
     rules = settings.columns
-    named = {*rules.include, *rules.exclude, *rules.as_, *rules.hash, *rules.mask}
-    return tuple(sorted(named - {column.name for column in table.columns}))
+    there = {column.name for column in table.columns}
+    return tuple(
+        sorted(
+            {
+                name
+                for rule in (rules.include, rules.exclude, rules.as_, rules.hash, rules.mask)
+                for name in rule
+                if not related(rules.renames, name) & there & {*rule}
+            }
+        )
+    )
 
 
 def require_named(table: SourceTable, settings: TableSettings) -> None:
@@ -165,7 +182,8 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
             table=table.table,
             column=column.name,
             as_text=column.asked,
-            hidden=bool(column.hide),
+            decimal=column.chosen,
+            hidden=bool(column.hide) or column.secret,
         )
     return found
 

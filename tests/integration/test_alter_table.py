@@ -61,6 +61,7 @@ class Kind:
         later: Changes of rows after it.
         asked: Whether `schema check` understands the statements.
         create: How the table is made.
+        renames: What the table's settings say in `columns.renames`.
     """
 
     name: str
@@ -70,6 +71,7 @@ class Kind:
     later: tuple[str, ...] = LATER
     asked: bool = True
     create: tuple[str, ...] = (CREATE,)
+    renames: tuple[str, str] | None = None
 
     def sql(self, *statements: str) -> list[str]:
         return [re.sub(r"\bT(?=\b|_)", f"k_{self.name}", text) for text in statements]
@@ -114,6 +116,14 @@ KINDS = [
     kind("drop_and_add", BOOTSTRAP, A + "DROP COLUMN n", A + "ADD COLUMN n int"),
     kind("add_and_drop", IGNORE, A + "ADD COLUMN x int DEFAULT 5", A + "DROP COLUMN x"),
     kind("rename_column", BOOTSTRAP, A + "RENAME COLUMN n TO m", later=INSERT),
+    kind(
+        "rename_followed",
+        FILL,
+        A + "RENAME COLUMN n TO m",
+        columns=("id", "note", "m", "price", "q"),
+        later=(*LATER, "UPDATE T SET m = 7 WHERE id = 3"),
+        renames=("m", "n"),
+    ),
     kind("rename_table", BOOTSTRAP, A + "RENAME TO T_other", later=()),
     kind(
         "rename_and_back",
@@ -233,6 +243,7 @@ ONE_OF_EACH = frozenset(
         "add_nullable",
         "add_constant",
         "rename_column",
+        "rename_followed",
         "widen_scale",
         "rewrite_same_type",
         "replace_key",
@@ -275,6 +286,10 @@ def changed(shared: Replication, spark: SparkSession, request: pytest.FixtureReq
         "INSERT INTO known VALUES (1), (2)",
         *(text for one in kinds for text in one.sql(*one.create)),
     )
+    for one in kinds:
+        if one.renames is not None:
+            renames = dict([one.renames])
+            shared.configure(**{f"public__k_{one.name}": {"columns": {"renames": renames}}})
     shared.add(*(f"k_{one.name}" for one in kinds))
     database.execute(*(text for one in kinds for text in one.sql(ROWS)))
     assert not [result.error for result in shared.run() if result.error is not None]

@@ -304,6 +304,25 @@ def test_a_new_column_and_another_replica_identity_are_followed(log: Log) -> Non
 
 
 @pytest.mark.breadth
+def test_a_renamed_column_of_a_log_goes_on_under_its_new_name(log: Log) -> None:
+    columns = {"renames": {"number": "n"}}
+    log.shop.tables["public.events"] = {"mode": "append", "columns": columns}
+    log.shop.reconfigure()
+    succeeded(log.onboard())
+    log.shop.database.execute(
+        "INSERT INTO events VALUES ('one', 1001, NULL)",
+        "ALTER TABLE events RENAME COLUMN n TO number",
+        "INSERT INTO events VALUES ('one', 1002, NULL)",
+    )
+    log.run()
+    with log.shop.database.connect() as connection:
+        truth = bag(connection.execute("SELECT kind, number, t FROM events").fetchall())
+    assert bag(log.in_lake("kind", "number", "t")) == truth
+    assert log.in_lake("n", where="number > 1000") == [(None,)] * 2
+    assert log.shop.verify("events").equal
+
+
+@pytest.mark.breadth
 def test_a_replay_that_someone_else_paused_is_left_alone(log: Log) -> None:
     source = log.shop.services.source(log.shop.database.name)
     services = log.shop.services

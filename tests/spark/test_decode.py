@@ -439,3 +439,85 @@ def test_a_claimed_number_of_items_is_refused_and_not_allocated(
     topic.raw(b"\x00\x00\x00\x00\x01\x00\x02\x02\x02" + out.getvalue() + b"x")
     (row,) = rows(spark, topic, table(id="int", v="array<int>"))
     assert row[PROBLEM] == "the body does not match its schema"
+
+
+def chosen(lake: str, *, secret: bool = False) -> TableSchema:
+    value = Column("v", "numeric", lake, decimal=True, secret=secret)
+    return TableSchema(TABLE, (Column("id", "int", "int"), value), ("id",))
+
+
+@pytest.mark.parametrize(
+    ("lake", "value", "expected"),
+    [
+        ("decimal(10,2)", "1.500", "1.50"),
+        ("decimal(10,2)", "-12", "-12.00"),
+        ("decimal(10,2)", "99999999.99000", "99999999.99"),
+        ("decimal(10,2)", "0.000", "0.00"),
+        ("decimal(10,2)", "100", "100.00"),
+        ("decimal(10,0)", "100.000", "100"),
+        ("decimal(2,2)", "0.99", "0.99"),
+        ("decimal(38,0)", "9" * 38, "9" * 38),
+        ("decimal(38,38)", "0." + "9" * 38 + "00", "0." + "9" * 38),
+    ],
+)
+def test_a_number_becomes_the_decimal_of_the_settings(
+    spark: SparkSession, lake: str, value: str, expected: str
+) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "v": DECIMAL})
+    topic.insert(id=1, v=value)
+    topic.insert(id=2, v=None)
+    topic.insert(id=3, v=PLACEHOLDER)
+    found, null, unavailable = rows(spark, topic, chosen(lake))
+    assert (found[PROBLEM], found["v"]) == (None, Decimal(expected))
+    assert (null[PROBLEM], null["v"]) == (None, None)
+    assert unavailable[UNAVAILABLE] == ["v"]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        "1.501",
+        "0.001",
+        "123456789",
+        "99999999.995",
+        "NAN",
+        "POSITIVE_INFINITY",
+        "1E-7",
+        "1.5E-10",
+        "1E3",
+    ],
+)
+def test_a_number_that_it_does_not_hold_is_shown_unless_it_is_hidden(
+    spark: SparkSession, value: str
+) -> None:
+    topic = Topic()
+    topic.register(1, {"id": "int", "v": DECIMAL})
+    topic.insert(id=1, v=value)
+    for secret, shown in ((False, value), (True, "***")):
+        (found,) = rows(spark, topic, chosen("decimal(10,2)", secret=secret))
+        assert found[PROBLEM] == (
+            f"column v holds {shown}, which decimal(10,2) of columns.as cannot hold: choose another"
+            " decimal, or string"
+        )
+
+
+def test_a_column_is_found_under_a_name_of_before(spark: SparkSession) -> None:
+    """Also a large value that did not change, in events of either name."""
+    topic = Topic()
+    topic.register(1, {"id": "int", "body": STRING})
+    topic.insert(id=1, body="old")
+    topic.update(id=2, body=PLACEHOLDER)
+    topic.register(2, {"id": "int", "content": STRING})
+    topic.insert(id=3, content="new")
+    topic.update(id=4, content=PLACEHOLDER)
+    schema = table(id="int", content="string")
+    found = rows(spark, topic, schema, former={"content": ("text", "body")})
+    assert [(row["content"], row[UNAVAILABLE]) for row in found] == [
+        ("old", None),
+        (None, ["content"]),
+        ("new", None),
+        (None, ["content"]),
+    ]
+    without = rows(spark, topic, schema)
+    assert without[0]["content"] is None

@@ -88,7 +88,11 @@ def stored_value(
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(
-        table=table.table, column=wanted.name, as_text=wanted.asked, hidden=bool(wanted.hide)
+        table=table.table,
+        column=wanted.name,
+        as_text=wanted.asked,
+        decimal=wanted.chosen,
+        hidden=bool(wanted.hide),
     )
     # The element's own text is what the type reads: one element may be an array itself.
     value = sql.SQL("(({}::text[])[1])::{}").format(sql.Literal(stored), sql.SQL(str(column.type)))

@@ -50,9 +50,10 @@ _TABLE = {
     "columns": {
         "include": ["id", "country", "email", "phone"],
         "exclude": [],
-        "as": {"country": "string"},
+        "as": {"country": "string", "rate": "decimal(18,4)"},
         "hash": ["email"],
         "mask": ["phone"],
+        "renames": {"surname": "name"},
     },
     "max_events_per_run": 10,
     "allowed_lateness_s": 5,

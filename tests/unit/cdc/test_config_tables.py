@@ -232,3 +232,50 @@ def test_logs_share_a_capture_of_their_own() -> None:
     assert is_append_tier(log.capture_tier)
     assert not is_append_tier("append"), "a tier that someone called so"
     assert configured_tier(log.capture_tier) == "hot"
+
+
+def test_a_column_is_not_renamed_to_itself() -> None:
+    document = minimal()
+    document["tables"] = {"public.orders": {"columns": {"renames": {"a": "a", "b": "c"}}}}
+    error = refusal(document)
+    assert error.context["field"] == 'tables."public.orders".columns.renames'
+    assert "the name before, which is another, for: a" in error.message
+
+
+@pytest.mark.parametrize("text", ["string", "decimal(1,0)", "decimal(38,38)", "decimal(18, 4)"])
+def test_a_lake_type_of_choice_is_text_or_a_decimal(text: str) -> None:
+    document = minimal()
+    document["defaults"] = {"columns": {"as": {"a": text}}}
+    rules = read(document).defaults.columns
+    assert rules.as_ == {"a": text.replace(" ", "")}
+    assert (rules.asks("a"), rules.decimal("a")) == (
+        text == "string",
+        "" if text == "string" else text.replace(" ", ""),
+    )
+    assert (rules.asks("b"), rules.decimal("b")) == (False, "")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "int",
+        "decimal",
+        "decimal(0,0)",
+        "decimal(39,2)",
+        "decimal(4,5)",
+        "decimal(4,-1)",
+        "DECIMAL(4,1)",
+    ],
+)
+def test_another_lake_type_is_refused_with_what_can_be(text: str) -> None:
+    document = minimal()
+    document["defaults"] = {"columns": {"as": {"a": text}}}
+    error = refusal(document)
+    assert error.context["field"] == "defaults.columns.as.a"
+    assert "is string, or decimal(p,s) with p digits, 1 to 38" in error.message
+
+
+def test_decimals_are_not_asked_for_so_keys_and_logs_may_have_them() -> None:
+    columns = {"as": {"id": "decimal(10,0)"}}
+    for settings in ({"key_columns": ["id"]}, {"mode": "append"}):
+        assert TableSettings.model_validate({**settings, "columns": columns}).conflicts() == []

@@ -27,6 +27,7 @@ def key(monkeypatch: pytest.MonkeyPatch) -> None:
         {"columns": {"include": ["a"]}},
         {"columns": {"exclude": ["a"]}},
         {"columns": {"as": {"a": "string"}}},
+        {"columns": {"as": {"a": "decimal(10,2)"}}},
         {"columns": {"hash": ["a"]}},
         {"columns": {"mask": ["a"]}},
         {"key_columns": ["a"]},
@@ -43,6 +44,11 @@ def test_the_order_of_names_does_not_count() -> None:
     one = digest(columns={"exclude": ["a", "b"], "mask": ["c", "d"]})
     assert digest(columns={"exclude": ["b", "a", "b"], "mask": ["d", "c"]}) == one
     assert digest(key_columns=["a", "b"]) != digest(key_columns=["b", "a"])
+
+
+def test_names_to_come_do_not() -> None:
+    """A copy reads the table as it is, so it goes on when an entry is added."""
+    assert digest(columns={"renames": {"b": "a"}}) == digest()
 
 
 def test_what_only_says_when_and_how_much_does_not() -> None:

@@ -25,8 +25,9 @@ from schemas.changes import (
     Verdict,
     WidenType,
 )
-from schemas.evolution import LakeColumns, diff, widens
+from schemas.evolution import LakeColumns, diff
 from schemas.table import Column
+from schemas.widening import widens
 
 LAKE_TYPES = {
     "smallint": "int",
@@ -288,6 +289,32 @@ def test_a_wider_type_evolves_also_by_a_rewrite() -> None:
         assert (change.verdict, change.moves_lake) == (Verdict.EVOLVE, True)
         # USING may have changed rows: nothing tells, so it is said.
         assert [type(one) for one in new_file] == ([NewFile] if facts else [])
+
+
+@pytest.mark.parametrize(
+    ("had", "wanted", "verdict"),
+    [
+        ("decimal(10,2)", "decimal(12,2)", Verdict.EVOLVE),
+        ("decimal(12,2)", "decimal(10,2)", Verdict.BOOTSTRAP),
+        ("string", "decimal(10,2)", Verdict.BOOTSTRAP),
+        ("decimal(10,2)", "string", Verdict.BOOTSTRAP),
+    ],
+)
+def test_another_decimal_by_the_settings_alone(had: str, wanted: str, verdict: Verdict) -> None:
+    facts = with_columns({"3": column("price", "numeric")})
+    catalog = Catalog.read(facts)
+    (change,) = diff(
+        catalog,
+        catalog,
+        wanted=[
+            Column("id", "integer", "int"),
+            Column("note", "text", "string"),
+            Column("price", "numeric", wanted, decimal=wanted != "string"),
+        ],
+        lake=LakeColumns({**LAKE, "price": had}),
+        stored={},
+    )
+    assert change.verdict is verdict
 
 
 def test_other_types_need_a_copy() -> None:

@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from schemas.errors import UnsupportedTypeError
+from schemas.type_rule import SourceType, TypeRule
+from schemas.types_mysql import MysqlType
 from schemas.types_postgres import PostgresType, numeric_modifier
 
 
@@ -98,3 +100,54 @@ def test_names_cannot_end_the_literal_that_a_message_is(name: str) -> None:
     assert query.count("'") == PostgresType("date").rule(table="s:public.t", column="c").read(
         '"c"'
     ).count("'")
+
+
+def chosen(kind: PostgresType, decimal: str = "decimal(12,2)", *, hidden: bool = False) -> TypeRule:
+    return kind.rule(table="s:public.t", column="c", decimal=decimal, hidden=hidden)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        PostgresType("numeric"),
+        numeric(10, 4),
+        numeric(60, 9),
+        PostgresType("d", kind="d", base=PostgresType("numeric")),
+        PostgresType("d", kind="d", base=PostgresType("e", kind="d", base=numeric(60, 9))),
+    ],
+)
+def test_a_number_of_any_precision_can_be_a_decimal_of_choice(kind: PostgresType) -> None:
+    rule = chosen(kind)
+    assert (rule.lake_type, rule.read_type) == ("decimal(12,2)", "decimal(12,2)")
+    query = rule.read('"c"')
+    assert 'abs("c") < 1e10 AND "c" = round("c", 2) THEN "c"::numeric(12,2)' in query
+    assert "which decimal(12,2) of columns.as cannot hold: choose another decimal" in query
+    assert '"c"::text' in query
+    assert "'***'" in chosen(kind, hidden=True).read('"c"')
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        PostgresType("int4"),
+        PostgresType("text"),
+        PostgresType("float8"),
+        PostgresType("money"),
+        PostgresType("point"),
+        PostgresType("numrange", kind="r"),
+        PostgresType("_numeric", element=PostgresType("numeric")),
+        PostgresType("d", kind="d", base=PostgresType("int8")),
+        MysqlType.parse("decimal(60,2)"),
+    ],
+)
+def test_what_is_no_numeric_cannot_be_a_decimal_of_choice(kind: SourceType) -> None:
+    with pytest.raises(UnsupportedTypeError) as caught:
+        kind.rule(table="s:public.t", column="c", decimal="decimal(12,2)")
+    assert f"'c' of table s:public.t has type {kind}" in caught.value.message
+    assert "columns.as says decimal(12,2)" in caught.value.message
+
+
+def test_a_negative_scale_is_refused_with_a_decimal_too() -> None:
+    """The topic has other digits than the source."""
+    with pytest.raises(UnsupportedTypeError):
+        chosen(numeric(5, -2))

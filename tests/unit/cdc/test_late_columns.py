@@ -1,0 +1,120 @@
+"""Columns that events lack or have under another name, as the lake's commits tell them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any, cast
+
+import pytest
+
+from cdc.config import LakeConfig
+from cdc.errors import SchemaChangeError
+from cdc.run.late import LateColumns, settled
+from cdc.run.shape import Comparison, followed
+from cdc.sources.values import Fingerprint
+from schemas.avro import DebeziumSchema
+from schemas.changes import Change, RenameColumn, Verdict
+from schemas.evolution import LakeColumns
+from schemas.table import DROPPED, Column, TableId, TableSchema
+
+TABLE = TableId("shop", "public", "t")
+
+
+class Writer:
+    """As much of a writer's schema as is looked at."""
+
+    def __init__(self, *names: str) -> None:
+        self._names = names
+
+    def field(self, name: str) -> str | None:
+        return name if name in self._names else None
+
+
+def written(*schemas: tuple[str, ...]) -> Mapping[int, DebeziumSchema]:
+    return cast("Mapping[int, DebeziumSchema]", {n: Writer(*s) for n, s in enumerate(schemas)})
+
+
+def entry(name: str, **facts: Any) -> dict[str, Any]:
+    return {"name": name, "source": "text", "lake": "string", "asked": False, **facts}
+
+
+def follow(
+    columns: list[dict[str, Any]], names: tuple[str, ...], *changes: Change
+) -> dict[str, Any]:
+    compared = Comparison(
+        source_table=cast("Any", None),
+        fingerprint=Fingerprint({}),
+        settings=cast("Any", None),
+        wanted=tuple(Column(name, "text", "string") for name in names),
+        lake=LakeColumns({}),
+        changes=changes,
+    )
+    return followed(
+        {"columns": columns},
+        compared,
+        fills={},
+        at=datetime.now(timezone.utc),
+        schema_ids=(),
+        config=LakeConfig(url="file:///lake"),
+    )
+
+
+def rename(old: str, new: str, *former: str) -> RenameColumn:
+    names = former or (old,)
+    return RenameColumn(verdict=Verdict.FILL, why="", name=old, to=new, former=names)
+
+
+def by_name(handoff: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    return {one["name"]: one for one in handoff["columns"]}
+
+
+def test_the_new_name_is_looked_for_under_the_old_until_a_batch_has_it() -> None:
+    now = follow([entry("id"), entry("a")], ("id", "b"), rename("a", "b"))
+    assert by_name(now)["a"]["source"] == DROPPED
+    late = LateColumns.of(now)
+    assert late.former == {"b": ("a",)}
+    assert "b" not in late.absent, "an event without either name is not one of then"
+    mixed = settled(now, written(("id", "a"), ("id", "b")))
+    assert LateColumns.of(mixed).former == {"b": ("a",)}
+    done = settled(mixed, written(("id", "b")))
+    assert LateColumns.of(done).former == {}
+    assert LateColumns.of(done, replayed=True).former == {"b": ("a",)}
+
+
+def test_a_column_that_was_late_is_late_under_its_new_name() -> None:
+    late = entry("a", late=True, added=True, fill="5")
+    now = follow([entry("id"), late], ("id", "b"), rename("a", "b"))
+    found = LateColumns.of(now)
+    assert (found.absent["b"], found.former["b"]) == ("5", ("a",))
+
+
+def test_renames_of_two_looks_add_up() -> None:
+    first = follow([entry("id"), entry("a")], ("id", "b"), rename("a", "b"))
+    second = follow(first["columns"], ("id", "c"), rename("b", "c"))
+    assert LateColumns.of(second).former == {"c": ("b", "a")}
+    assert {n for n, one in by_name(second).items() if one["source"] == DROPPED} == {"a", "b"}
+
+
+def schema(*names: str) -> TableSchema:
+    return TableSchema(TABLE, tuple(Column(name, "text", "string") for name in names), ("id",))
+
+
+def test_events_with_exactly_one_of_the_names_are_read() -> None:
+    late = LateColumns(former={"c": ("b", "a")})
+    late.require(schema("id", "c"), written(("id", "a"), ("id", "b"), ("id", "c", "x")))
+
+
+@pytest.mark.parametrize("names", [("id",), ("id", "x"), ("id", "a", "b"), ("id", "a", "c")])
+def test_events_with_none_or_two_of_the_names_stop_the_table(names: tuple[str, ...]) -> None:
+    late = LateColumns(former={"c": ("b", "a")})
+    with pytest.raises(SchemaChangeError, match="'c'") as caught:
+        late.require(schema("id", "c"), written(names))
+    assert "tributary bootstrap" in caught.value.remedy
+
+
+def test_a_column_that_events_may_lack_is_not_asked_for() -> None:
+    late = LateColumns(absent={"c": "NULL"})
+    late.require(schema("id", "c"), written(("id",), ("id", "c")))
+    with pytest.raises(SchemaChangeError, match="had another name for a while"):
+        LateColumns().require(schema("id", "c"), written(("id",)))

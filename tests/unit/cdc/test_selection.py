@@ -1,0 +1,77 @@
+"""Columns that the settings name and the table has not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from cdc.config import TableSettings
+from cdc.sources.selection import lake_columns, not_there, require_named, rules
+from cdc.sources.values import SourceColumn, SourceTable
+from schemas.errors import SchemaError, UnsupportedTypeError
+from schemas.table import TableId, TableSchema
+from schemas.types_postgres import PostgresType
+
+
+def table(*names: str, kind: str = "text") -> SourceTable:
+    return SourceTable(
+        table=TableId("shop", "public", "t"),
+        oid=1,
+        kind="table",
+        columns=tuple(
+            SourceColumn(name, PostgresType(kind), number, True, False, None)
+            for number, name in enumerate(names, 1)
+        ),
+        primary_key=("id",),
+        unique_indexes=(("id",),),
+        replica_identity="default",
+        identity_columns=("id",),
+        rows_estimate=0,
+        total_bytes=0,
+        owner="o",
+    )
+
+
+def settings(**columns: Any) -> TableSettings:
+    return TableSettings.model_validate({"columns": columns})
+
+
+@pytest.mark.parametrize("names", [("id", "a"), ("id", "b"), ("id", "c")])
+def test_a_rule_for_every_name_of_a_column_needs_one_of_them(names: tuple[str, ...]) -> None:
+    wanted = settings(mask=["a", "b", "c"], renames={"b": "a", "c": "b"})
+    assert not_there(table(*names), wanted) == ()
+    require_named(table(*names), wanted)
+
+
+def test_a_rule_for_a_name_to_come_does_not_cover_the_name_of_now() -> None:
+    """The values would reach the lake as they are."""
+    wanted = settings(mask=["b"], hash=["a"], renames={"b": "a"})
+    assert not_there(table("id", "a"), wanted) == ("b",)
+    with pytest.raises(SchemaError, match="'b'"):
+        require_named(table("id", "a"), wanted)
+
+
+def test_an_entry_alone_may_wait() -> None:
+    assert not_there(table("id", "a"), settings(renames={"y": "x"})) == ()
+
+
+def test_a_decimal_of_the_settings_is_the_columns_type_and_rule() -> None:
+    source = table("id", "a", "b", kind="numeric")
+    chosen = {"a": "decimal(9,1)", "b": "decimal(10,2)"}
+    columns = lake_columns(source, settings(**{"as": chosen, "hash": ["b"]}))
+    free, shown, hashed = columns
+    assert (free.lake_type, free.chosen) == ("string", "")
+    assert (shown.lake_type, shown.chosen, shown.asked) == ("decimal(9,1)", "decimal(9,1)", False)
+    assert (hashed.lake_type, hashed.plain, hashed.chosen) == ("string", *["decimal(10,2)"] * 2)
+    schema = TableSchema(source.table, columns, ("id",))
+    for one in (schema, schema.shown()):
+        found = rules(source, one)
+        assert {name: found[name].lake_type for name in "ab"} == chosen
+        assert "***" in found["b"].read("b")
+        assert "***" not in found["a"].read("a")
+
+
+def test_a_decimal_for_another_type_is_refused_by_name() -> None:
+    with pytest.raises(UnsupportedTypeError, match=r"'a' of table shop:public\.t has type text"):
+        lake_columns(table("id", "a"), settings(**{"as": {"a": "decimal(9,1)"}}))
