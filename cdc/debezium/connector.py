@@ -115,7 +115,7 @@ def connector_config(
         **kind.settings(capture),
         "name": capture.connector,
         **kind.connection(source_name, source, connect),
-        **kind.more(capture, kafka, tables),
+        **kind.more(capture, source, kafka, tables),
         "heartbeat.interval.ms": str(source.heartbeat_interval_ms),
         "heartbeat.action.query": kind.heartbeat_sql(capture),
         "poll.interval.ms": "50",

@@ -171,6 +171,7 @@ class ConnectorKind(Protocol):
     def more(
         self,
         capture: CaptureNames,
+        source: SourceConfig,
         kafka: KafkaConfig,
         tables: Sequence[TableId],
     ) -> dict[str, str]:

@@ -41,6 +41,8 @@ _CLASSES = {
 
 _SETTINGS: Mapping[str, str] = {
     **COMMON_SETTINGS,
+    # A connector without it goes on as RUNNING, and reads nothing, once its connection is lost.
+    "connect.keep.alive": "true",
     # It would hold a lock on the whole primary while it reads the definitions of all tables.
     "snapshot.locking.mode": "none",
     "inconsistent.schema.handling.mode": "fail",
@@ -60,6 +62,7 @@ _SETTINGS: Mapping[str, str] = {
 _RULES = Rules(
     reasons={
         **COMMON_REASONS,
+        "connect.keep.alive": "a connection that is lost would never be opened again",
         "snapshot.locking.mode": "the connector would lock the primary when it starts",
         "inconsistent.schema.handling.mode": "changes of unknown tables would be left out",
         f"{_HISTORY}.store.only.captured.tables.ddl": "no table could be added later",
@@ -110,6 +113,7 @@ _TLS = {
         "verify_identity": "verify-full",
     },
 }
+_KEEP_ALIVE_MS = 10_000
 _SERVER_IDS = (10**9, 2**32 - 1)
 _IDENTITY = {"mysql": "@@server_uuid", "mariadb": "@@server_uid"}
 
@@ -171,12 +175,25 @@ class Mysql:
         return settings
 
     def more(
-        self, capture: CaptureNames, kafka: KafkaConfig, tables: Sequence[TableId]
+        self,
+        capture: CaptureNames,
+        source: SourceConfig,
+        kafka: KafkaConfig,
+        tables: Sequence[TableId],
     ) -> dict[str, str]:
-        """The tables, the connector's number among replicas, and how it keeps definitions."""
+        """The tables, the connector's number among replicas, and how it keeps definitions.
+
+        The connector beats only when something comes from the server, and an idle server says
+        "still here" after 0.8 of the keep-alive interval; the default of a minute would let each
+        wait take that long. After a stall of the whole interval the connector reads a transaction
+        again, and sends its first rows twice; so it is not shorter.
+        """
         largest = kafka.topic.max_message_bytes or LARGEST_REQUEST
         settings = {
             INCLUDE_LIST: include_list(tables),
+            "connect.keep.alive.interval.ms": str(
+                max(_KEEP_ALIVE_MS, source.heartbeat_interval_ms * 5 // 4)
+            ),
             "database.server.id": str(server_id(capture.connector)),
             f"{_HISTORY}.kafka.bootstrap.servers": kafka.bootstrap_servers,
             f"{_HISTORY}.producer.max.request.size": str(largest),

@@ -125,6 +125,7 @@ class Postgres:
     def more(
         self,
         capture: CaptureNames,
+        source: SourceConfig,
         kafka: KafkaConfig,
         tables: Sequence[TableId],
     ) -> dict[str, str]:
