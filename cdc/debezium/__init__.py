@@ -11,6 +11,7 @@ from cdc.debezium.connector import (
     heartbeat_sql,
     stored_position,
 )
+from cdc.debezium.definitions import DefinitionChange, definition_changes, fresh_starts
 from cdc.debezium.heartbeat import (
     Heartbeat,
     latest_heartbeat,
@@ -26,6 +27,7 @@ __all__ = [
     "CONNECTOR_CLASS",
     "FOLLOWED_SETTINGS",
     "CaptureNames",
+    "DefinitionChange",
     "Finding",
     "Heartbeat",
     "Kind",
@@ -34,7 +36,9 @@ __all__ = [
     "captured_tables",
     "connector_class",
     "connector_config",
+    "definition_changes",
     "followed_settings",
+    "fresh_starts",
     "heartbeat_sql",
     "latest_heartbeat",
     "names",

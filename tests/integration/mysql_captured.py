@@ -6,14 +6,19 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import httpx
 import yaml
 
 from cdc.config import Config, parse
 from cdc.connect import ConnectClient
 from cdc.debezium import (
     CaptureNames,
+    DefinitionChange,
+    Heartbeat,
     captured_tables,
     connector_config,
+    definition_changes,
+    latest_heartbeat,
     names,
     stored_position,
     wait_for_heartbeat,
@@ -131,6 +136,20 @@ class MysqlCaptured:
             return stored is not None and stored.contains(position)  # type: ignore[arg-type]
 
         wait_until(reached, f"{position} is stored", WAIT_S, self.describe)
+
+    def changes(self, start: int | None = None) -> list[DefinitionChange]:
+        """What the topic of definitions tells."""
+        return list(definition_changes(self.kafka, self.registry, self.names, start))
+
+    def latest_beat(self) -> Heartbeat:
+        found = latest_heartbeat(self.kafka, self.registry, self.names)
+        assert found is not None
+        return found
+
+    def forget_offsets(self) -> None:
+        """Delete what Connect has stored for the connector, which is stopped."""
+        url = f"{self.config.connect.url}/connectors/{self.names.connector}/offsets"
+        httpx.delete(url, timeout=30).raise_for_status()
 
     def events(self, topic: str, count: int, *, timeout_s: float = WAIT_S) -> list[Event]:
         """Wait for ``count`` records, and return all that there are then."""
