@@ -11,7 +11,12 @@ from cdc.debezium.connector import (
     heartbeat_sql,
     stored_position,
 )
-from cdc.debezium.definitions import DefinitionChange, definition_changes, fresh_starts
+from cdc.debezium.definitions import (
+    DefinitionChange,
+    definition_changes,
+    fresh_starts,
+    known_tables,
+)
 from cdc.debezium.heartbeat import (
     Heartbeat,
     latest_heartbeat,
@@ -40,6 +45,7 @@ __all__ = [
     "followed_settings",
     "fresh_starts",
     "heartbeat_sql",
+    "known_tables",
     "latest_heartbeat",
     "names",
     "parse_heartbeat",

@@ -1,9 +1,9 @@
 """What a binlog's connector tells of changed definitions, in the topic named by its prefix.
 
-Each statement is one record per table that it changes, with the transaction that it is: RENAME TABLE
-of two is two. TRUNCATE is a change of rows and comes in the table's own topic; OPTIMIZE and ANALYZE
-come nowhere. A connector that starts without a stored position first tells the definitions of all
-tables that it can see, as a snapshot.
+Each statement is one record per table that it changes, with the transaction that it is: RENAME
+TABLE of two is two. TRUNCATE is a change of rows and comes in the table's own topic; OPTIMIZE and
+ANALYZE come nowhere. A connector that starts without a stored position first tells the definitions
+of all tables that it can see, as a snapshot.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import io
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -94,7 +94,25 @@ def definition_changes(
         yield from found
 
 
-def fresh_starts(changes: Iterator[DefinitionChange]) -> list[int]:
+def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
+    """The tables whose definition the connector knows.
+
+    Another one must not come into its include list: the first change of it would stop the
+    connector for all. It is one that the capture role could not see when the connector first
+    started, and that nobody altered since.
+    """
+    found: set[TableId] = set()
+    for change in changes:
+        if change.table is None:
+            continue
+        if change.kind == "DROP":
+            found.discard(change.table)
+        else:
+            found.add(change.table)
+    return found
+
+
+def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
     """Offsets at which the connector began without a stored position.
 
     More than one means that its position was deleted: what was written until it began again was

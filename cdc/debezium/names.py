@@ -109,11 +109,12 @@ class CaptureNames:
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """What a topic needs over the settings of ``kafka.topic``.
 
-        Without its first record the history tells no table's columns, and the connector does not
-        start.
+        Without its first records the history tells no table's columns, and the connector does not
+        start; and nobody could tell which tables it knows.
         """
         forever = {"retention.ms": "-1", "retention.bytes": "-1"}
-        return forever if topic == self.schema_history_topic else {}
+        kept = (self.schema_history_topic, self.schema_change_topic)
+        return forever if topic in kept else {}
 
     @property
     def marker_topic(self) -> str:

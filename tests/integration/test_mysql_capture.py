@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cdc.debezium import audit, fresh_starts
+from cdc.debezium import audit, fresh_starts, known_tables
 from cdc.errors import ConnectError
 from stack.mysql_software import MYSQL
 from tests.integration.captured import wait_until
@@ -217,7 +217,7 @@ def test_without_a_stored_position_it_starts_anew_and_tells_so(captured: MysqlCa
     name = captured.names.connector
     captured.database.query("INSERT INTO item VALUES (1, 'a')")
     captured.wait_until_captured(captured.position())
-    assert len(fresh_starts(iter(captured.changes()))) == 1
+    assert len(fresh_starts(captured.changes())) == 1
     captured.connect.stop(name)
     captured.database.query("INSERT INTO item VALUES (2, 'lost')")
     captured.forget_offsets()
@@ -230,7 +230,7 @@ def test_without_a_stored_position_it_starts_anew_and_tells_so(captured: MysqlCa
     assert ids(captured, "item") == [1, 3]
     found = beats(captured)
     assert found == list(range(1, len(found) + 1)), "nothing beats while the connector is stopped"
-    assert len(fresh_starts(iter(captured.changes()))) == 2
+    assert len(fresh_starts(captured.changes())) == 2
 
 
 def test_the_topic_of_definitions_explains_changes(captured: MysqlCaptured) -> None:
@@ -257,3 +257,12 @@ def test_the_topic_of_definitions_explains_changes(captured: MysqlCaptured) -> N
         ("ALTER", "item"),
         ("DROP", "item_old"),
     ], "TRUNCATE is a change of rows, OPTIMIZE none at all"
+
+
+def test_the_tables_are_told_that_the_connector_knows(captured: MysqlCaptured) -> None:
+    database = captured.database
+    known = known_tables(captured.changes())
+    assert {captured.table("item"), captured.table("late")} <= known
+    database.query("CREATE TABLE young (id int PRIMARY KEY)")
+    captured.wait_until_captured(captured.position())
+    assert captured.table("young") in known_tables(captured.changes())

@@ -14,11 +14,14 @@ from hypothesis import strategies as st
 from cdc.config import Config, parse
 from cdc.debezium import (
     CaptureNames,
+    DefinitionChange,
     audit,
     captured_tables,
     connector_config,
     followed_settings,
+    fresh_starts,
     heartbeat_sql,
+    known_tables,
     names,
     stored_position,
 )
@@ -166,12 +169,9 @@ def test_its_own_topics_with_the_history_kept_for_ever() -> None:
         "shop_default",
         "shop_default.schema_history",
     )
-    kept = {topic: dict(capture.topic_config(topic)) for topic in capture.own_topics}
-    assert kept.pop("shop_default.schema_history") == {
-        "retention.ms": "-1",
-        "retention.bytes": "-1",
-    }
-    assert set(map(str, kept.values())) == {"{}"}
+    forever = {"retention.ms": "-1", "retention.bytes": "-1"}
+    kept = [dict(capture.topic_config(topic)) for topic in capture.own_topics]
+    assert kept == [{}, {}, forever, forever]
 
 
 def test_heartbeats_of_logs_are_in_the_same_table() -> None:
@@ -328,3 +328,38 @@ def test_an_offset_may_name_no_position(kind: Any) -> None:
 def test_a_position_of_another_kind_is_refused() -> None:
     with pytest.raises(StateError):
         stored_position("mysql", {"gtids": "0-1-28"})
+
+
+# --- definitions ---------------------------------------------------------------------------------
+
+
+def change(kind: str | None, name: str, statement: str = "", **more: Any) -> DefinitionChange:
+    table = TableId("shop", "shop", name) if name else None
+    values = {"gtid": None, "snapshot": False, "offset": 0, **more}
+    return DefinitionChange(kind=kind, table=table, statement=statement, **values)
+
+
+def test_the_connector_knows_what_was_created_and_not_dropped() -> None:
+    told = [
+        change("DROP", "a"),
+        change("CREATE", "a"),
+        change("CREATE", "b"),
+        change("ALTER", "c"),
+        change("DROP", "b"),
+        change(None, ""),
+    ]
+    assert {table.name for table in known_tables(told)} == {"a", "c"}
+
+
+def test_each_start_without_a_position_is_found() -> None:
+    opening = "SET character_set_server=utf8mb4"
+    told = [
+        change(None, "", opening, snapshot=True, offset=0),
+        change("CREATE", "a", snapshot=True, offset=1),
+        change(None, "", opening, snapshot=True, offset=2),
+        change("CREATE", "a", snapshot=True, offset=3),
+        change("ALTER", "a", offset=4),
+        change("DROP", "a", snapshot=True, offset=5),
+    ]
+    assert fresh_starts(told) == [0, 2, 5]
+    assert fresh_starts([]) == []
