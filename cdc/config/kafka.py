@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import Field
@@ -109,16 +109,8 @@ class Security(Section):
         Raises:
             ConfigError: A certificate file cannot be read, or the key is not in PKCS#8 form.
         """
-        settings: dict[str, str] = {"security.protocol": self.protocol}
-        if self.mechanism is not None and self.username is not None and self.password is not None:
-            login = _LOGIN_MODULES[self.mechanism]
-            user, password = _jaas(self.username), _jaas(self.password.resolve())
-            settings["sasl.mechanism"] = self.mechanism
-            settings["sasl.jaas.config"] = f"{login} required username={user} password={password};"
-        if self.ca_file is not None:
-            settings["ssl.truststore.type"] = "PEM"
-            settings["ssl.truststore.certificates"] = _pem(self.ca_file, "ca_file")
-        if self.certificate_file is not None and self.key_file is not None:
+        settings = self._java(SecretRef.resolve)
+        if self.key_file is not None and self.certificate_file is not None:
             key = _pem(self.key_file, "key_file")
             if reason := _unreadable_by_java(key):
                 raise ConfigError(
@@ -127,13 +119,40 @@ class Security(Section):
                     "with -nocrypt or -v1 PBE-SHA1-3DES.",
                     field="kafka.security.key_file",
                 )
-            settings["ssl.keystore.type"] = "PEM"
             settings["ssl.keystore.key"] = key
+        return settings
+
+    def for_connect(self) -> dict[str, str]:
+        """These settings for a Java client inside Kafka Connect, secrets as its references.
+
+        The worker reads the key itself, from the same path.
+
+        Raises:
+            ConfigError: A certificate file cannot be read.
+        """
+        settings = self._java(SecretRef.connect_reference)
+        if self.key_file is not None:
+            key = SecretRef("file", str(self.key_file))
+            settings["ssl.keystore.key"] = key.connect_reference()
+        return settings
+
+    def _java(self, secret: Callable[[SecretRef], str]) -> dict[str, str]:
+        settings: dict[str, str] = {"security.protocol": self.protocol}
+        if self.mechanism is not None and self.username is not None and self.password is not None:
+            login = _LOGIN_MODULES[self.mechanism]
+            user, password = _jaas(self.username), _jaas(secret(self.password))
+            settings["sasl.mechanism"] = self.mechanism
+            settings["sasl.jaas.config"] = f"{login} required username={user} password={password};"
+        if self.ca_file is not None:
+            settings["ssl.truststore.type"] = "PEM"
+            settings["ssl.truststore.certificates"] = _pem(self.ca_file, "ca_file")
+        if self.certificate_file is not None and self.key_file is not None:
+            settings["ssl.keystore.type"] = "PEM"
             settings["ssl.keystore.certificate.chain"] = _pem(
                 self.certificate_file, "certificate_file"
             )
             if self.key_password is not None:
-                settings["ssl.key.password"] = self.key_password.resolve()
+                settings["ssl.key.password"] = secret(self.key_password)
         return settings
 
 

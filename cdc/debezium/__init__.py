@@ -1,13 +1,21 @@
-"""The Debezium PostgreSQL connector: its names, its configuration, and the proof of capture."""
+"""Debezium's connectors: their names, their configuration, and the proof of capture."""
 
 from __future__ import annotations
 
-from cdc.debezium.audit import Finding, audit
+from cdc.debezium.audit import audit
 from cdc.debezium.connector import (
-    CONNECTOR_CLASS,
-    FOLLOWED_SETTINGS,
+    captured_tables,
+    connector_class,
     connector_config,
+    followed_settings,
     heartbeat_sql,
+    stored_position,
+)
+from cdc.debezium.definitions import (
+    DefinitionChange,
+    definition_changes,
+    fresh_starts,
+    known_tables,
 )
 from cdc.debezium.heartbeat import (
     Heartbeat,
@@ -15,22 +23,33 @@ from cdc.debezium.heartbeat import (
     parse_heartbeat,
     wait_for_heartbeat,
 )
-from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
+from cdc.debezium.kind import FOLLOWED_SETTINGS, Finding
+from cdc.debezium.names import CaptureNames, Kind, names, topic_collisions, topic_for
+from cdc.debezium.postgres import CONNECTOR_CLASS
 from cdc.debezium.transactions import TransactionReader
 
 __all__ = [
     "CONNECTOR_CLASS",
     "FOLLOWED_SETTINGS",
     "CaptureNames",
+    "DefinitionChange",
     "Finding",
     "Heartbeat",
+    "Kind",
     "TransactionReader",
     "audit",
+    "captured_tables",
+    "connector_class",
     "connector_config",
+    "definition_changes",
+    "followed_settings",
+    "fresh_starts",
     "heartbeat_sql",
+    "known_tables",
     "latest_heartbeat",
     "names",
     "parse_heartbeat",
+    "stored_position",
     "topic_collisions",
     "topic_for",
     "wait_for_heartbeat",

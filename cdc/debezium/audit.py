@@ -4,95 +4,26 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from cdc.config.values import is_sensitive
-from cdc.debezium.connector import capture_settings
+from cdc.debezium.connector import KINDS
+from cdc.debezium.kind import NOT_SET, NOT_SHOWN, Finding, Rules
 from cdc.debezium.names import CaptureNames
 
-NOT_SET = "(not set)"
-NOT_SHOWN = "(not shown)"
+if TYPE_CHECKING:
+    from schemas.table import TableId
 
-
-@dataclass(frozen=True)
-class Finding:
-    """One property that is not as it must be.
-
-    Args:
-        property: Name of the connector property.
-        found: Its value, ``(not set)``, or ``(not shown)`` where that may be a secret.
-        required: What it must be.
-        reason: What goes wrong otherwise.
-    """
-
-    property: str
-    found: str
-    required: str
-    reason: str
-
-    def __str__(self) -> str:
-        return f"{self.property} is {self.found}, must be {self.required}: {self.reason}"
-
-
-_REASONS: Mapping[str, str] = {
-    "publication.autocreate.mode": "the connector would change the publication by itself",
-    "snapshot.mode": "old images would arrive behind newer changes, or changes would be skipped",
-    "skipped.operations": "changes of that kind would never reach the lake",
-    "skip.messages.without.change": "changes would be left out",
-    "lsn.flush.mode": "the slot could move past changes that Kafka has not acknowledged",
-    "offset.mismatch.strategy": "lost changes would be passed over in silence",
-    "event.converting.failure.handling.mode": "values that fail to convert would become NULL",
-    "event.processing.failure.handling.mode": "changes that fail would be left out",
-    "errors.tolerance": "changes that fail would be left out",
-    "decimal.handling.mode": "NaN and infinity would become NULL, or digits would be lost",
-    "time.precision.mode": "times would be read in the wrong unit",
-    "unavailable.value.placeholder": "unchanged large values could not be told from real ones",
-    "tombstones.on.delete": "the stream would not be what the run expects",
-    "slot.drop.on.stop": "changes during a stop would be lost",
-    "provide.transaction.metadata": "only a log's handoff needs it, and cannot do without",
-    "exactly.once.support": "the handoff could not tell what Kafka holds",
-}
 _DEFAULT_REASON = "the stream would not be what the run expects"
-
-_FORBIDDEN: tuple[tuple[str, str], ...] = (
-    (r"(?:table|schema|database)\.(?:include|exclude)\.list", "the publication is the only filter"),
-    (r"column\.(?:include|exclude)\.list", "columns would be missing from the changes"),
-    (r"column\.(?:mask|truncate)\..*", "values would differ from the source's"),
-    (r"message\.key\.columns", "keys come from the table's replica identity"),
-    (r"message\.prefix\..*", "the publication is the only filter"),
-    (r"transforms(?:\..*)?", "a transform can drop, reroute or change events"),
-    (r"predicates(?:\..*)?", "a predicate belongs to a transform"),
-    (r"converters", "a custom converter changes values"),
-    (r"post\.processors", "a post processor changes events"),
-    (r"signal\.data\.collection|signal\.kafka\..*|signal\.file", "a signal can start a snapshot"),
-    (r"snapshot\.(?!mode$).*", "the connector must take no snapshot"),
-    (r"flush\.lsn\.source|slot\.seek\.to\.known\.offset\.on\.start", "superseded; may contradict"),
-    (r"slot\.stream\.params", "it changes what the server sends"),
-    (r"topic\.(?:regex|replacement|key\..*)", "it reroutes events"),
-    (r"sourceinfo\.struct\.maker", "it changes the position in each event"),
-    (r"table\.ignore\.builtin|guardrail\..*", "tables could be left out"),
-    (r"internal\..*", "undocumented behaviour"),
-    (r"replica\.identity\.autoset\.values", "the connector must not alter tables"),
-    (
-        r"producer\.override\.(?:acks|enable\.idempotence|transactional\.id)",
-        "delivery would change",
-    ),
-)
-_HARMLESS = {
-    "transforms": frozenset({""}),
-    "predicates": frozenset({""}),
-    "converters": frozenset({""}),
-    "post.processors": frozenset({""}),
-    "flush.lsn.source": frozenset({"true"}),
-    "guardrail.collections.max": frozenset({"0"}),
-    "producer.override.acks": frozenset({"all", "-1"}),
-    "producer.override.enable.idempotence": frozenset({"true"}),
-}
 _REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]*\}")
 
 
 def audit(
-    effective: Mapping[str, str], capture: CaptureNames, *, exactly_once: bool = True
+    effective: Mapping[str, str],
+    capture: CaptureNames,
+    *,
+    exactly_once: bool = True,
+    table: TableId | None = None,
 ) -> list[Finding]:
     """Compare a connector's effective configuration with what the handoff rests on.
 
@@ -100,29 +31,34 @@ def audit(
         effective: The configuration as Connect returns it, references unresolved.
         capture: The names that it must use.
         exactly_once: Whether exactly-once support must be required.
+        table: A table that must be captured; where there is a publication, that tells.
 
     Returns:
         What is not as it must be, sorted by property; empty when the capture is proven.
     """
-    required = capture_settings(capture)
+    kind = KINDS[capture.kind]
+    required = kind.settings(capture)
     if exactly_once:
         required["exactly.once.support"] = "required"
     findings = [
-        Finding(name, effective.get(name, NOT_SET), value, _REASONS.get(name, _DEFAULT_REASON))
+        Finding(
+            name, effective.get(name, NOT_SET), value, kind.rules.reasons.get(name, _DEFAULT_REASON)
+        )
         for name, value in required.items()
         if effective.get(name) != value
     ]
-    findings += _forbidden(effective)
+    findings += kind.missing_tables(effective, table)
+    findings += _forbidden(effective, kind.rules)
     findings += _converters(effective)
     findings += _plain_secrets(effective)
     return sorted(findings, key=lambda finding: finding.property)
 
 
-def _forbidden(effective: Mapping[str, str]) -> Iterator[Finding]:
+def _forbidden(effective: Mapping[str, str], rules: Rules) -> Iterator[Finding]:
     for name, value in effective.items():
-        if value in _HARMLESS.get(name, ()):
+        if value in rules.harmless.get(name, ()):
             continue
-        for pattern, reason in _FORBIDDEN:
+        for pattern, reason in rules.forbidden:
             if re.fullmatch(pattern, name):
                 shown = NOT_SHOWN if is_sensitive(name) else value
                 yield Finding(name, shown, NOT_SET, reason)

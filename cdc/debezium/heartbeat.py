@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Any
 
 import fastavro
 
+from cdc.debezium.connector import KINDS
 from cdc.errors import CaptureError, DecodeError
-from cdc.position import Lsn
 from cdc.progress import NullProgress
 from schemas.avro import field_name, split_wire
 from schemas.errors import SchemaError
 
 if TYPE_CHECKING:
-    from cdc.debezium.names import CaptureNames
+    from cdc.debezium.names import CaptureNames, Kind
     from cdc.kafka import KafkaAdmin, KafkaRecord
     from cdc.progress import Progress, Task
     from schemas.registry import SchemaRegistry
@@ -31,19 +31,19 @@ class Heartbeat:
     """One beat, as the stream carries it.
 
     Args:
-        slot: The slot whose connector beat.
-        system_identifier: Identifier of the server's cluster.
-        timeline: The server's timeline; it grows with every promotion.
+        owner: Whose beat it is: the slot's name where there is one, else the connector's.
+        system_identifier: Identity of the server, or of its cluster.
+        timeline: The server's timeline, which grows with every promotion; None where there is none.
         beat_at: The server's clock at the beat.
-        lsn: Position of the beat in the log: what committed before it has been captured.
+        beats: Grows by one with each beat, so that one that is missing shows; None without a count.
         topic_offset: Offset of the record in the heartbeat topic.
     """
 
-    slot: str
+    owner: str
     system_identifier: str
-    timeline: int
+    timeline: int | None
     beat_at: datetime
-    lsn: Lsn
+    beats: int | None
     topic_offset: int
 
 
@@ -62,7 +62,7 @@ def latest_heartbeat(
         DecodeError: The record is not a heartbeat.
     """
     record = kafka.latest_record(capture.heartbeat_topic, timeout_s=timeout_s)
-    return None if record is None else parse_heartbeat(record, registry)
+    return None if record is None else parse_heartbeat(record, registry, capture.kind)
 
 
 def wait_for_heartbeat(
@@ -75,7 +75,7 @@ def wait_for_heartbeat(
 ) -> None:
     """Wait until a beat has travelled from the database to Kafka.
 
-    Connect calls a connector RUNNING that cannot read its slot (held by another reader, no
+    Connect calls a connector RUNNING that cannot read the log (a slot that another reader holds, no
     replication right, a publication that was away when a change was written) or cannot write its
     heartbeat row: it tries again for ever. Only a beat shows that changes flow.
 
@@ -100,11 +100,7 @@ def wait_for_heartbeat(
                 raise CaptureError(
                     f"connector {capture.connector} runs, but no heartbeat reached topic"
                     f" {capture.heartbeat_topic} within {timeout_s:.0f} s",
-                    remedy=f"Check that nothing else reads slot {capture.slot}, that the capture"
-                    " role may insert into and update tributary.heartbeat (`tributary check` prints"
-                    " the grants), and the primary's log: a publication that was dropped for a"
-                    " moment leaves a slot that cannot be read, which only a new slot and bootstrap"
-                    " heal.",
+                    remedy=KINDS[capture.kind].silence(capture),
                     connector=capture.connector,
                     topic=capture.heartbeat_topic,
                 )
@@ -113,8 +109,13 @@ def wait_for_heartbeat(
         task.done()
 
 
-def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry) -> Heartbeat:
+def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: Kind) -> Heartbeat:
     """Decode one record of the heartbeat topic.
+
+    Args:
+        record: The record.
+        registry: The writers' schemas.
+        kind: The kind of source.
 
     Raises:
         DecodeError: It is not a heartbeat.
@@ -123,13 +124,14 @@ def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry) -> Heartbeat:
         schema_id, body = split_wire(record.value or b"")
         schema = fastavro.parse_schema(json.loads(registry.schema(schema_id)))
         event: Any = fastavro.schemaless_reader(io.BytesIO(body), schema)
-        row, source = event["after"], event["source"]
+        row = event["after"]
+        beat = KINDS[kind].beat(row)
         return Heartbeat(
-            slot=row["source"],
-            system_identifier=row[field_name("system_identifier")],
-            timeline=int(row["timeline"]),
+            owner=row["source"],
+            system_identifier=beat.system_identifier,
+            timeline=beat.timeline,
             beat_at=_instant(row[field_name("beat_at")]),
-            lsn=Lsn(int(source["lsn"])),
+            beats=beat.beats,
             topic_offset=record.offset,
         )
     except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import hashlib
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from cdc.config.tables import is_append_tier
 from cdc.errors import ConfigError
@@ -21,6 +21,9 @@ HEARTBEAT_LOG_TABLE = "heartbeat_log"
 """Heartbeats as inserts, for publications that publish nothing else."""
 MARKER_TABLE = "marker"
 OWN_TABLES = (HEARTBEAT_TABLE, HEARTBEAT_LOG_TABLE, MARKER_TABLE)
+
+Kind = Literal["postgres", "mysql", "mariadb"]
+"""The kinds of source."""
 
 _IDENTIFIER_BYTES = 63
 _TOPIC_CHARACTERS = 249
@@ -39,6 +42,7 @@ class CaptureNames:
         slot: Replication slot on the primary; likewise.
         connector: Connector in Kafka Connect.
         topic_prefix: What all its topics begin with.
+        kind: The kind of source.
     """
 
     source: str
@@ -47,6 +51,7 @@ class CaptureNames:
     slot: str
     connector: str
     topic_prefix: str
+    kind: Kind
 
     def topic(self, table: TableId) -> str:
         """The topic of a table's changes."""
@@ -64,13 +69,14 @@ class CaptureNames:
 
     @property
     def append(self) -> bool:
-        """Whether its tables are logs: only inserts and TRUNCATE are published."""
+        """Whether its tables are logs; PostgreSQL publishes only inserts and TRUNCATE of them."""
         return is_append_tier(self.tier)
 
     @property
     def heartbeat_table(self) -> str:
         """Our table, in schema ``tributary``, that the connector's heartbeats write to."""
-        return HEARTBEAT_LOG_TABLE if self.append else HEARTBEAT_TABLE
+        inserts_only = self.append and self.kind == "postgres"
+        return HEARTBEAT_LOG_TABLE if inserts_only else HEARTBEAT_TABLE
 
     @property
     def heartbeat_topic(self) -> str:
@@ -83,10 +89,32 @@ class CaptureNames:
         return f"{self.topic_prefix}.transaction"
 
     @property
+    def schema_history_topic(self) -> str:
+        """The topic in which a binlog's connector keeps the definitions of all tables, its own."""
+        return f"{self.topic_prefix}.schema_history"
+
+    @property
+    def schema_change_topic(self) -> str:
+        """The topic of the statements that change tables, as a binlog's connector tells them."""
+        return self.topic_prefix
+
+    @property
     def own_topics(self) -> tuple[str, ...]:
         """The topics beside those of the tables."""
         own = (self.heartbeat_topic, self.marker_topic)
+        if self.kind != "postgres":
+            return (*own, self.schema_change_topic, self.schema_history_topic)
         return (*own, self.transaction_topic) if self.append else own
+
+    def topic_config(self, topic: str) -> Mapping[str, str]:
+        """What a topic needs over the settings of ``kafka.topic``.
+
+        Without its first records the history tells no table's columns, and the connector does not
+        start; and nobody could tell which tables it knows.
+        """
+        forever = {"retention.ms": "-1", "retention.bytes": "-1"}
+        kept = (self.schema_history_topic, self.schema_change_topic)
+        return forever if topic in kept else {}
 
     @property
     def marker_topic(self) -> str:
@@ -120,6 +148,7 @@ def names(source_name: str, source: SourceConfig, tier: str = "default") -> Capt
         slot=filled.get("slot", connector),
         connector=connector,
         topic_prefix=filled["topic_prefix"],
+        kind=source.kind,
     )
 
 

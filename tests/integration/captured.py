@@ -19,7 +19,7 @@ from cdc.kafka import KafkaAdmin, KafkaRecord
 from cdc.sources import open_source
 from cdc.sources.base import Source
 from schemas.avro import DebeziumSchema, split_wire
-from schemas.registry import ConfluentRegistry, RegistryEndpoint
+from schemas.registry import ConfluentRegistry, RegistryEndpoint, SchemaRegistry
 from schemas.table import TableId
 from tests.integration.conftest import Database
 
@@ -122,21 +122,32 @@ class Captured:
         return [self.decode(record) for record in self.kafka.read(topic, 0, start, end)]
 
     def decode(self, record: KafkaRecord) -> Event:
-        key, key_schema = self._decoded(record.key)
-        value, schema = self._decoded(record.value)
-        return Event(record, key, value, schema, key_schema)
+        return decode(record, self.registry)
 
     def describe(self) -> str:
-        status = self.connect.status(self.names.connector)
-        return "" if status is None else f"{status}: {status.failure}"
+        return describe(self.connect, self.names.connector)
 
-    def _decoded(self, data: bytes | None) -> tuple[Any, DebeziumSchema | None]:
-        if data is None:
-            return None, None
-        schema_id, body = split_wire(data)
-        text = self.registry.schema(schema_id)
-        writer = fastavro.parse_schema(json.loads(text))
-        return fastavro.schemaless_reader(io.BytesIO(body), writer), DebeziumSchema.parse(text)
+
+def decode(record: KafkaRecord, registry: SchemaRegistry) -> Event:
+    """A record by the schemas that it was written with."""
+    key, key_schema = _decoded(record.key, registry)
+    value, schema = _decoded(record.value, registry)
+    return Event(record, key, value, schema, key_schema)
+
+
+def _decoded(data: bytes | None, registry: SchemaRegistry) -> tuple[Any, DebeziumSchema | None]:
+    if data is None:
+        return None, None
+    schema_id, body = split_wire(data)
+    text = registry.schema(schema_id)
+    writer = fastavro.parse_schema(json.loads(text))
+    return fastavro.schemaless_reader(io.BytesIO(body), writer), DebeziumSchema.parse(text)
+
+
+def describe(connect: ConnectClient, name: str) -> str:
+    """The state of a connector, for the message of a wait."""
+    status = connect.status(name)
+    return "" if status is None else f"{status}: {status.failure}"
 
 
 @contextmanager

@@ -70,6 +70,7 @@ def test_names_follow_the_templates() -> None:
         slot="tributary_shop_hot",
         connector="tributary_shop_hot",
         topic_prefix="shop_hot",
+        kind="postgres",
     )
     capture = names("shop", source)
     assert capture.topic(TableId("shop", "public", "orders")) == "shop_default.public.orders"

@@ -1,0 +1,205 @@
+"""What a kind of connector says about itself, so that nothing else asks which kind it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Protocol
+
+if TYPE_CHECKING:
+    from cdc.config import ConnectConfig, KafkaConfig, SourceConfig
+    from cdc.debezium.names import CaptureNames
+    from cdc.gtid import MariadbGtidSet, MysqlGtidSet
+    from cdc.position import Lsn
+    from schemas.table import TableId
+
+    LogPosition = Lsn | MysqlGtidSet | MariadbGtidSet
+
+NOT_SET = "(not set)"
+NOT_SHOWN = "(not shown)"
+
+LARGEST_REQUEST = 20 * 1024 * 1024
+"""Size of the largest event where ``kafka.topic`` names none, in bytes."""
+
+COMMON_SETTINGS: Mapping[str, str] = {
+    "tasks.max": "1",
+    # The snapshot is ours: a second one would put old images behind newer changes.
+    "snapshot.mode": "no_data",
+    "skipped.operations": "none",
+    "skip.messages.without.change": "false",
+    "tombstones.on.delete": "true",
+    "provide.transaction.metadata": "false",
+    # The defaults turn a value that cannot be converted into NULL with a warning.
+    "event.converting.failure.handling.mode": "fail",
+    "event.processing.failure.handling.mode": "fail",
+    "errors.tolerance": "none",
+    # Strings keep NaN, infinity and every digit; `precise` makes NULL of the first two.
+    "decimal.handling.mode": "string",
+    "binary.handling.mode": "bytes",
+    # One to one, so names of any script travel and no two become one. With `avro`, columns such as
+    # "größe" and "grüße" do, and a table that has both stops the connector for all.
+    "schema.name.adjustment.mode": "avro_unicode",
+    "field.name.adjustment.mode": "avro_unicode",
+    # Brings each column's own name and type into the schema: the field is found by the name in
+    # the catalog, and a changed type shows up as a new schema id.
+    "column.propagate.source.type": ".*",
+    "topic.delimiter": ".",
+}
+"""What every connector has, whatever it captures."""
+
+COMMON_REASONS: Mapping[str, str] = {
+    "snapshot.mode": "old images would arrive behind newer changes, or changes would be skipped",
+    "skipped.operations": "changes of that kind would never reach the lake",
+    "skip.messages.without.change": "changes would be left out",
+    "event.converting.failure.handling.mode": "values that fail to convert would become NULL",
+    "event.processing.failure.handling.mode": "changes that fail would be left out",
+    "errors.tolerance": "changes that fail would be left out",
+    "decimal.handling.mode": "NaN and infinity would become NULL, or digits would be lost",
+    "time.precision.mode": "times would be read in the wrong unit",
+    "tombstones.on.delete": "the stream would not be what the run expects",
+    "exactly.once.support": "the handoff could not tell what Kafka holds",
+}
+
+COMMON_FORBIDDEN: tuple[tuple[str, str], ...] = (
+    (r"column\.(?:include|exclude)\.list", "columns would be missing from the changes"),
+    (r"column\.(?:mask|truncate)\..*", "values would differ from the source's"),
+    (r"transforms(?:\..*)?", "a transform can drop, reroute or change events"),
+    (r"predicates(?:\..*)?", "a predicate belongs to a transform"),
+    (r"converters", "a custom converter changes values"),
+    (r"post\.processors", "a post processor changes events"),
+    (r"signal\.data\.collection|signal\.kafka\..*|signal\.file", "a signal can start a snapshot"),
+    (r"topic\.(?:regex|replacement|key\..*)", "it reroutes events"),
+    (r"sourceinfo\.struct\.maker", "it changes the position in each event"),
+    (r"table\.ignore\.builtin|guardrail\..*", "tables could be left out"),
+    (r"internal\..*", "undocumented behaviour"),
+    (
+        r"producer\.override\.(?:acks|enable\.idempotence|transactional\.id)",
+        "delivery would change",
+    ),
+)
+COMMON_HARMLESS: Mapping[str, frozenset[str]] = {
+    "transforms": frozenset({""}),
+    "predicates": frozenset({""}),
+    "converters": frozenset({""}),
+    "post.processors": frozenset({""}),
+    "guardrail.collections.max": frozenset({"0"}),
+    "producer.override.acks": frozenset({"all", "-1"}),
+    "producer.override.enable.idempotence": frozenset({"true"}),
+}
+
+FOLLOWED_SETTINGS = ("producer.override.max.request.size", "producer.override.buffer.memory")
+"""What a connector that runs takes over when the configuration changes, whatever its kind."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One property that is not as it must be.
+
+    Args:
+        property: Name of the connector property.
+        found: Its value, ``(not set)``, or ``(not shown)`` where that may be a secret.
+        required: What it must be.
+        reason: What goes wrong otherwise.
+    """
+
+    property: str
+    found: str
+    required: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.property} is {self.found}, must be {self.required}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Rules:
+    """What the audit of a kind knows beside the required values, which `settings` gives.
+
+    Args:
+        reasons: Required property -> what goes wrong otherwise.
+        forbidden: Pattern of properties that must not be set, and why.
+        harmless: Forbidden property -> values by which it changes nothing.
+    """
+
+    reasons: Mapping[str, str]
+    forbidden: tuple[tuple[str, str], ...]
+    harmless: Mapping[str, frozenset[str]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Beat:
+    """What a kind's heartbeat row says.
+
+    Args:
+        system_identifier: The server's identity.
+        timeline: PostgreSQL's timeline; None where there is none.
+        beats: Counts the beats of this capture; None where the row has no such count.
+    """
+
+    system_identifier: str
+    timeline: int | None
+    beats: int | None
+
+
+class ConnectorKind(Protocol):
+    """One of Debezium's connectors."""
+
+    @property
+    def connector_class(self) -> str:
+        """Its class, as Connect names the plugin."""
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """The settings that a running connector takes over when the configuration changes."""
+
+    @property
+    def rules(self) -> Rules:
+        """What its audit knows."""
+
+    def settings(self, capture: CaptureNames) -> dict[str, str]:
+        """The settings that the handoff's proof rests on; `audit` compares each."""
+
+    def connection(
+        self, source_name: str, source: SourceConfig, connect: ConnectConfig
+    ) -> dict[str, str]:
+        """How the worker reaches the database.
+
+        Raises:
+            ConfigError: The worker cannot do what the source's configuration asks for.
+        """
+
+    def more(
+        self,
+        capture: CaptureNames,
+        source: SourceConfig,
+        kafka: KafkaConfig,
+        tables: Sequence[TableId],
+    ) -> dict[str, str]:
+        """Settings besides that this kind of connector needs."""
+
+    def heartbeat_sql(self, capture: CaptureNames) -> str:
+        """The statement that the connector runs at each heartbeat."""
+
+    def beat(self, row: Mapping[str, Any]) -> Beat:
+        """Read the heartbeat row.
+
+        Raises:
+            KeyError: It lacks a column.
+            ValueError: A value is not what it must be.
+        """
+
+    def silence(self, capture: CaptureNames) -> str:
+        """What to look at when a connector runs and no heartbeat comes."""
+
+    def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
+        """The position in the log up to which Kafka has acknowledged every change."""
+
+    def captured_tables(
+        self, effective: Mapping[str, str], source_name: str
+    ) -> list[TableId] | None:
+        """The application's tables in a connector's include list; None where it has none."""
+
+    def missing_tables(
+        self, effective: Mapping[str, str], table: TableId | None
+    ) -> Iterator[Finding]:
+        """What the connector's include list lacks."""

@@ -1,0 +1,284 @@
+"""Debezium's connectors for MySQL, checked against 3.6.1 on 9.7, and MariaDB, 3.5.0 on 10.11."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Literal
+
+from cdc.config import MysqlSourceConfig
+from cdc.debezium.include_list import OWN, entry, include_list, listed
+from cdc.debezium.kind import (
+    COMMON_FORBIDDEN,
+    COMMON_HARMLESS,
+    COMMON_REASONS,
+    COMMON_SETTINGS,
+    FOLLOWED_SETTINGS,
+    LARGEST_REQUEST,
+    NOT_SET,
+    Beat,
+    Finding,
+    Rules,
+)
+from cdc.debezium.names import SCHEMA
+from cdc.errors import ConfigError
+from cdc.gtid import MariadbGtidSet, MysqlGtidSet
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.config import ConnectConfig, KafkaConfig, MysqlEndpoint, SourceConfig
+    from cdc.debezium.names import CaptureNames
+
+INCLUDE_LIST = "table.include.list"
+_HISTORY = "schema.history.internal"
+
+_CLASSES = {
+    "mysql": "io.debezium.connector.mysql.MySqlConnector",
+    "mariadb": "io.debezium.connector.mariadb.MariaDbConnector",
+}
+
+_SETTINGS: Mapping[str, str] = {
+    **COMMON_SETTINGS,
+    # A connector without it goes on as RUNNING, and reads nothing, once its connection is lost.
+    "connect.keep.alive": "true",
+    # It would hold a lock on the whole primary while it reads the definitions of all tables.
+    "snapshot.locking.mode": "none",
+    "inconsistent.schema.handling.mode": "fail",
+    # Of every table: one that is added later needs its definition from before it was added.
+    f"{_HISTORY}.store.only.captured.tables.ddl": "false",
+    f"{_HISTORY}.store.only.captured.databases.ddl": "false",
+    f"{_HISTORY}.skip.unparseable.ddl": "false",
+    # Statements that change tables go to the topic that is named by the prefix.
+    "include.schema.changes": "true",
+    "time.precision.mode": "adaptive_time_microseconds",
+    "bigint.unsigned.handling.mode": "long",
+    # Years below 100 are years, not the 1970s.
+    "enable.time.adjuster": "false",
+    "topic.naming.strategy": "io.debezium.schema.DefaultTopicNamingStrategy",
+}
+
+_RULES = Rules(
+    reasons={
+        **COMMON_REASONS,
+        "connect.keep.alive": "a connection that is lost would never be opened again",
+        "snapshot.locking.mode": "the connector would lock the primary when it starts",
+        "inconsistent.schema.handling.mode": "changes of unknown tables would be left out",
+        f"{_HISTORY}.store.only.captured.tables.ddl": "no table could be added later",
+        f"{_HISTORY}.store.only.captured.databases.ddl": "no table could be added later",
+        f"{_HISTORY}.skip.unparseable.ddl": "rows would be read by an outdated definition",
+        f"{_HISTORY}.kafka.topic": "definitions would be those of another connector",
+        "include.schema.changes": "a changed definition could not be explained",
+        "bigint.unsigned.handling.mode": "large numbers would be read in the wrong form",
+        "enable.time.adjuster": "years below 100 would be moved",
+    },
+    forbidden=(
+        *COMMON_FORBIDDEN,
+        (r"table\.exclude\.list", "the include list is the only filter"),
+        (r"(?:schema|database)\.(?:include|exclude)\.list", "the include list is the only filter"),
+        (r"message\.key\.columns", "keys come from the table's primary key"),
+        (r"snapshot\.(?!mode$|locking\.mode$).*", "the connector must take no snapshot"),
+        (
+            r"gtid\.(?:source\..*|ignore\.on\.recovery|new\.channel\.position)",
+            "transactions could be left out, or not told to be missing",
+        ),
+        (r"event\.deserialization\.failure\.handling\.mode", "superseded; may contradict"),
+        (r"binlog\.buffer\.size", "it changes what is read of a transaction"),
+        (
+            rf"{re.escape(_HISTORY)}(?:\.ddl\.filter|\.producer\.acks)?",
+            "the history of definitions could lack some",
+        ),
+    ),
+    harmless={
+        **COMMON_HARMLESS,
+        "binlog.buffer.size": frozenset({"0"}),
+        "gtid.ignore.on.recovery": frozenset({"false"}),
+        "event.deserialization.failure.handling.mode": frozenset({"fail"}),
+        _HISTORY: frozenset({"io.debezium.storage.kafka.history.KafkaSchemaHistory"}),
+        f"{_HISTORY}.producer.acks": frozenset({"all", "-1"}),
+    },
+)
+
+_TLS = {
+    "mysql": {
+        mode: mode for mode in ("disabled", "preferred", "required", "verify_ca", "verify_identity")
+    },
+    # It has no mode that takes TLS only where the server offers it.
+    "mariadb": {
+        "disabled": "disable",
+        "preferred": "disable",
+        "required": "trust",
+        "verify_ca": "verify-ca",
+        "verify_identity": "verify-full",
+    },
+}
+_KEEP_ALIVE_MS = 10_000
+_SERVER_IDS = (10**9, 2**32 - 1)
+_IDENTITY = {"mysql": "@@server_uuid", "mariadb": "@@server_uid"}
+
+
+@dataclass(frozen=True)
+class Mysql:
+    """An include list filters; Connect's stored offset alone holds the place.
+
+    Args:
+        kind: Which of the two servers.
+    """
+
+    kind: Literal["mysql", "mariadb"]
+
+    @property
+    def connector_class(self) -> str:
+        """Its class, as Connect names the plugin."""
+        return _CLASSES[self.kind]
+
+    @property
+    def followed(self) -> tuple[str, ...]:
+        """The include list, too: by it tables come and go."""
+        return (*FOLLOWED_SETTINGS, INCLUDE_LIST)
+
+    @property
+    def rules(self) -> Rules:
+        """What its audit knows."""
+        return _RULES
+
+    def settings(self, capture: CaptureNames) -> dict[str, str]:
+        """The settings that the handoff's proof rests on."""
+        return {
+            **_SETTINGS,
+            "connector.class": self.connector_class,
+            "topic.prefix": capture.topic_prefix,
+            f"{_HISTORY}.kafka.topic": capture.schema_history_topic,
+        }
+
+    def connection(
+        self, source_name: str, source: SourceConfig, connect: ConnectConfig
+    ) -> dict[str, str]:
+        """How the worker reaches the database."""
+        if not isinstance(source, MysqlSourceConfig):
+            raise TypeError(f"a {self.kind} source is needed, not {source.kind}")
+        endpoint = source.endpoint_for_connect or source.primary
+        _refuse_unusable_certificate(source_name, endpoint, connect)
+        login = source.credentials.capture
+        settings = {
+            "database.hostname": endpoint.host,
+            "database.port": str(endpoint.port),
+            "database.user": login.user,
+            "database.ssl.mode": _TLS[self.kind][endpoint.ssl_mode],
+        }
+        if login.password is not None:
+            settings["database.password"] = login.password.connect_reference()
+        if self.kind == "mysql" and endpoint.ssl_mode == "disabled":
+            # Without TLS the driver sends a password only by the server's key.
+            settings["driver.allowPublicKeyRetrieval"] = "true"
+        return settings
+
+    def more(
+        self,
+        capture: CaptureNames,
+        source: SourceConfig,
+        kafka: KafkaConfig,
+        tables: Sequence[TableId],
+    ) -> dict[str, str]:
+        """The tables, the connector's number among replicas, and how it keeps definitions.
+
+        The connector beats only when something comes from the server, and an idle server says
+        "still here" after 0.8 of the keep-alive interval; the default of a minute would let each
+        wait take that long. After a stall of the whole interval the connector reads a transaction
+        again, and sends its first rows twice; so it is not shorter.
+        """
+        largest = kafka.topic.max_message_bytes or LARGEST_REQUEST
+        settings = {
+            INCLUDE_LIST: include_list(tables),
+            "connect.keep.alive.interval.ms": str(
+                max(_KEEP_ALIVE_MS, source.heartbeat_interval_ms * 5 // 4)
+            ),
+            "database.server.id": str(server_id(capture.connector)),
+            f"{_HISTORY}.kafka.bootstrap.servers": kafka.bootstrap_servers,
+            f"{_HISTORY}.producer.max.request.size": str(largest),
+            f"{_HISTORY}.producer.buffer.memory": str(2 * largest),
+        }
+        # The history has clients of its own, to which the worker's settings do not apply.
+        for client in ("producer", "consumer"):
+            for key, value in kafka.security.for_connect().items():
+                settings[f"{_HISTORY}.{client}.{key}"] = value
+        return settings
+
+    def heartbeat_sql(self, capture: CaptureNames) -> str:
+        """The statement that the connector runs at each heartbeat.
+
+        The row names the server, so that another one shows itself in the order of the stream; and
+        it counts: a number that is left out in the topic is a change that was lost.
+        """
+        server = _IDENTITY[self.kind]
+        table = f"{SCHEMA}.{capture.heartbeat_table}"
+        return (
+            f"INSERT INTO {table} (source, server, beat_at, beats)"  # noqa: S608 - fixed names
+            f" VALUES ('{capture.connector}', {server}, NOW(6), 1) ON DUPLICATE KEY UPDATE"
+            f" server = {server}, beat_at = NOW(6), beats = beats + 1"
+        )
+
+    def beat(self, row: Mapping[str, Any]) -> Beat:
+        """Read the heartbeat row."""
+        return Beat(str(row["server"]), None, int(row["beats"]))
+
+    def silence(self, capture: CaptureNames) -> str:
+        """What to look at when a connector runs and no heartbeat comes."""
+        return (
+            "Check that the capture role may insert into and update tributary.heartbeat (`tributary"
+            " check` prints the grants), that no other client of the primary has the number"
+            f" {server_id(capture.connector)} (database.server.id), and the log of the Connect"
+            " worker: a connector that is far behind reads the binlog up to now first."
+        )
+
+    def stored_position(self, offset: Mapping[str, Any]) -> MysqlGtidSet | MariadbGtidSet | None:
+        """The transactions that are complete in Kafka; the one that is being read is not in it."""
+        gtids = offset.get("gtids")
+        if gtids is None:
+            return None
+        parse = MysqlGtidSet.parse if self.kind == "mysql" else MariadbGtidSet.parse
+        return parse(str(gtids))
+
+    def captured_tables(
+        self, effective: Mapping[str, str], source_name: str
+    ) -> list[TableId] | None:
+        """The application's tables in a connector's include list, in order."""
+        names = listed(effective.get(INCLUDE_LIST, "")) - set(OWN)
+        return sorted(TableId(source_name, *name) for name in names)
+
+    def missing_tables(
+        self, effective: Mapping[str, str], table: TableId | None
+    ) -> Iterator[Finding]:
+        """What the connector's include list lacks."""
+        found = effective.get(INCLUDE_LIST, NOT_SET)
+        for name in (*OWN, *([(table.schema, table.name)] if table is not None else [])):
+            if name not in listed(found):
+                reason = f"changes of {'.'.join(name)} would not be captured"
+                yield Finding(INCLUDE_LIST, found, f"a list with {entry(*name)}", reason)
+
+
+def server_id(connector: str) -> int:
+    """A number for the connector among the primary's replicas: always the same, and its own.
+
+    It is far above those that people give to servers.
+    """
+    low, high = _SERVER_IDS
+    digest = hashlib.sha256(connector.encode()).digest()
+    return low + int.from_bytes(digest[:8], "big") % (high - low + 1)
+
+
+def _refuse_unusable_certificate(
+    source_name: str, endpoint: MysqlEndpoint, connect: ConnectConfig
+) -> None:
+    """The connectors read certificates from Java's key stores only."""
+    if endpoint.ssl_cert is None or "database.ssl.keystore" in connect.connector:
+        return
+    raise ConfigError(
+        f"sources.{source_name}: Kafka Connect cannot log in with the certificate"
+        f" {endpoint.ssl_cert}, since Debezium's connector reads no PEM files",
+        remedy="Put it into a PKCS#12 file on the worker (openssl pkcs12 -export), and name that in"
+        " connect.connector as database.ssl.keystore, its password in connect.secrets as"
+        " database.ssl.keystore.password. Or give endpoint_for_connect without ssl_cert.",
+        field=f"sources.{source_name}.ssl_cert",
+    )

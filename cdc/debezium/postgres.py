@@ -1,0 +1,191 @@
+"""Debezium's PostgreSQL connector, checked against 3.7.0 on PostgreSQL 15."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from cdc.config import PostgresSourceConfig
+from cdc.debezium.kind import (
+    COMMON_FORBIDDEN,
+    COMMON_HARMLESS,
+    COMMON_REASONS,
+    COMMON_SETTINGS,
+    FOLLOWED_SETTINGS,
+    Beat,
+    Finding,
+    Rules,
+)
+from cdc.debezium.names import SCHEMA
+from cdc.position import Lsn
+from schemas.avro import field_name
+
+if TYPE_CHECKING:
+    from cdc.config import ConnectConfig, KafkaConfig, SourceConfig
+    from cdc.debezium.names import CaptureNames
+    from schemas.table import TableId
+
+CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
+
+_SETTINGS: Mapping[str, str] = {
+    **COMMON_SETTINGS,
+    "connector.class": CONNECTOR_CLASS,
+    "plugin.name": "pgoutput",
+    # The publication is the only filter, and only `onboard` changes it.
+    "publication.autocreate.mode": "disabled",
+    # The slot advances only past what Kafka has acknowledged, never by the driver's keepalives.
+    "lsn.flush.mode": "connector",
+    # A slot that is ahead of the stored position has lost changes: fail instead of going on.
+    "offset.mismatch.strategy": "trust_offset",
+    "slot.drop.on.stop": "false",
+    "schema.refresh.mode": "columns_diff",
+    "include.unknown.datatypes": "false",
+    "time.precision.mode": "microseconds",
+    "interval.handling.mode": "string",
+    "hstore.handling.mode": "json",
+    "topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy",
+}
+
+_RULES = Rules(
+    reasons={
+        **COMMON_REASONS,
+        "publication.autocreate.mode": "the connector would change the publication by itself",
+        "lsn.flush.mode": "the slot could move past changes that Kafka has not acknowledged",
+        "offset.mismatch.strategy": "lost changes would be passed over in silence",
+        "unavailable.value.placeholder": "unchanged large values could not be told from real ones",
+        "slot.drop.on.stop": "changes during a stop would be lost",
+        "provide.transaction.metadata": "only a log's handoff needs it, and cannot do without",
+    },
+    forbidden=(
+        *COMMON_FORBIDDEN,
+        (
+            r"(?:table|schema|database)\.(?:include|exclude)\.list",
+            "the publication is the only filter",
+        ),
+        (r"message\.key\.columns", "keys come from the table's replica identity"),
+        (r"message\.prefix\..*", "the publication is the only filter"),
+        (r"snapshot\.(?!mode$).*", "the connector must take no snapshot"),
+        (
+            r"flush\.lsn\.source|slot\.seek\.to\.known\.offset\.on\.start",
+            "superseded; may contradict",
+        ),
+        (r"slot\.stream\.params", "it changes what the server sends"),
+        (r"replica\.identity\.autoset\.values", "the connector must not alter tables"),
+    ),
+    harmless={**COMMON_HARMLESS, "flush.lsn.source": frozenset({"true"})},
+)
+
+
+class Postgres:
+    """A publication filters, a slot holds the place."""
+
+    connector_class = CONNECTOR_CLASS
+    followed = FOLLOWED_SETTINGS
+    rules = _RULES
+
+    def settings(self, capture: CaptureNames) -> dict[str, str]:
+        """The settings that the handoff's proof rests on.
+
+        Where each transaction ends decides which events of a log its copy contains; all else is
+        exact without, and the topic would hold two records per transaction.
+        """
+        return {
+            **_SETTINGS,
+            "topic.prefix": capture.topic_prefix,
+            "publication.name": capture.publication,
+            "slot.name": capture.slot,
+            "unavailable.value.placeholder": capture.placeholder,
+            "provide.transaction.metadata": str(capture.append).lower(),
+        }
+
+    def connection(
+        self,
+        source_name: str,
+        source: SourceConfig,
+        connect: ConnectConfig,
+    ) -> dict[str, str]:
+        """How the worker reaches the database."""
+        if not isinstance(source, PostgresSourceConfig):
+            raise TypeError(f"a PostgreSQL source is needed, not {source.kind}")
+        endpoint = source.endpoint_for_connect or source.primary
+        login = source.credentials.capture
+        given = {
+            "database.hostname": endpoint.host,
+            "database.port": str(endpoint.port),
+            "database.dbname": endpoint.database,
+            "database.user": login.user,
+            "database.password": login.password and login.password.connect_reference(),
+            "database.sslmode": endpoint.sslmode,
+            "database.sslrootcert": endpoint.sslrootcert,
+            "database.sslcert": endpoint.sslcert,
+            "database.sslkey": endpoint.sslkey,
+        }
+        return {key: str(value) for key, value in given.items() if value is not None}
+
+    def more(
+        self,
+        capture: CaptureNames,
+        source: SourceConfig,
+        kafka: KafkaConfig,
+        tables: Sequence[TableId],
+    ) -> dict[str, str]:
+        """Nothing besides."""
+        return {}
+
+    def heartbeat_sql(self, capture: CaptureNames) -> str:
+        """The statement that the connector runs at each heartbeat.
+
+        The row changes with every beat, so a slot moves on while other tables are idle, and a
+        promoted or restored server shows itself in the order of the stream. Where only inserts
+        are published it is a new row, and those of the last hour stay.
+        """
+        table = f"{SCHEMA}.{capture.heartbeat_table}"
+        insert = (
+            f"INSERT INTO {table}"  # noqa: S608 - fixed names and [a-z0-9_]
+            " (source, system_identifier, timeline, beat_at)"
+            f" SELECT '{capture.slot}', system_identifier::text,"
+            " ('x' || substr(pg_walfile_name(pg_current_wal_lsn()), 1, 8))::bit(32)::int,"
+            " clock_timestamp() FROM pg_control_system()"
+        )
+        if capture.append:
+            old = f"source = '{capture.slot}' AND beat_at < clock_timestamp() - interval '1 hour'"
+            return f"WITH old AS (DELETE FROM {table} WHERE {old}) {insert}"  # noqa: S608
+        return (
+            f"{insert} ON CONFLICT (source) DO UPDATE SET"
+            " system_identifier = EXCLUDED.system_identifier,"
+            " timeline = EXCLUDED.timeline, beat_at = EXCLUDED.beat_at"
+        )
+
+    def beat(self, row: Mapping[str, Any]) -> Beat:
+        """Read the heartbeat row."""
+        return Beat(row[field_name("system_identifier")], int(row["timeline"]), None)
+
+    def silence(self, capture: CaptureNames) -> str:
+        """What to look at when a connector runs and no heartbeat comes."""
+        return (
+            f"Check that nothing else reads slot {capture.slot}, that the capture role may insert"
+            " into and update tributary.heartbeat (`tributary check` prints the grants), and the"
+            " primary's log: a publication that was dropped for a moment leaves a slot that cannot"
+            " be read, which only a new slot and bootstrap heal."
+        )
+
+    def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:
+        """The last commit that was processed. Positions are stored as signed 64-bit numbers."""
+        value = offset.get("lsn_commit")
+        return None if value is None else Lsn(int(value) % (1 << 64))
+
+    def captured_tables(
+        self,
+        effective: Mapping[str, str],
+        source_name: str,
+    ) -> list[TableId] | None:
+        """None: the publication knows them."""
+        return None
+
+    def missing_tables(
+        self,
+        effective: Mapping[str, str],
+        table: TableId | None,
+    ) -> Iterator[Finding]:
+        """Nothing: there is no include list."""
+        return iter(())

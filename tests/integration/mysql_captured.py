@@ -1,0 +1,195 @@
+"""A database of MySQL or MariaDB whose changes a real connector writes to Kafka."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import httpx
+import yaml
+
+from cdc.config import Config, parse
+from cdc.connect import ConnectClient
+from cdc.debezium import (
+    CaptureNames,
+    DefinitionChange,
+    Heartbeat,
+    captured_tables,
+    connector_config,
+    definition_changes,
+    latest_heartbeat,
+    names,
+    stored_position,
+    wait_for_heartbeat,
+)
+from cdc.gtid import MariadbGtidSet, MysqlGtidSet
+from cdc.kafka import KafkaAdmin
+from schemas.registry import ConfluentRegistry, RegistryEndpoint
+from schemas.table import TableId
+from stack.mysql_software import MYSQL
+from stack.ports import HOST
+from stack.roles import CAPTURE
+from tests.integration.captured import WAIT_S, Event, decode, describe, wait_until
+from tests.integration.mysql import MysqlDatabase
+
+GtidSet = MysqlGtidSet | MariadbGtidSet
+
+_OWN_TABLES = (
+    "CREATE DATABASE IF NOT EXISTS tributary",
+    "CREATE TABLE IF NOT EXISTS tributary.heartbeat (source varchar(128) PRIMARY KEY,"
+    " server varchar(64) NOT NULL, beat_at timestamp(6) NOT NULL, beats bigint NOT NULL)",
+    "CREATE TABLE IF NOT EXISTS tributary.marker (id char(36) PRIMARY KEY)",
+    f"GRANT SELECT, INSERT, UPDATE ON tributary.heartbeat TO {CAPTURE}@'{HOST}'",
+    f"GRANT SELECT ON tributary.marker TO {CAPTURE}@'{HOST}'",
+)
+
+
+class MysqlCaptured:
+    """One test's capture: connector and topics of its database."""
+
+    def __init__(self, database: MysqlDatabase) -> None:
+        self.database = database
+        self.name = database.name
+        document = yaml.safe_load(database.stack.config_text(kinds=[database.kind]))
+        (source,) = document["sources"].values()
+        document["sources"] = {self.name: {**source, "databases": [database.name]}}
+        self.config: Config = parse(yaml.safe_dump(document))
+        # The fixture removes connectors by the beginning of their names.
+        made = names(self.name, self.config.sources[self.name])
+        self.names: CaptureNames = made
+        self.kafka = KafkaAdmin(self.config.kafka)
+        self.connect = ConnectClient(self.config.connect)
+        self.registry = ConfluentRegistry(RegistryEndpoint(self.config.kafka.registry.url))
+
+    def close(self) -> None:
+        self.connect.delete(self.names.connector)
+        self.connect.close()
+        self.registry.close()
+
+    def settings(self, *tables: str, **overrides: str) -> dict[str, str]:
+        """The connector's configuration; dots in the names of overrides are written ``__``."""
+        made = connector_config(
+            self.name,
+            self.config.sources[self.name],
+            "default",
+            self.config.kafka,
+            self.config.connect,
+            [self.table(table) for table in tables],
+        )
+        return made | {key.replace("__", "."): value for key, value in overrides.items()}
+
+    def start(self, *tables: str) -> None:
+        """Bring up the capture of some tables, and wait until it reads the binlog."""
+        self.database.root(*_OWN_TABLES)
+        for topic in self.names.own_topics:
+            self.kafka.ensure_topic(topic, config=self.names.topic_config(topic))
+        self.configure(*tables)
+        self.wait_for_beat()
+
+    def wait_for_beat(self) -> None:
+        after = max(self.kafka.stable_offsets(self.names.heartbeat_topic).values())
+        wait_for_heartbeat(self.kafka, self.names, after=after, timeout_s=WAIT_S)
+
+    def configure(self, *tables: str) -> None:
+        """Give the connector these tables, and wait until it runs with them."""
+        for table in tables:
+            self.kafka.ensure_topic(self.topic(table))
+        self.connect.put_connector(self.names.connector, self.settings(*tables))
+        self.connect.wait_running(self.names.connector, timeout_s=WAIT_S)
+
+    def table(self, name: str) -> TableId:
+        return TableId(self.name, self.database.name, name)
+
+    def topic(self, name: str) -> str:
+        return self.names.topic(self.table(name))
+
+    def listed(self) -> list[TableId] | None:
+        effective = self.connect.connector(self.names.connector)
+        assert effective is not None
+        return captured_tables(effective, self.names)
+
+    def mark(self) -> GtidSet:
+        """Write a marker; returns what the primary has executed with it."""
+        self.database.root(f"INSERT INTO tributary.marker (id) VALUES ('{uuid.uuid4()}')")
+        return self.position()
+
+    def position(self) -> GtidSet:
+        kind = MysqlGtidSet if self.database.kind == MYSQL else MariadbGtidSet
+        return kind.parse(self.database.position())
+
+    def stored(self) -> GtidSet | None:
+        """What Connect has stored, as a position."""
+        offset = self.connect.offsets(self.names.connector)
+        if offset is None:
+            return None
+        found = stored_position(self.names.kind, offset.raw)
+        assert found is None or isinstance(found, (MysqlGtidSet, MariadbGtidSet))
+        return found
+
+    def wait_until_captured(self, position: GtidSet) -> None:
+        """A transaction is stored as complete with the first record of a later one."""
+
+        def reached() -> bool:
+            self.mark()
+            stored = self.stored()
+            return stored is not None and stored.contains(position)  # type: ignore[arg-type]
+
+        wait_until(reached, f"{position} is stored", WAIT_S, self.describe)
+
+    def changes(self, start: int | None = None) -> list[DefinitionChange]:
+        """What the topic of definitions tells."""
+        return list(definition_changes(self.kafka, self.registry, self.names, start))
+
+    def latest_beat(self) -> Heartbeat:
+        found = latest_heartbeat(self.kafka, self.registry, self.names)
+        assert found is not None
+        return found
+
+    def forget_offsets(self) -> None:
+        """Delete what Connect has stored for the connector, which is stopped."""
+        url = f"{self.config.connect.url}/connectors/{self.names.connector}/offsets"
+        httpx.delete(url, timeout=30).raise_for_status()
+
+    def events(self, topic: str, count: int, *, timeout_s: float = WAIT_S) -> list[Event]:
+        """Wait for ``count`` records, and return all that there are then."""
+        found: list[Event] = []
+
+        def arrived() -> bool:
+            found[:] = self.read(topic)
+            return len(found) >= count
+
+        wait_until(arrived, f"{count} records in {topic}", timeout_s, self.describe)
+        return found
+
+    def read(self, topic: str) -> list[Event]:
+        """All committed records of a topic."""
+        start, end = self.kafka.start_offsets(topic)[0], self.kafka.stable_offsets(topic)[0]
+        return [decode(record, self.registry) for record in self.kafka.read(topic, 0, start, end)]
+
+    def describe(self) -> str:
+        return describe(self.connect, self.names.connector)
+
+    def failure(self) -> str:
+        """Wait until the connector has failed; returns why."""
+        found = ""
+
+        def failed() -> bool:
+            nonlocal found
+            status = self.connect.status(self.names.connector)
+            found = (status and status.failure) or ""
+            return bool(found)
+
+        wait_until(failed, "the connector fails", WAIT_S, self.describe)
+        return found
+
+
+@contextmanager
+def mysql_capturing(database: MysqlDatabase, *tables: str) -> Iterator[MysqlCaptured]:
+    """A started capture, removed with the context."""
+    captured = MysqlCaptured(database)
+    try:
+        captured.start(*tables)
+        yield captured
+    finally:
+        captured.close()

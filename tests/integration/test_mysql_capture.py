@@ -1,0 +1,271 @@
+"""The connectors of MySQL and MariaDB as the handoff relies on them, on real servers."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from cdc.debezium import audit, fresh_starts, known_tables
+from cdc.errors import ConnectError
+from stack.mysql_software import MYSQL
+from tests.integration.captured import wait_until
+from tests.integration.mysql import MysqlDatabase
+from tests.integration.mysql import database as database
+from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.mysql_captured import MysqlCaptured, mysql_capturing
+
+pytestmark = pytest.mark.breadth
+
+
+@pytest.fixture
+def captured(database: MysqlDatabase) -> Iterator[MysqlCaptured]:
+    database.query("CREATE TABLE item (id int PRIMARY KEY, note varchar(20))")
+    database.query("CREATE TABLE late (id int PRIMARY KEY)")
+    with mysql_capturing(database, "item") as started:
+        yield started
+
+
+def beats(captured: MysqlCaptured) -> list[int]:
+    found = captured.read(captured.names.heartbeat_topic)
+    return [event.after["beats"] for event in found if event.after is not None]
+
+
+def ids(captured: MysqlCaptured, table: str) -> list[int]:
+    found = captured.read(captured.topic(table))
+    return [event.after["id"] for event in found if event.after is not None]
+
+
+def test_every_operation_arrives_and_the_position_passes_it(captured: MysqlCaptured) -> None:
+    database = captured.database
+    for statement in (
+        "INSERT INTO item VALUES (1, 'a'), (2, 'b')",
+        "UPDATE item SET note = 'c' WHERE id = 1",
+        "DELETE FROM item WHERE id = 1",
+        "TRUNCATE TABLE item",
+        "TRUNCATE item",
+        "INSERT INTO item VALUES (3, 'd')",
+    ):
+        database.query(statement)
+    written = captured.position()
+    captured.wait_until_captured(written)
+    events = captured.read(captured.topic("item"))
+    assert [event.op for event in events] == ["c", "c", "u", "d", None, "t", "t", "c"]
+    assert events[2].before == {"id": 1, "note": "a"}
+    assert events[3].before == {"id": 1, "note": "c"}
+    for event in events:
+        if event.op not in (None, "t"):
+            assert event.value is not None
+            position = type(written).parse(event.value["source"]["gtid"])
+            assert written.contains(position)  # type: ignore[arg-type]
+
+
+def test_the_running_connector_is_proven_and_a_change_by_hand_is_found(
+    captured: MysqlCaptured,
+) -> None:
+    name, table = captured.names.connector, captured.table("item")
+    effective = captured.connect.connector(name)
+    assert effective is not None
+    assert audit(effective, captured.names, table=table) == []
+    assert effective["database.password"].startswith("${directory:")
+    forbidden = {"skipped.operations": "t", "column.exclude.list": "x.y.z"}
+    captured.connect.put_connector(name, {**effective, **forbidden})
+    changed = captured.connect.connector(name)
+    assert changed is not None
+    found = audit(changed, captured.names, table=captured.table("late"))
+    assert [finding.property for finding in found] == [
+        "column.exclude.list",
+        "skipped.operations",
+        "table.include.list",
+    ]
+
+
+def test_a_transaction_that_is_open_in_kafka_is_not_in_the_stored_position(
+    captured: MysqlCaptured,
+) -> None:
+    captured.wait_until_captured(captured.mark())
+    with captured.database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        for block in range(40):
+            rows = ", ".join(f"({1000 * block + n}, 'x')" for n in range(1000))
+            cursor.execute(f"INSERT INTO item VALUES {rows}")
+        cursor.execute("COMMIT")
+    whole = captured.position()
+    while True:
+        stored = captured.stored()
+        # After the look at the position: what it claims must be in Kafka by then.
+        seen = captured.kafka.stable_offsets(captured.topic("item"))[0]
+        assert stored is not None
+        if stored.contains(whole):  # type: ignore[arg-type]
+            break
+        captured.mark()
+    assert seen >= 40_000
+
+
+def test_a_table_is_added_while_it_is_written_to(captured: MysqlCaptured) -> None:
+    numbers, stop, written = itertools.count(100), threading.Event(), []
+
+    def write() -> None:
+        while not stop.is_set():
+            number = next(numbers)
+            captured.database.query(f"INSERT INTO late VALUES ({number})")
+            written.append(number)
+
+    writer = threading.Thread(target=write)
+    with captured.database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("BEGIN")
+        cursor.execute("INSERT INTO late VALUES (1)")
+        writer.start()
+        try:
+            captured.configure("item", "late")
+            captured.mark()
+            fence = len(written) + 1  # one may be on its way
+            cursor.execute("INSERT INTO late VALUES (2)")
+            cursor.execute("COMMIT")
+            while len(written) < fence + 20:
+                stop.wait(0.05)
+        finally:
+            stop.set()
+            writer.join(30)
+    captured.wait_until_captured(captured.position())
+    assert captured.listed() == [captured.table("item"), captured.table("late")]
+    arrived = ids(captured, "late")
+    assert set(written[fence:]) <= set(arrived), "changes after the marker are missing"
+    # A transaction is in the binlog as a whole, where it commits.
+    assert {1, 2} <= set(arrived)
+    assert len(arrived) == len(set(arrived))
+
+
+NAMES = ("My Table", "größe", "a.b", "UPPER", "k,l", "x$y", "(v|w)*", "t\\d")
+
+
+def test_any_name_of_a_table_is_captured(captured: MysqlCaptured) -> None:
+    for name in NAMES:
+        captured.database.query(f"CREATE TABLE `{name}` (id int PRIMARY KEY)")
+    captured.database.query("CREATE TABLE td (id int PRIMARY KEY)")
+    captured.configure(*NAMES)
+    for name in NAMES:
+        captured.database.query(f"INSERT INTO `{name}` VALUES (1)")
+    captured.database.query("INSERT INTO td VALUES (1)")
+    captured.wait_until_captured(captured.position())
+    for name in NAMES:
+        (event,) = captured.read(captured.topic(name))
+        assert event.value is not None
+        assert (event.value["source"]["table"], event.after) == (name, {"id": 1})
+        assert event.schema is not None
+        assert event.schema.mismatch(captured.topic(name)) is None
+    assert captured.kafka.topics([captured.topic("td")]) == {}
+    assert captured.listed() == sorted(captured.table(name) for name in NAMES)
+
+
+def test_heartbeats_count_without_a_gap_over_a_restart(captured: MysqlCaptured) -> None:
+    for _ in range(2):
+        captured.wait_for_beat()
+    captured.connect.stop(captured.names.connector)
+    captured.connect.resume(captured.names.connector)
+    captured.connect.wait_running(captured.names.connector)
+    captured.wait_for_beat()
+    found = beats(captured)
+    assert len(found) >= 3
+    assert found == list(range(1, len(found) + 1))
+    server = "server_uuid" if captured.database.kind == MYSQL else "server_uid"
+    expected = captured.database.query(f"SELECT @@{server}")[0][0]
+    beat = captured.latest_beat()
+    assert (beat.owner, beat.system_identifier) == (captured.names.connector, expected)
+    assert (beat.timeline, beat.beats) == (None, found[-1])
+
+
+def test_a_lost_connection_is_opened_again(captured: MysqlCaptured) -> None:
+    (dump,) = [
+        row[0]
+        for row in captured.database.root("SHOW PROCESSLIST")
+        if "Dump" in str(row[4]) and "capture" in str(row[1])
+    ]
+    captured.database.root(f"KILL {dump}")
+    captured.database.query("INSERT INTO item VALUES (1, 'a')")
+    captured.wait_until_captured(captured.position())
+    assert ids(captured, "item") == [1]
+
+
+def test_a_purged_binlog_stops_the_connector(captured: MysqlCaptured) -> None:
+    database, name = captured.database, captured.names.connector
+    captured.wait_until_captured(captured.mark())
+    captured.connect.stop(name)
+    database.query("INSERT INTO item VALUES (1, 'lost')")
+    database.root("FLUSH BINARY LOGS")
+    database.catch_up()
+    wait_until(lambda: purged(database), "the binlog is purged")
+    captured.connect.resume(name)
+    # MySQL's connector finds it out before it starts; MariaDB's is told by the server.
+    mysql = database.kind == MYSQL
+    told = "no longer available on the server" if mysql else "Error code: 1236"
+    assert told in captured.failure()
+    with pytest.raises(ConnectError, match=name) as caught:
+        captured.connect.wait_running(name)
+    assert caught.value.remedy
+    assert ids(captured, "item") == []
+
+
+def purged(database: MysqlDatabase) -> bool:
+    """Purge all binlogs but the last; MariaDB keeps one while a replica still has it open."""
+    last = database.root("SHOW BINARY LOGS")[-1][0]
+    database.root(f"PURGE BINARY LOGS TO '{last}'")
+    return len(database.root("SHOW BINARY LOGS")) == 1
+
+
+def test_without_a_stored_position_it_starts_anew_and_tells_so(captured: MysqlCaptured) -> None:
+    """A silent gap for rows and heartbeats: only the definitions, read anew, show it."""
+    name = captured.names.connector
+    captured.database.query("INSERT INTO item VALUES (1, 'a')")
+    captured.wait_until_captured(captured.position())
+    assert len(fresh_starts(captured.changes())) == 1
+    captured.connect.stop(name)
+    captured.database.query("INSERT INTO item VALUES (2, 'lost')")
+    captured.forget_offsets()
+    assert captured.stored() is None
+    captured.connect.resume(name)
+    captured.connect.wait_running(name)
+    captured.wait_for_beat()
+    captured.database.query("INSERT INTO item VALUES (3, 'c')")
+    captured.wait_until_captured(captured.position())
+    assert ids(captured, "item") == [1, 3]
+    found = beats(captured)
+    assert found == list(range(1, len(found) + 1)), "nothing beats while the connector is stopped"
+    assert len(fresh_starts(captured.changes())) == 2
+
+
+def test_the_topic_of_definitions_explains_changes(captured: MysqlCaptured) -> None:
+    database = captured.database
+    start = captured.kafka.stable_offsets(captured.names.schema_change_topic)[0]
+    for statement in (
+        "ALTER TABLE item ADD COLUMN more int",
+        "CREATE TABLE item_new LIKE item",
+        "RENAME TABLE item TO item_old, item_new TO item",
+        "TRUNCATE TABLE item",
+        "OPTIMIZE TABLE item",
+        "DROP TABLE item_old",
+    ):
+        database.query(statement)
+    captured.wait_until_captured(captured.position())
+    told = captured.changes(start)
+    ours = [one for one in told if one.table and one.table.schema == database.name]
+    found = [(one.kind, one.table.name) for one in ours if one.table is not None]
+    assert all(one.gtid and not one.snapshot for one in ours)
+    assert found == [
+        ("ALTER", "item"),
+        ("CREATE", "item_new"),
+        ("ALTER", "item_old"),
+        ("ALTER", "item"),
+        ("DROP", "item_old"),
+    ], "TRUNCATE is a change of rows, OPTIMIZE none at all"
+
+
+def test_the_tables_are_told_that_the_connector_knows(captured: MysqlCaptured) -> None:
+    database = captured.database
+    known = known_tables(captured.changes())
+    assert {captured.table("item"), captured.table("late")} <= known
+    database.query("CREATE TABLE young (id int PRIMARY KEY)")
+    captured.wait_until_captured(captured.position())
+    assert captured.table("young") in known_tables(captured.changes())
