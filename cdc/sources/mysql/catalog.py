@@ -168,7 +168,8 @@ def _present(found: dict[TableId, Described], table: TableId) -> Described:
 def _missing(table: TableId) -> MissingTableError:
     return MissingTableError(
         f"source {table.source} has no table {table.relation}, or this login may not see it",
-        remedy="Check the name with `tributary discover`; names are taken exactly as written.",
+        remedy="List the tables with `tributary discover`; names are case-sensitive. If the table"
+        " was dropped, offboard it, or bootstrap it once it is there again.",
         table=table,
     )
 
