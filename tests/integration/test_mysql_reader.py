@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import uuid
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -73,7 +74,7 @@ class Lab:
                 session, table, table.primary_key, chunks, TableSize(rows, rows * 100)
             )
         points = [None, *found.points, None]
-        return [KeyRange(*ends) for ends in zip(points, points[1:], strict=False)]
+        return [KeyRange(*ends) for ends in itertools.pairwise(points)]
 
 
 @pytest.fixture
@@ -404,8 +405,8 @@ def test_what_a_column_added_later_shows_in_older_rows(lab: Lab) -> None:
         "older",
         "CREATE TABLE older (id int PRIMARY KEY)",
         "INSERT INTO older VALUES (1)",
-        "ALTER TABLE older ADD t varchar(10) NOT NULL DEFAULT 'it''s', ADD d decimal(9,2) DEFAULT 7,"
-        " ADD n int, ADD b varbinary(3) DEFAULT 'ab'",
+        "ALTER TABLE older ADD t varchar(10) NOT NULL DEFAULT 'it''s',"
+        " ADD d decimal(9,2) DEFAULT 7, ADD n int, ADD b varbinary(3) DEFAULT 'ab'",
     )
     schema = as_schema(table)
     with lab.connections.open("admin") as session:

@@ -94,7 +94,7 @@ def stored_value(session: Session, table: SourceTable, wanted: Column) -> tuple[
     query = (
         f"SELECT {shown} FROM (SELECT {rule.read('old')} AS value"  # noqa: S608 - quoted
         f" FROM (SELECT DEFAULT({quoted(wanted.name)}) AS old FROM {relation(table)} LIMIT 1)"
-        " AS stored) AS one"
+        " AS older) AS one"
     )
     value = session.value(query)
     return ("" if value is None else str(value)), rule

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 
 import pytest
@@ -42,7 +43,7 @@ def test_ranges_that_meet_share_no_row_and_leave_none(ends: list[tuple[int, int]
 
     points = [(str(a), str(b)) for a, b in sorted(set(ends))]
     edges = [None, *points, None]
-    ranges = [KeyRange(*pair) for pair in zip(edges, edges[1:], strict=False)]
+    ranges = [KeyRange(*pair) for pair in itertools.pairwise(edges)]
     for row in [(a, b) for a in range(4) for b in range(4)]:
         assert sum(inside(one, row) for one in ranges) == 1
 
