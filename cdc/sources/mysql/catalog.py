@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
 
+from cdc.errors import MissingTableError
 from cdc.sources.mysql.connection import Session
-from cdc.sources.values import TableKind, TableStats
+from cdc.sources.mysql.table_facts import PHYSICAL, Described, describe
+from cdc.sources.values import (
+    Fingerprint,
+    ReplicaIdentity,
+    SourceColumn,
+    SourceTable,
+    TableKind,
+    TableStats,
+)
 from schemas.table import TableId
 
 OWN = "tributary"
@@ -33,6 +41,17 @@ ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX
 """  # noqa: S608
 
 
+_SIZE = """
+SELECT TABLE_ROWS AS estimate, coalesce(DATA_LENGTH, 0) + coalesce(INDEX_LENGTH, 0) AS bytes
+FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
+"""
+
+# `check` refuses a server that logs less than whole rows.
+_IDENTITY: ReplicaIdentity = "full"
+# MariaDB's types that Debezium's connector stops at or garbles, whoever wants the column.
+_UNREADABLE = frozenset({"inet4", "inet6", "uuid"})
+
+
 def read_tables(session: Session, source: str, databases: Sequence[str]) -> list[TableStats]:
     """All tables of the databases that the patterns name, without the server's and our own."""
     keys: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
@@ -41,12 +60,11 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
     return [
         TableStats(
             table=TableId(source, row["db"], row["name"]),
-            kind=_kind(row),
+            kind=_kind(row["engine"], row["kind"], partitioned="partitioned" in row["options"]),
             rows_estimate=None if row["estimate"] is None else int(row["estimate"]),
             total_bytes=int(row["bytes"]),
             primary_key=tuple(keys[row["db"], row["name"]]),
-            # `check` refuses a server that logs less than whole rows.
-            replica_identity="full",
+            replica_identity=_IDENTITY,
             partition_root=None,
         )
         for row in session.named(_TABLES)
@@ -54,8 +72,110 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
     ]
 
 
-def _kind(row: dict[str, Any]) -> TableKind:
+def read_table(session: Session, table: TableId) -> SourceTable:
+    """One table with its columns, on the primary.
+
+    Raises:
+        MissingTableError: There is no such table, or the login may not see it.
+        SourceError: The login lacks PROCESS.
+    """
+    return _source_table(session, _present(describe(session, [table]), table))
+
+
+def read_described(session: Session, table: TableId) -> tuple[SourceTable, Fingerprint]:
+    """One table of the primary and its fingerprint, of one moment.
+
+    Raises:
+        MissingTableError: There is no such table, or the login may not see it.
+        SourceError: The login lacks PROCESS.
+    """
+    found = _present(describe(session, [table]), table)
+    return _source_table(session, found), found.fingerprint(on_replica=False)
+
+
+def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = False) -> Fingerprint:
+    """The facts of one table; see :func:`read_fingerprints`.
+
+    Raises:
+        MissingTableError: There is no such table.
+    """
+    found = read_fingerprints(session, [table], on_replica=on_replica)
+    if table not in found:
+        raise _missing(table)
+    return found[table]
+
+
+def read_fingerprints(
+    session: Session, tables: Collection[TableId], *, on_replica: bool = False
+) -> dict[TableId, Fingerprint]:
+    """The facts of each table that must not change unseen, without those that do not exist.
+
+    Args:
+        session: On the primary or the replica.
+        tables: Which tables.
+        on_replica: Leave out what each server has of its own (`PHYSICAL`); see
+            :func:`with_files`.
+    """
+    found = describe(session, tables, on_replica=on_replica)
+    return {table: one.fingerprint(on_replica=on_replica) for table, one in found.items()}
+
+
+def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
+    """The facts of a replica as they compare with those of the primary.
+
+    What a replica shows lies between two states of the primary: while the primary's files are what
+    they were before the fence, no statement can have replaced the replica's either.
+    """
+    files = {name: primary.facts[name] for name in PHYSICAL if name in primary.facts}
+    return Fingerprint({**replica.facts, **files})
+
+
+def _source_table(session: Session, found: Described) -> SourceTable:
+    table, columns = found.table, found.source_columns()
+    row = next(iter(session.named(_SIZE, (table.schema, table.name))), {})
+    estimate = row.get("estimate")
+    return SourceTable(
+        table=table,
+        oid=min(found.stored.ids.values(), default=0) if found.stored else 0,
+        kind=_kind(found.engine, found.kind, partitioned=found.partitioned),
+        columns=columns,
+        primary_key=found.primary_key,
+        unique_indexes=found.unique,
+        replica_identity=_IDENTITY,
+        identity_columns=found.primary_key or tuple(column.name for column in columns),
+        rows_estimate=None if estimate is None else int(estimate),
+        total_bytes=int(row.get("bytes") or 0),
+        owner="",
+        hazards=_hazards(columns) if found.of_mariadb else (),
+    )
+
+
+def _hazards(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
+    """Columns that can stop the connector for all of its tables."""
+    return tuple(
+        f"column {column.name} ({column.type}) stops the connector, or reaches it garbled"
+        for column in columns
+        if str(column.type) in _UNREADABLE
+    )
+
+
+def _present(found: dict[TableId, Described], table: TableId) -> Described:
+    if table not in found:
+        raise _missing(table)
+    return found[table]
+
+
+def _missing(table: TableId) -> MissingTableError:
+    return MissingTableError(
+        f"source {table.source} has no table {table.relation}, or this login may not see it",
+        remedy="List the tables with `tributary discover`; names are case-sensitive. If the table"
+        " was dropped, offboard it, or bootstrap it once it is there again.",
+        table=table,
+    )
+
+
+def _kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
     """Only InnoDB's tables can be read under a view, while they are written to."""
-    if row["engine"] != "InnoDB" or row["kind"] != "BASE TABLE":
+    if engine != "InnoDB" or kind != "BASE TABLE":
         return "other"
-    return "partitioned" if "partitioned" in row["options"] else "table"
+    return "partitioned" if partitioned else "table"

@@ -40,7 +40,7 @@ _WANTED_BY_KIND = {
     },
     "mariadb": {"gtid_strict_mode": ("ON", "SET GLOBAL gtid_strict_mode = ON.")},
 }
-_FILTERS = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table")
+FILTERS = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table")
 
 
 def run(connections: Connections) -> list[Check]:
@@ -156,7 +156,7 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
 def _replica(connections: Connections) -> Iterator[Check]:
     kind, where = connections.config.kind, connections.where(on_replica=True)
     with connections.open("snapshot", on_replica=True) as session:
-        theirs, status = _variables(session), _status(session)
+        theirs, status = _variables(session), replication_status(session)
         executed = _executed(session, kind)
     with connections.open("admin") as session:
         ours = _variables(session)
@@ -193,7 +193,7 @@ def _replica(connections: Connections) -> Iterator[Check]:
         if errant
         else Check("replica transactions", "ok", "all are the primary's")
     )
-    filters = [name for name in _FILTERS if status.get(f"replicate_{name}")]
+    filters = [name for name in FILTERS if status.get(f"replicate_{name}")]
     if filters:
         yield Check(
             "replica filters",
@@ -245,7 +245,7 @@ def _variables(session: Session) -> dict[str, str]:
     return {str(name).lower(): str(value) for name, value in session.rows("SHOW GLOBAL VARIABLES")}
 
 
-def _status(session: Session) -> dict[str, Any] | None:
+def replication_status(session: Session) -> dict[str, Any] | None:
     """The state of replication in MySQL's present words, which MariaDB has not taken over."""
     for row in session.named("SHOW REPLICA STATUS"):
         return {

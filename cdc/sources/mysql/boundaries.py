@@ -1,0 +1,97 @@
+"""Where to cut a table: its size, and keys of real rows at even distances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cdc.sources.mysql.connection import Session, quoted
+from cdc.sources.mysql.keys import key_types, predicate, printed, relation
+from cdc.sources.values import Boundaries, KeyRange, SourceTable, TableSize
+from schemas.types_mysql import MysqlType
+
+MEASURED_ROWS = 200
+_FEW_ROWS = 100_000
+"""Up to this estimate the rows are counted, since the server's figure may be far off, even 0."""
+
+_SIZE = """
+SELECT coalesce(TABLE_ROWS, 0), coalesce(DATA_LENGTH, 0)
+FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
+"""
+
+
+def table_size(session: Session, table: SourceTable) -> TableSize:
+    """Rows by the server's statistics of now, and bytes of the clustered index with its rows."""
+    if "mariadb" not in str(session.value("SELECT version()")).lower():
+        session.rows("SET SESSION information_schema_stats_expiry = 0")
+    rows = session.rows(_SIZE, (table.table.schema, table.table.name))
+    estimate, size = (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
+    if estimate < _FEW_ROWS:
+        # Bounded: statistics that are that wrong are of a table that has just been filled.
+        query = f"SELECT count(*) FROM (SELECT 1 FROM {relation(table)} LIMIT {_FEW_ROWS}) AS few"  # noqa: S608
+        estimate = max(estimate, int(session.value(query)))
+    return TableSize(rows=estimate, heap_bytes=size)
+
+
+def sample_boundaries(
+    session: Session, table: SourceTable, key: Sequence[str], chunks: int, size: TableSize
+) -> Boundaries:
+    """About ``chunks - 1`` keys that cut the table evenly, in the server's own order.
+
+    The key's index is walked once, from each boundary to the next; rows are not read. Where the
+    estimate was too low there would be ever more chunks, so that the steps then become longer; up
+    to twice as many are left as it is.
+
+    Raises:
+        SourceError: The table has no key, or one that no ranges can be made of.
+    """
+    types = key_types(table, key)
+    if chunks <= 1:
+        return Boundaries((), size)
+    names = [quoted(name) for name in key]
+    step = max(1, -(-size.rows // chunks))
+    points: list[tuple[str, ...]] = []
+    lower: tuple[str, ...] | None = None
+    while (found := _next(session, table, names, types, lower, step)) not in (None, lower):
+        lower = found
+        points.append(found)
+        if len(points) >= 2 * chunks:
+            points, step = points[1::2], 2 * step
+    counted = TableSize(max(size.rows, len(points) * step), size.heap_bytes)
+    return Boundaries(tuple(points), counted)
+
+
+def _next(
+    session: Session,
+    table: SourceTable,
+    names: Sequence[str],
+    types: Sequence[MysqlType],
+    lower: tuple[str, ...] | None,
+    step: int,
+) -> tuple[str, ...] | None:
+    """The key of the row that lies so many rows after the given one."""
+    shown = ", ".join(printed(kind, name) for kind, name in zip(types, names, strict=True))
+    # Sorted in a subquery: the printed text would sort otherwise.
+    query = (
+        f"SELECT {shown} FROM (SELECT {', '.join(names)} FROM {relation(table)}"  # noqa: S608
+        f" WHERE {predicate(KeyRange(lower), names, types)}"
+        f" ORDER BY {', '.join(names)} LIMIT 1 OFFSET {step}) AS at_step"
+    )
+    rows = session.rows(query)
+    return tuple(str(value) for value in rows[0]) if rows else None
+
+
+def largest_row(session: Session, table: SourceTable) -> int | None:
+    """Bytes of the largest of the first and the last rows, as text; None when there are none."""
+    names = [quoted(column.name) for column in table.columns]
+    total = " + ".join(f"coalesce(length({name}), 0)" for name in names)
+    order = [quoted(name) for name in table.primary_key]
+    found: list[int] = []
+    for direction in ("", " DESC") if order else ("",):
+        by = f" ORDER BY {', '.join(f'{name}{direction}' for name in order)}" if order else ""
+        value = session.value(
+            f"SELECT max(bytes) FROM (SELECT {total} AS bytes FROM {relation(table)}{by}"  # noqa: S608
+            f" LIMIT {MEASURED_ROWS}) AS some"
+        )
+        if value is not None:
+            found.append(int(value))
+    return max(found, default=None)

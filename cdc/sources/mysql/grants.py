@@ -1,0 +1,109 @@
+"""The privileges that each login needs, as statements to run or to print."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from cdc.config import MysqlSourceConfig
+from cdc.sources.mysql.catalog import OWN
+from cdc.sources.mysql.connection import Connections, Role, quoted
+from cdc.sources.values import SourceTable
+
+Account = tuple[str, str]
+"""Name and host."""
+
+OWN_RIGHTS: tuple[tuple[Role, str, tuple[str, ...]], ...] = (
+    # The connector looks at the definitions of both, and writes one.
+    ("capture", "heartbeat", ("SELECT", "INSERT", "UPDATE")),
+    ("capture", "marker", ("SELECT",)),
+    ("marker", "marker", ("SELECT", "INSERT", "DELETE")),
+    ("snapshot", "marker", ("SELECT",)),
+)
+"""What the other logins do with our own tables."""
+
+ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
+
+
+def accounts(connections: Connections) -> dict[Role, Account]:
+    """Each login's account as the primary has it: by name alone it may have several, by host.
+
+    Raises:
+        SourceError: One cannot log in.
+    """
+    found: dict[Role, Account] = {}
+    for role in ROLES:
+        with connections.open(role) as session:
+            name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
+            found[role] = (name, host)
+    return found
+
+
+def configured_accounts(config: MysqlSourceConfig) -> dict[Role, Account]:
+    """Each login's account, for any host: what to print when nobody can log in yet."""
+    users = config.credentials
+    return {
+        "admin": (users.admin.user, "%"),
+        "capture": (users.capture.user, "%"),
+        "snapshot": (users.snapshot.user, "%"),
+        "marker": (users.marker.user, "%"),
+    }
+
+
+def grants_sql(
+    config: MysqlSourceConfig,
+    tables: Sequence[SourceTable] = (),
+    known: Mapping[Role, Account] | None = None,
+) -> list[str]:
+    """The statements, for a superuser, that give each login exactly what it needs.
+
+    Args:
+        config: The source.
+        tables: Tables to replicate; without any, the databases of the source are granted.
+        known: The accounts; by default those of the configured names at any host.
+    """
+    users = known or configured_accounts(config)
+    # MariaDB has one right for positions of the binlog and another for a replica's state.
+    watch = "REPLICATION CLIENT" + (", REPLICA MONITOR" if config.kind == "mariadb" else "")
+    statements = [
+        # Which files a table lies in: how one that was replaced is told.
+        grant(f"PROCESS, {watch}", "*.*", users["admin"]),
+        grant("ALL PRIVILEGES", f"{quoted(OWN)}.*", users["admin"]) + " WITH GRANT OPTION",
+        grant("REPLICATION SLAVE, REPLICATION CLIENT", "*.*", users["capture"]),
+        grant(watch, "*.*", users["snapshot"]),
+    ]
+    if tables:
+        places = [f"{quoted(one.table.schema)}.{quoted(one.table.name)}" for one in tables]
+    else:
+        places = [f"{_pattern(database)}.*" for database in config.databases]
+    for role in ("admin", "capture", "snapshot"):
+        statements += [grant("SELECT", place, users[role]) for place in places]
+    statements += own_grants(users)
+    return [f"{statement};" for statement in dict.fromkeys(statements)]
+
+
+def own_grants(users: Mapping[Role, Account]) -> list[str]:
+    """The rights on our own tables of the logins that are not the admin, who owns them."""
+    return [
+        grant(", ".join(rights), f"{quoted(OWN)}.{quoted(table)}", users[role])
+        for role, table, rights in OWN_RIGHTS
+        if users[role] != users["admin"]
+    ]
+
+
+def grant(rights: str, place: str, account: Account) -> str:
+    """One statement."""
+    return f"GRANT {rights} ON {place} TO {account_sql(account)}"
+
+
+def account_sql(account: Account) -> str:
+    """An account as statements name it."""
+    name, host = (part.replace("'", "''") for part in account)
+    return f"'{name}'@'{host}'"
+
+
+def _pattern(database: str) -> str:
+    """The databases that a pattern of the configuration names, as GRANT takes them."""
+    if database == "*":
+        return "*"
+    escaped = database.replace("_", r"\_").replace("%", r"\%")
+    return quoted(escaped.replace("*", "%").replace("?", "_"))

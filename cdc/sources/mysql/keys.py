@@ -1,0 +1,128 @@
+"""Keys as text: how the server prints them for us, and the literals that compare as they do.
+
+A range is exact whatever its ends are, since its neighbour begins with the very same literal; what
+matters is that the server takes ``<`` and ``>=`` as opposites, in the order of the column.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cdc.errors import SourceError
+from cdc.sources.mysql.connection import quoted
+from cdc.sources.values import KeyRange, SourceTable
+from schemas.types_mysql import MysqlType
+
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "year"})
+_BY_NUMBER = frozenset({"enum", "set", "bit"})
+"""Sorted by the number that a value is, whatever it is printed as."""
+_REAL = frozenset({"float", "double"})
+_TEXT = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
+_BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_MOMENTS = frozenset({"date", "datetime", "timestamp", "time"})
+
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:e[+-]?[0-9]+)?")
+_MOMENT = re.compile(r"-?[0-9]+(?:[-:][0-9]{2}){2}(?: [0-9]{2}(?::[0-9]{2}){2})?(?:\.[0-9]{1,6})?")
+_HEX = re.compile(r"(?:[0-9a-fA-F]{2})*")
+
+
+def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
+    """The types of the key's columns.
+
+    Raises:
+        SourceError: There is no key, or it has a type that no range can be made of.
+    """
+    if not key:
+        raise SourceError(
+            f"table {table.table} has no key, and MySQL's rows have no place to be read by",
+            remedy="Add a primary key, or name the columns of a unique index in key_columns.",
+            table=table.table,
+        )
+    types = {column.name: column.type for column in table.columns}
+    return tuple(_known(types.get(name), table, name) for name in key)
+
+
+def _known(kind: object, table: SourceTable, name: str) -> MysqlType:
+    known = {*_INTEGERS, *_BY_NUMBER, *_REAL, *_TEXT, *_BYTES, *_MOMENTS, "decimal"}
+    if not isinstance(kind, MysqlType) or kind.name not in known:
+        raise SourceError(
+            f"key column {name!r} of table {table.table} has type {kind}, of which no ranges can be"
+            " made",
+            remedy="Name other columns in key_columns: integers, decimals, dates, text or binary.",
+            table=table.table,
+            field=name,
+        )
+    return kind
+
+
+def printed(kind: MysqlType, column: str) -> str:
+    """SQL that prints a quoted column of a key as the text that :func:`literal` reads."""
+    if kind.name in _BYTES:
+        return f"HEX({column})"
+    if kind.name in _BY_NUMBER:
+        return f"CAST({column} + 0 AS CHAR)"
+    if kind.name in _REAL:
+        # As text a float has six digits only.
+        return f"CAST(CAST({column} AS DOUBLE) AS CHAR)"
+    if kind.name in _TEXT:
+        return f"CONVERT({column} USING utf8mb4)"
+    return f"CAST({column} AS CHAR)"
+
+
+def literal(kind: MysqlType, text: str) -> str:
+    """A constant that compares with a column of that type as the column's own values do.
+
+    A text's constant has no collation to insist on, so the column's is used; it is written as
+    bytes, so that no character of it can end it.
+
+    Raises:
+        SourceError: The text is not a value of the type.
+    """
+    if kind.name in _TEXT:
+        return f"_utf8mb4 x'{text.encode().hex()}'"
+    if kind.name in _BYTES and _HEX.fullmatch(text):
+        return f"x'{text}'"
+    if kind.name in _MOMENTS and _MOMENT.fullmatch(text):
+        return f"'{text}'"
+    if kind.name not in {*_BYTES, *_MOMENTS} and _NUMBER.fullmatch(text):
+        return text
+    raise SourceError(
+        f"{text!r} is no bound of a range of type {kind}",
+        remedy="The plan of the copy was altered, or is of another type: begin the copy again.",
+    )
+
+
+def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[MysqlType]) -> str:
+    """The condition of a range over the key's columns.
+
+    Row comparisons are spelled out, which the servers look up in the index; the first column's own
+    bound makes that a range even where the rest is not understood.
+
+    Args:
+        key_range: The range.
+        columns: The key's columns as SQL.
+        types: Their types.
+    """
+    clauses = []
+    for bound, strictly, at_end in ((key_range.lower, ">", ">="), (key_range.upper, "<", "<")):
+        if bound is None:
+            continue
+        ends = [literal(kind, text) for kind, text in zip(types, bound, strict=True)]
+        if len(ends) > 1:
+            clauses.append(f"{columns[0]} {strictly}= {ends[0]}")
+        clauses.append(_beyond(list(zip(columns, ends, strict=True)), strictly, at_end))
+    return " AND ".join(clauses) if clauses else "1 = 1"
+
+
+def _beyond(parts: Sequence[tuple[str, str]], strictly: str, at_end: str) -> str:
+    (column, end), *rest = parts
+    if not rest:
+        return f"{column} {at_end} {end}"
+    further = _beyond(rest, strictly, at_end)
+    return f"({column} {strictly} {end} OR ({column} = {end} AND {further}))"
+
+
+def relation(table: SourceTable) -> str:
+    """The table as a quoted, qualified name."""
+    return f"{quoted(table.table.schema)}.{quoted(table.table.name)}"

@@ -1,0 +1,165 @@
+"""Single rows by key, as Python values of the lake's types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import date, datetime, timedelta, timezone
+from decimal import Decimal
+from typing import Any
+
+from cdc.sources.mysql.connection import Session, quoted
+from cdc.sources.mysql.keys import key_types, literal, relation
+from cdc.sources.selection import rules
+from cdc.sources.values import SourceTable
+from schemas.errors import SchemaError
+from schemas.table import Column, TableSchema
+from schemas.type_rule import TypeRule
+from schemas.types_mysql import MysqlType
+
+BATCH = 500
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_SECOND = 1_000_000
+
+
+def fetch_by_key(
+    session: Session,
+    table: SourceTable,
+    schema: TableSchema,
+    keys: Sequence[Sequence[object]],
+    columns: Sequence[str],
+) -> list[dict[str, Any]]:
+    """The rows with those keys; one dictionary each, of the key columns and the others asked for.
+
+    A column's collation may take ``a`` and ``A`` for one key. The lake does not, so a row whose
+    text is not the very same is not the one that is asked for.
+
+    Args:
+        session: On the primary or the replica.
+        table: The table.
+        schema: Its lake schema.
+        keys: Values of the lake's types, in the order of ``schema.key``.
+        columns: Columns of the schema.
+
+    Raises:
+        SchemaError: A column is not in the schema, or a key value is NULL.
+        SourceError: The key has a type that cannot be looked up.
+    """
+    names = list(dict.fromkeys([*schema.key, *(schema.column(name).name for name in columns)]))
+    rule = rules(table, schema)
+    types = key_types(table, schema.key)
+    selected = ", ".join(rule[name].read(quoted(name)) for name in names)
+    texts = [name for name in schema.key if rule[name].lake_type == "string"]
+    asked = {
+        tuple(value for name, value in zip(schema.key, key, strict=True) if name in texts)
+        for key in keys
+    }
+    found = []
+    for batch in _batches(keys):
+        wanted = " OR ".join(
+            " AND ".join(
+                f"{quoted(name)} = {constant(kind, value, table, name)}"
+                for name, kind, value in zip(schema.key, types, key, strict=True)
+            )
+            for key in batch
+        )
+        query = f"SELECT {selected} FROM {relation(table)} WHERE {wanted}"  # noqa: S608 - quoted
+        for row in session.rows(query):
+            values = {
+                name: lake_value(rule[name], value) for name, value in zip(names, row, strict=True)
+            }
+            if tuple(values[name] for name in texts) in asked:
+                found.append(values)
+    return found
+
+
+def stored_value(session: Session, table: SourceTable, wanted: Column) -> tuple[str, TypeRule]:
+    """What rows older than a column show in it: its default, as text of what its rule reads.
+
+    The server keeps what they show to itself; it is the default of now, unless that was changed
+    since the column was added. Empty where the table has no row, and so none that is older.
+
+    Args:
+        session: On the primary.
+        table: The table.
+        wanted: The column as the lake gets it.
+
+    Raises:
+        SourceError: It has no default, or an expression: each row has a value of its own.
+    """
+    column = next(one for one in table.columns if one.name == wanted.name)
+    rule = column.type.rule(
+        table=table.table, column=wanted.name, as_text=wanted.asked, hidden=bool(wanted.hide)
+    )
+    shown = "HEX(value)" if rule.read_type == "binary" else "CAST(value AS CHAR)"
+    query = (
+        f"SELECT {shown} FROM (SELECT {rule.read('old')} AS value"  # noqa: S608 - quoted
+        f" FROM (SELECT DEFAULT({quoted(wanted.name)}) AS old FROM {relation(table)} LIMIT 1)"
+        " AS older) AS one"
+    )
+    value = session.value(query)
+    return ("" if value is None else str(value)), rule
+
+
+def lake_value(rule: TypeRule, value: Any) -> Any:
+    """What ``read_sql`` gave through the driver, as a Python value of the lake type."""
+    if value is None:
+        return None
+    kind = rule.lake_type
+    if kind == "date":
+        return _EPOCH.date() + timedelta(days=int(value))
+    if kind in ("timestamp", "timestamp_ntz"):
+        moment = _EPOCH + timedelta(microseconds=int(value))
+        return moment if kind == "timestamp" else moment.replace(tzinfo=None)
+    if kind == "boolean":
+        return int(value) == 1
+    if kind in ("int", "bigint"):
+        return int(value)
+    if kind in ("float", "double"):
+        return float(value)
+    return Decimal(value) if kind.startswith("decimal") else value
+
+
+def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> str:
+    """A key value of the lake as a constant that is equal to the column's value.
+
+    Raises:
+        SchemaError: It is NULL.
+    """
+    if value is None:
+        raise SchemaError(
+            f"a key of table {table.table} has NULL in column {name!r}",
+            remedy="Key columns are NOT NULL on the source; verify the lake table's key.",
+            table=table.table,
+            field=name,
+        )
+    if isinstance(value, (bytes, bytearray)):
+        return f"x'{value.hex()}'"
+    if isinstance(value, datetime):
+        aware = value if value.tzinfo else value.replace(tzinfo=timezone.utc)
+        moment = aware.astimezone(timezone.utc).replace(tzinfo=None)
+        return literal(kind, moment.isoformat(sep=" "))
+    if isinstance(value, date):
+        return literal(kind, value.isoformat())
+    if kind.name == "time" and isinstance(value, int):
+        return literal(kind, _duration(value))
+    if kind.name in ("enum", "set"):
+        # Labels are equal by their text, though they are sorted by their numbers.
+        return literal(MysqlType("varchar"), str(value))
+    return literal(kind, str(int(value) if isinstance(value, bool) else value))
+
+
+def _duration(micros: int) -> str:
+    seconds, rest = divmod(abs(micros), _SECOND)
+    hours, seconds = divmod(seconds, 3600)
+    sign = "-" if micros < 0 else ""
+    return f"{sign}{hours:02}:{seconds // 60:02}:{seconds % 60:02}.{rest:06}"
+
+
+def _batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
+    for start in range(0, len(keys), BATCH):
+        yield keys[start : start + BATCH]
+
+
+def count(session: Session, table: SourceTable) -> int:
+    """Rows of the table, counted."""
+    return int(session.value(f"SELECT count(*) FROM {relation(table)}"))  # noqa: S608 - quoted

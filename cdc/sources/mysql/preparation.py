@@ -1,0 +1,153 @@
+"""What capture needs on the primary: our own tables and rights, and a binlog that has all."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pymysql
+from pymysql.constants import ER
+
+from cdc.sources.mysql.catalog import OWN
+from cdc.sources.mysql.connection import Connections, Role, Session, quoted
+from cdc.sources.mysql.grants import OWN_RIGHTS, ROLES, Account, accounts, grant
+from cdc.sources.mysql.table_facts import server_kind
+from cdc.sources.values import SourceTable
+from schemas.table import TableId
+
+_DATABASE = f"CREATE DATABASE IF NOT EXISTS {OWN} CHARACTER SET utf8mb4"
+
+# Both carry the server's identity, so that a switch to another server shows in the log.
+_TABLES = {
+    "heartbeat": f"""
+CREATE TABLE IF NOT EXISTS {OWN}.heartbeat (
+    source varchar(255) NOT NULL PRIMARY KEY, server varchar(255),
+    beat_at timestamp(6) NOT NULL DEFAULT current_timestamp(6), beats bigint NOT NULL DEFAULT 0)
+    ENGINE = InnoDB CHARACTER SET utf8mb4
+""",
+    "marker": f"""
+CREATE TABLE IF NOT EXISTS {OWN}.marker (
+    id char(36) NOT NULL PRIMARY KEY, server varchar(255),
+    written_at timestamp(6) NOT NULL DEFAULT current_timestamp(6))
+    ENGINE = InnoDB CHARACTER SET utf8mb4
+""",
+}
+
+# What one's own session is told of its rights, of all and of one database and table.
+_HELD = """
+SELECT PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s
+UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
+      WHERE GRANTEE = %s AND TABLE_SCHEMA = %s
+UNION SELECT PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
+      WHERE GRANTEE = %s AND TABLE_SCHEMA = %s AND TABLE_NAME = %s
+"""
+
+_WANTED = {
+    "log_bin": ("ON",),
+    "binlog_format": ("ROW",),
+    "binlog_row_image": ("FULL",),
+    "binlog_row_value_options": ("",),
+    # Else commits become visible in another order than they are logged in.
+    "binlog_order_commits": ("ON",),
+}
+
+
+def prepare(connections: Connections) -> None:
+    """Create what is missing of database ``tributary``, its tables and grants."""
+    statements = planned(connections)
+    if statements:
+        with connections.open("admin") as session:
+            for statement in statements:
+                session.rows(statement)
+
+
+def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[str]:
+    """The statements that capturing these tables would run now; nothing is run.
+
+    No table needs any of its own: the binlog has them all.
+    """
+    with connections.open("admin") as session:
+        databases = session.rows(
+            "SELECT 1 FROM information_schema.SCHEMATA WHERE SCHEMA_NAME = %s", (OWN,)
+        )
+        there = {
+            str(row[0])
+            for row in session.rows(
+                "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s", (OWN,)
+            )
+        }
+    statements = [] if databases else [_DATABASE]
+    statements += [text for name, text in _TABLES.items() if name not in there]
+    known = accounts(connections)
+    for role in ROLES:
+        statements += _grants(connections, role, known)
+    return [" ".join(statement.split()) for statement in statements]
+
+
+def _grants(connections: Connections, role: Role, known: dict[Role, Account]) -> list[str]:
+    """What a login lacks on our own tables; what it has by a role it may be given again."""
+    account = known[role]
+    wanted = [(table, rights) for who, table, rights in OWN_RIGHTS if who == role]
+    if account == known["admin"] or not wanted:
+        return []
+    statements = []
+    grantee = "'{}'@'{}'".format(*account)
+    with connections.open(role) as session:
+        for table, rights in wanted:
+            places = (grantee, grantee, OWN, grantee, OWN, table)
+            held = {str(row[0]).upper() for row in session.rows(_HELD, places)}
+            if not held.issuperset(rights):
+                place = f"{quoted(OWN)}.{quoted(table)}"
+                statements.append(grant(", ".join(rights), place, account))
+    return statements
+
+
+def audit(session: Session, table: SourceTable) -> list[str]:
+    """What keeps changes of this table out of the binlog, or makes them unusable.
+
+    Args:
+        session: The admin's, on the primary.
+        table: The table.
+    """
+    seen = {
+        str(name).lower(): str(value)
+        for name, value in session.rows(
+            "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format',"
+            " 'binlog_row_image', 'binlog_row_value_options', 'binlog_order_commits')"
+        )
+    }
+    problems = [
+        f"{name} is {seen[name] or 'empty'} and must be {' or '.join(wanted) or 'empty'}"
+        for name, wanted in _WANTED.items()
+        if name in seen and seen[name] not in wanted
+    ]
+    if table.kind not in ("table", "partitioned"):
+        problems.append("it is no plain InnoDB table, and cannot be read under a view")
+    problems += _filtered(session, table.table.schema)
+    return problems
+
+
+def _filtered(session: Session, database: str) -> list[str]:
+    """Filters of the binlog: a database that they leave out is in no event."""
+    for row in _binlog_status(session):
+        # File, position, then the two lists.
+        only, ignored = (_names(str(value or "")) for value in row[2:4])
+        if only and database not in only:
+            return [f"binlog_do_db leaves out database {database}"]
+        if database in ignored:
+            return [f"binlog_ignore_db leaves out database {database}"]
+    return []
+
+
+def _binlog_status(session: Session) -> list[tuple[object, ...]]:
+    if server_kind(session) == "mariadb":
+        return session.rows("SHOW MASTER STATUS")
+    try:
+        return session.rows("SHOW BINARY LOG STATUS")
+    except pymysql.MySQLError as error:
+        if error.args and error.args[0] == ER.PARSE_ERROR:  # before MySQL 8.2
+            return session.rows("SHOW MASTER STATUS")
+        raise
+
+
+def _names(text: str) -> set[str]:
+    return {name.strip() for name in text.split(",") if name.strip()}

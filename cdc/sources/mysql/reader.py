@@ -1,0 +1,215 @@
+"""SQL and JDBC options with which Spark reads key ranges of a table, under views or as of now."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from cdc.config import MysqlEndpoint
+from cdc.errors import PermanentError, ReplicaError, SnapshotLostError, SourceError
+from cdc.sources.mysql.connection import APPLICATION, CONNECT_TIMEOUT_S, Connections, quoted
+from cdc.sources.mysql.keys import key_types, predicate, relation
+from cdc.sources.mysql.primary import identity_test
+from cdc.sources.selection import rules
+from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable, View
+from schemas.table import TableId, TableSchema
+
+LOCK_TIMEOUT_S = 30
+# The longest that a session waits for the server's next bytes, and the server for the reader to
+# take some: Spark writes files meanwhile, and the server's own default is a minute.
+SOCKET_TIMEOUT_S = 900
+
+_SSL_MODES = {
+    "disabled": "disable",
+    "required": "trust",
+    "verify_ca": "verify-ca",
+    "verify_identity": "verify-full",
+}
+_FROM_SERVER = re.compile(r"\(conn=\d+\) ([^\n]+)")
+_NOT_THERE = "Subquery returns more than 1 row"
+_DENIED = re.compile(r"(?:\w+ command denied|Access denied|SELECT command denied)[^\n]*")
+_CHANGED = re.compile(r"Table definition has changed|doesn't exist|Record has changed since")
+_UNFIT = re.compile(r"(?:value '[^\n]*'|[^\n]*) (?:cannot be decoded as|is out of range)[^\n]*")
+
+
+def snapshot_query(
+    connections: Connections,
+    table: SourceTable,
+    schema: TableSchema,
+    ranges: Sequence[KeyRange],
+    *,
+    view: View | None,
+    fetch_size: int,
+) -> SnapshotQuery:
+    """How Spark reads the ranges, one JDBC partition each.
+
+    Columns get generated names, since Spark does not escape quotes in names; they get their own
+    back in ``select``. The servers merge the subquery, so predicates use the key's index.
+
+    Raises:
+        SourceError: The table has no key, or its server cannot be reached as it is configured.
+    """
+    kind = connections.config.kind
+    on_replica = view is None or view.on_replica
+    types = key_types(table, schema.key)
+    rule = rules(table, schema)
+    outputs = [
+        f"{rule[column.name].read(quoted(column.name))} AS c{number}"
+        for number, column in enumerate(schema.columns)
+    ]
+    keys = [f"{quoted(name)} AS k{number}" for number, name in enumerate(schema.key)]
+    shown = [f"c{n} {rule[column.name].read_type}" for n, column in enumerate(schema.columns)]
+    # The key columns are there for the predicates only: their JDBC types do not matter.
+    shown += [f"k{number} string" for number in range(len(keys))]
+    names = [f"k{number}" for number in range(len(keys))]
+    return SnapshotQuery(
+        url=jdbc_url(connections.endpoint(on_replica=on_replica)),
+        table=f"(SELECT {', '.join(outputs + keys)} FROM {relation(table)}) AS source_rows",  # noqa: S608 - quoted
+        predicates=tuple(predicate(one, names, types) for one in ranges),
+        select=tuple(
+            f"{rule[column.name].from_jdbc(f'c{number}')} AS {_spark_name(column.name)}"
+            for number, column in enumerate(schema.columns)
+        ),
+        properties={
+            **jdbc_properties(connections, on_replica=on_replica),
+            "fetchsize": str(fetch_size),
+            "sessionInitStatement": session_init(view, kind),
+            "customSchema": ", ".join(shown),
+        },
+    )
+
+
+def session_init(view: View | None, kind: str) -> str:
+    """What each JDBC session runs first, in the transaction that then reads.
+
+    No session can take over another's view here, so each opens its own. It lies behind the fence
+    if it shows the marker; a session that a load balancer sent elsewhere does not, or says that
+    its server is another one. The servers have no statement that fails with words of ours: a
+    subquery with two rows stands for it (see :func:`explain_failure`).
+    """
+    begin = (
+        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; "
+        "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
+    )
+    if view is None:
+        return begin
+    marker = f"NOT EXISTS (SELECT 1 FROM tributary.marker WHERE id = '{view.marker.id}')"  # noqa: S608 - a UUID
+    wrong = [marker]
+    if view.identity.system_identifier is not None:
+        wrong.append(f"NOT ({identity_test(kind, view.identity.system_identifier)})")
+    check = f"SELECT (SELECT 1 UNION ALL SELECT 2 FROM DUAL WHERE {' OR '.join(wrong)}) AS here"  # noqa: S608
+    return f"{begin}; {check}"
+
+
+def is_from_server(text: str) -> bool:
+    """Whether the text of a failed Spark job carries an error that the driver has thrown."""
+    return bool(_FROM_SERVER.search(text)) or "org.mariadb.jdbc" in text
+
+
+def explain_failure(table: TableId, text: str) -> SourceError:
+    """The error of a Spark task that read the table, as one of ours."""
+    said = _FROM_SERVER.findall(text)
+    reason = said[-1].strip() if said else text.strip()[:500]
+    if _NOT_THERE in text:
+        return ReplicaError(
+            f"a snapshot session of table {table} is not where it must be: the marker is not"
+            " visible there, or the server is another one",
+            remedy="`replica` must lead to one server: a load balancer over several, or a failover "
+            "during the copy, sends sessions to another one.",
+            table=table,
+        )
+    if denied := _DENIED.search(text):
+        return PermanentError(
+            f"table {table} could not be read: {denied[0].strip()}",
+            remedy="Give credentials.snapshot what `tributary grants` prints: SELECT on the table"
+            " and on tributary.marker.",
+            table=table,
+        )
+    if unfit := _UNFIT.search(text):
+        return PermanentError(
+            f"table {table}: {unfit[0].strip()}",
+            remedy="Correct the value on the source, or leave the column out with columns.exclude.",
+            table=table,
+        )
+    if _CHANGED.search(reason):
+        return SnapshotLostError(
+            f"table {table} was altered while it was read: {reason}",
+            remedy="Nothing to do: its rows are read under a new view.",
+            table=table,
+        )
+    return SourceError(
+        f"table {table} could not be read: {reason}",
+        remedy="Look at the server's log at this time; then run the command again.",
+        table=table,
+    )
+
+
+def jdbc_url(endpoint: MysqlEndpoint) -> str:
+    """The URL of a server for MariaDB Connector/J, which speaks to both kinds; without a login."""
+    host = f"[{endpoint.host}]" if ":" in endpoint.host else endpoint.host
+    return f"jdbc:mariadb://{host}:{endpoint.port}/"
+
+
+def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, str]:
+    """How the driver logs in to a server, and what its sessions are set to.
+
+    Raises:
+        SecretError: The password's reference does not resolve.
+        SourceError: The server cannot be reached, or wants a client's certificate.
+    """
+    endpoint = connections.endpoint(on_replica=on_replica)
+    credential = connections.credential("snapshot")
+    if endpoint.ssl_cert is not None:
+        raise SourceError(
+            f"snapshots cannot show the certificate {endpoint.ssl_cert} to the"
+            f" {connections.where(on_replica=on_replica)}: the JDBC driver reads no PEM key",
+            remedy="Let the login of credentials.snapshot come without one (ALTER USER ... REQUIRE"
+            " SSL), and leave out ssl_cert and ssl_key of this server.",
+            field="ssl_cert",
+        )
+    limit = "max_statement_time" if connections.config.kind == "mariadb" else "max_execution_time"
+    settings = {
+        # Spark quotes names as standard SQL does. Dates that no calendar has are values here.
+        "sql_mode": "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ALLOW_INVALID_DATES'",
+        "time_zone": "'+00:00'",
+        limit: "0",
+        "lock_wait_timeout": str(LOCK_TIMEOUT_S),
+        "net_write_timeout": str(SOCKET_TIMEOUT_S),
+    }
+    ssl_mode = _ssl_mode(connections, endpoint, on_replica=on_replica)
+    properties = {
+        "driver": "org.mariadb.jdbc.Driver",
+        "user": credential.user,
+        "sslMode": ssl_mode,
+        "sessionVariables": ",".join(f"{name}={value}" for name, value in settings.items()),
+        "connectionAttributes": f"program_name:{APPLICATION}",
+        "connectTimeout": str(CONNECT_TIMEOUT_S * 1000),
+        "socketTimeout": str(SOCKET_TIMEOUT_S * 1000),
+        "tcpKeepAlive": "true",
+        "tinyInt1isBit": "false",
+        "yearIsDateType": "false",
+        # For `session_init`, whose statements are all our own.
+        "allowMultiQueries": "true",
+    }
+    if ssl_mode == "disable":
+        # MySQL's logins then encrypt the password with the server's key, as its clients do.
+        properties["allowPublicKeyRetrieval"] = "true"
+    if endpoint.ssl_ca is not None:
+        properties["serverSslCert"] = str(endpoint.ssl_ca)
+    if credential.password is not None:
+        properties["password"] = credential.password.resolve()
+    return properties
+
+
+def _ssl_mode(connections: Connections, endpoint: MysqlEndpoint, *, on_replica: bool) -> str:
+    """The driver's term; it has none for "TLS where the server has it", so the server is asked."""
+    if endpoint.ssl_mode != "preferred":
+        return _SSL_MODES[endpoint.ssl_mode]
+    with connections.open("snapshot", on_replica=on_replica) as session:
+        rows = session.rows("SHOW SESSION STATUS LIKE 'Ssl_cipher'")
+    return "trust" if rows and rows[0][1] else "disable"
+
+
+def _spark_name(name: str) -> str:
+    """A name quoted for Spark SQL."""
+    return "`" + name.replace("`", "``") + "`"

@@ -1,0 +1,226 @@
+"""What the catalog says of tables, read at once, and what of it must not change unseen."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.errors import SourceError
+from cdc.sources.mysql.connection import Session
+from cdc.sources.mysql.innodb import Stored, read_stored
+from cdc.sources.values import Fingerprint, SourceColumn
+from schemas.table import TableId
+from schemas.types_mysql import MysqlType
+
+PHYSICAL = ("relfilenode", "table_id", "altered")
+"""Facts of one server's files; a replica has its own."""
+
+NUMBERS = 1 << 48
+"""Above every number of a column: MySQL has none, so a column's name makes it."""
+
+_ATTEMPTS = 5
+
+_COLUMNS = """
+SELECT TABLE_SCHEMA AS db, TABLE_NAME AS tab, COLUMN_NAME AS name, COLUMN_TYPE AS shown,
+       COLUMN_DEFAULT AS value, IS_NULLABLE AS nullable, CHARACTER_SET_NAME AS charset,
+       COLLATION_NAME AS collation, GENERATION_EXPRESSION AS expression
+FROM information_schema.COLUMNS WHERE {where}
+ORDER BY TABLE_SCHEMA, TABLE_NAME, ORDINAL_POSITION
+"""
+_INDEXES = """
+SELECT TABLE_SCHEMA AS db, TABLE_NAME AS tab, INDEX_NAME AS name, COLUMN_NAME AS part,
+       SUB_PART AS prefix
+FROM information_schema.STATISTICS WHERE NON_UNIQUE = 0 AND ({where})
+ORDER BY TABLE_SCHEMA, TABLE_NAME, INDEX_NAME <> 'PRIMARY', INDEX_NAME, SEQ_IN_INDEX
+"""
+_TABLES = """
+SELECT TABLE_SCHEMA AS db, TABLE_NAME AS tab, TABLE_TYPE AS kind, ENGINE AS engine,
+       CREATE_TIME AS created, coalesce(CREATE_OPTIONS, '') AS options
+FROM information_schema.TABLES WHERE TABLE_TYPE <> 'VIEW' AND ({where})
+"""
+
+
+@dataclass(frozen=True)
+class Described:
+    """One table as the catalog has it.
+
+    Args:
+        table: Which table.
+        kind: ``TABLE_TYPE``.
+        engine: Its storage engine.
+        partitioned: Whether it has partitions.
+        created: When its definition was last written, as the server prints it.
+        columns: Rows of ``information_schema.COLUMNS``, in order.
+        primary_key: Its columns in key order.
+        unique: Columns of the unique indexes on whole, plain columns, the primary key's first.
+        stored: Where its rows lie; None for other engines, and where that was not asked.
+        of_mariadb: Whether MariaDB wrote it.
+    """
+
+    table: TableId
+    kind: str
+    engine: str
+    partitioned: bool
+    created: str
+    columns: tuple[Mapping[str, Any], ...]
+    primary_key: tuple[str, ...]
+    unique: tuple[tuple[str, ...], ...]
+    stored: Stored | None
+    of_mariadb: bool
+
+    def source_columns(self) -> tuple[SourceColumn, ...]:
+        """The columns as values. Generated and invisible ones are in the binlog like any other."""
+        return tuple(
+            SourceColumn(
+                name=row["name"],
+                type=MysqlType.parse(row["shown"]),
+                attnum=number(row["name"]),
+                nullable=row["nullable"] == "YES",
+                generated=False,
+                default_sql=self._default(row),
+            )
+            for row in self.columns
+        )
+
+    def fingerprint(self, *, on_replica: bool) -> Fingerprint:
+        """The facts, in the form that `schemas.catalog.Catalog` reads."""
+        facts: dict[str, Any] = {
+            "engine": self.engine,
+            "kind": self.kind,
+            "partitioned": self.partitioned,
+            "owner": "",
+            "named": "",
+            "attributes": NUMBERS,
+            "replica_identity": "f",
+            "columns": {str(number(row["name"])): self._column(row) for row in self.columns},
+            "keys": {"primary": " ".join(str(number(name)) for name in self.primary_key)}
+            if self.primary_key
+            else {},
+            "leaves": {},
+            # Another expression gives all rows other values, and no event tells it.
+            "expressions": {
+                row["name"]: row["expression"] for row in self.columns if row["expression"]
+            },
+        }
+        if not on_replica:
+            ids = self.stored.shown if self.stored else ""
+            versions = self.stored.shown_versions if self.stored else None
+            facts |= {
+                "relfilenode": ids,
+                "table_id": ids,
+                # MySQL counts columns that come and go in place. MariaDB does not: what it has is
+                # the time of the last ALTER of any kind.
+                "altered": self.created if versions is None else versions,
+            }
+        return Fingerprint(facts)
+
+    def _column(self, row: Mapping[str, Any]) -> dict[str, Any]:
+        return {
+            "name": row["name"],
+            "shown": row["shown"],
+            "nullable": row["nullable"] == "YES",
+            "default": row["expression"] or self._default(row),
+            "generated": False,
+            "written": " ".join(
+                str(row[one]) for one in ("shown", "charset", "collation") if row[one]
+            ),
+            "parts": {},
+        }
+
+    def _default(self, row: Mapping[str, Any]) -> str | None:
+        value = row["value"]
+        # MariaDB prints an expression, and so a text in quotes.
+        return None if value is None or (self.of_mariadb and value == "NULL") else str(value)
+
+
+def number(name: str) -> int:
+    """What stands for a column's number: made of its name, which is all that a column has."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
+
+
+def describe(
+    session: Session, tables: Collection[TableId], *, on_replica: bool = False
+) -> dict[TableId, Described]:
+    """Tables as the catalog has them at one moment, without those that are not there.
+
+    The catalog has no view of its own that several statements could share; so it is read until two
+    readings are the same.
+
+    Raises:
+        SourceError: They never were, or the login lacks PROCESS.
+    """
+    if not tables:
+        return {}
+    before = _read(session, tables, on_replica=on_replica)
+    for _ in range(_ATTEMPTS):
+        now = _read(session, tables, on_replica=on_replica)
+        if now == before:
+            return now
+        before = now
+    names = ", ".join(sorted(map(str, tables))[:_ATTEMPTS])
+    raise SourceError(
+        f"the definitions of these tables change all the time: {names}",
+        remedy="Let the ALTER TABLE statements that run now end; then run the command again.",
+    )
+
+
+def _read(
+    session: Session, tables: Collection[TableId], *, on_replica: bool
+) -> dict[TableId, Described]:
+    kind = server_kind(session)
+    by_name = {(table.schema, table.name): table for table in tables}
+    where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))
+    names = [part for name in by_name for part in name]
+    if kind == "mysql":  # else times and sizes may be a day old
+        session.rows("SET SESSION information_schema_stats_expiry = 0")
+    columns: defaultdict[TableId, list[Mapping[str, Any]]] = defaultdict(list)
+    for row in session.named(_COLUMNS.format(where=where), names):
+        if table := by_name.get((row["db"], row["tab"])):
+            columns[table].append(row)
+    indexes: defaultdict[TableId, dict[str, list[str | None]]] = defaultdict(dict)
+    for row in session.named(_INDEXES.format(where=where), names):
+        if table := by_name.get((row["db"], row["tab"])):
+            # A prefix, and an expression, keep no column unique.
+            whole = row["part"] if row["prefix"] is None else None
+            indexes[table].setdefault(row["name"], []).append(whole)
+    # Numbers of a replica would say nothing about the primary's, and need a right there.
+    stored = {} if on_replica else read_stored(session, kind, tables)
+    found = {}
+    for row in session.named(_TABLES.format(where=where), names):
+        table = by_name.get((row["db"], row["tab"]))
+        if table is not None and columns[table]:
+            found[table] = _described(
+                table, row, columns[table], indexes[table], stored.get(table), kind
+            )
+    return found
+
+
+def _described(
+    table: TableId,
+    row: Mapping[str, Any],
+    columns: Sequence[Mapping[str, Any]],
+    indexes: Mapping[str, Sequence[str | None]],
+    stored: Stored | None,
+    kind: str,
+) -> Described:
+    unique = {name: parts for name, parts in indexes.items() if None not in parts}
+    return Described(
+        table=table,
+        kind=row["kind"],
+        engine=row["engine"] or "",
+        partitioned="partitioned" in row["options"],
+        created=str(row["created"]),
+        columns=tuple(columns),
+        primary_key=tuple(str(part) for part in unique.get("PRIMARY", ())),
+        unique=tuple(tuple(str(part) for part in parts) for parts in unique.values()),
+        stored=stored,
+        of_mariadb=kind == "mariadb",
+    )
+
+
+def server_kind(session: Session) -> str:
+    """``mysql`` or ``mariadb``."""
+    return "mariadb" if "mariadb" in str(session.value("SELECT version()")).lower() else "mysql"
