@@ -57,6 +57,9 @@ class Origin:
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
     """The attempt, with where its topics end now (O)."""
+    names, told_upto = capture.names, None
+    if names.tells_definitions:
+        told_upto = capture.kafka.stable_offsets(names.schema_change_topic)[0]
     origin = Origin.now(capture)
     return replace(
         attempt,
@@ -64,6 +67,7 @@ def recorded(attempt: Attempt, capture: Capture) -> Attempt:
         start_offsets=origin.rows,
         transaction_offsets=origin.transactions,
         transaction_topic_id=origin.transactions_id,
+        told_upto=told_upto,
     )
 
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from bootstrap.steps import reaches
-from cdc.debezium import audit
+from cdc.debezium import audit, stored_position
 from cdc.errors import CaptureError
 from schemas.errors import TributaryError
 
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
     from cdc.kafka import KafkaAdmin
-    from cdc.position import Lsn
+    from cdc.position import LogPosition
     from cdc.progress import Progress, Task
     from cdc.sources.base import Source, SourceTable
     from schemas.table import TableId
@@ -62,13 +62,14 @@ class Capture:
         if effective is None:
             problems.append(f"there is no connector {self.names.connector}")
         else:
-            findings = audit(effective, self.names, exactly_once=self.exactly_once)
+            findings = audit(
+                effective, self.names, exactly_once=self.exactly_once, table=self.table
+            )
             problems += [f"connector {self.names.connector}: {finding}" for finding in findings]
-        slot = self.source.slot_health(self.names.slot)
-        stored = self.connect.stored_position(self.names.connector)
-        problem = "does not exist" if slot is None else slot.problem(stored)
+        log = self.source.log_health(self.names.slot)
+        problem = log.problem(stored_position(self.connect, self.names))
         if problem is not None:
-            problems.append(f"slot {self.names.slot} {problem}")
+            problems.append(f"{log.title} {problem}")
         policy = self.kafka.topic_config(self.topic).get("cleanup.policy", "delete")
         if policy != "delete":
             problems.append(f"topic {self.topic} has cleanup.policy={policy}")
@@ -124,21 +125,21 @@ class Capture:
                 topic=name,
             )
 
-    def wait_until_captured(self, upto: Lsn, *, timeout_s: float) -> None:
+    def wait_until_captured(self, upto: LogPosition, *, timeout_s: float) -> None:
         """Wait until Kafka has acknowledged everything up to R.
-
-        With exactly-once support that is the slot's confirmed position; without it, what Connect
-        itself has stored, since the driver's flush can run ahead of an unacknowledged record.
 
         Raises:
             HandoffTimeoutError: Time ran out, with what was seen.
         """
-        seen: Lsn | None = None
+        seen: LogPosition | None = None
 
         def reached() -> bool:
             nonlocal seen
             seen = self._captured()
-            return seen is not None and seen >= upto
+            if seen is not None and seen.reaches(upto):
+                return True
+            self.source.nudge()
+            return False
 
         self._wait(
             f"wait until {self.names.connector} has captured {upto}",
@@ -178,17 +179,17 @@ class Capture:
             ),
         )
 
-    def _captured(self) -> Lsn | None:
-        if self.exactly_once:
-            slot = self.source.slot_health(self.names.slot)
-            if slot is None or slot.problem() is not None:
-                raise CaptureError(
-                    f"slot {self.names.slot} of table {self.table} was lost during the copy",
-                    remedy=f"Run `tributary onboard {self.table}`, which restores the capture.",
-                    table=self.table,
-                )
-            return slot.confirmed_flush_lsn
-        return self.connect.stored_position(self.names.connector)
+    def _captured(self) -> LogPosition | None:
+        log = self.source.log_health(self.names.slot)
+        if (problem := log.problem()) is not None:
+            raise CaptureError(
+                f"{log.title} {problem}, while table {self.table} waits for what it holds",
+                remedy=f"Run `tributary onboard {self.table}`, which restores the capture.",
+                table=self.table,
+            )
+        return log.captured(
+            lambda: stored_position(self.connect, self.names), exactly_once=self.exactly_once
+        )
 
     def _wait(
         self,
@@ -217,9 +218,9 @@ class Capture:
             task.done()
 
     def evidence(self) -> str:
-        """The state of connector, slot and topic now, for the error of a wait."""
+        """The state of connector, log and topic now, for the error of a wait."""
         return "; ".join(
-            _attempted(look) for look in (self._connector_facts, self._slot_facts, self._offsets)
+            _attempted(look) for look in (self._connector_facts, self._log_facts, self._offsets)
         )
 
     def _connector_facts(self) -> str:
@@ -230,14 +231,10 @@ class Capture:
         failure = f" ({status.failure.splitlines()[0]})" if status.failure else ""
         return f"connector {self.names.connector} {status.state}, {tasks}{failure}"
 
-    def _slot_facts(self) -> str:
-        slot = self.source.slot_health(self.names.slot)
-        if slot is None:
-            return f"slot {self.names.slot} does not exist"
-        return (
-            f"slot {slot.name} {'active' if slot.active else 'inactive'},"
-            f" confirmed {slot.confirmed_flush_lsn}, wal_status {slot.wal_status}"
-        )
+    def _log_facts(self) -> str:
+        log = self.source.log_health(self.names.slot)
+        facts = ", ".join(f"{name} {value}" for name, value in log.facts().items())
+        return f"{log.title}: {log.problem() or facts}"
 
     def _offsets(self) -> str:
         stable = self.kafka.stable_offsets(self.topic)

@@ -61,6 +61,7 @@ def handoff_commit(
             "marker_id": str(attempt.marker_id),
             "system_identifier": view.get("system_identifier"),
             "timeline": view.get("timeline"),
+            "told_upto": attempt.told_upto,
             "view": view,
             "fingerprint_digest": attempt.fingerprint_digest,
             "fingerprint": dict(attempt.fingerprint or {}),

@@ -139,7 +139,7 @@ class Copying:
         if len(now) < len(left):
             return False
         # That all is copied is on record now; R itself is found with the marker after the copy.
-        self._note(reads_upto=str(view.lsn_upper_bound))
+        self._note(reads_upto=str(view.upper_bound))
         return True
 
     def _opened(self, marker: Marker) -> AbstractContextManager[View]:
@@ -186,9 +186,10 @@ class Copying:
         try:
             self.rows += copy.copy(wave, view, commit, size, task=task, failures=failed)
         except LakeError as error:
-            if "PSQLException" not in error.message:
+            failure = self.source.read_failure(self.record.table, error.message, view)
+            if failure is None:
                 raise
-            raise self.source.read_failure(self.record.table, error.message, view) from error
+            raise failure from error
         crash("bootstrap.after_chunk_commit")
 
     def _planned(self, copy: SnapshotCopy, view: View) -> tuple[Chunk, ...]:
@@ -211,7 +212,7 @@ class Copying:
             chunks=tuple(chunk.to_json() for chunk in chunks),
             view={
                 "snapshot": view.snapshot_id,
-                "upper_bound": str(view.lsn_upper_bound),
+                "upper_bound": str(view.upper_bound),
                 "split": None if view.split is None else str(view.split),
                 "opened_at": view.opened_at.isoformat(),
                 "on_replica": view.on_replica,

@@ -33,7 +33,6 @@ from cdc.failpoints import crash
 from cdc.lake.publish import attempt_path, delete_path, write_pointer
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
-from cdc.position import Lsn
 from cdc.quarantine import Quarantine
 from cdc.run import keep_name
 from cdc.run.shape import settings_digest
@@ -234,20 +233,21 @@ class _Bootstrap:
         self._store(transition(self._record, to, at=_now()))
 
     def _wait_for_older_transactions(self) -> None:
-        """Wait for transactions that were open when the publication changed.
+        """Wait for transactions that were open when the table was brought into the capture.
 
         Their later changes are captured and their earlier ones are not.
         """
-        # From here on the table must stay as it is, and in the publication.
+        # From here on the table must stay as it is, and captured.
         fingerprint = self._fingerprint()
-        x0 = self._source.current_transaction_id()
-        self._source.wait_for_older_transactions(
-            x0, timeout_s=self._limits.older_transactions_s, progress=self._context.progress
+        settled = self._source.settle(
+            timeout_s=self._limits.older_transactions_s, progress=self._context.progress
         )
+        if (upto := settled.captured) is not None:
+            self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
         self._note(
             replace(
                 self._attempt,
-                x0=x0,
+                x0=settled.by,
                 fingerprint=dict(fingerprint.facts),
                 fingerprint_digest=fingerprint.digest,
             )
@@ -289,7 +289,7 @@ class _Bootstrap:
         # Not where the view was opened: a standby's snapshot may show sessions that import it later
         # what was still open then (a savepoint is enough). Nor may the end of the first transaction
         # beyond the copy of a log be missing from its topic.
-        upto = max(Lsn.parse(self._attempt.reads_upto or ""), marker.lsn)
+        upto = self._source.position(self._attempt.reads_upto or "").joined(marker.position)
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
         # Not the last stable offset: a hanging transaction can hold it below committed rows.
         high = self._context.kafka.high_watermarks(self._record.topic)

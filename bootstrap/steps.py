@@ -15,7 +15,7 @@ class Step(str, Enum):
 
     BEGIN = "begin an attempt"
     RESUME = "go on with the attempt"
-    WAIT_FOR_OLDER_TRANSACTIONS = "wait for transactions older than the publication"
+    WAIT_FOR_OLDER_TRANSACTIONS = "wait for transactions older than the capture"
     RECORD_START = "record the topic's offsets"
     COPY = "copy the snapshot"
     FIND_HANDOFF = "find the handoff offsets"

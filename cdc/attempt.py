@@ -20,7 +20,7 @@ class Attempt:
         topic_id: UUID of the topic when O was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
         marker_id: Identity of the marker row written after O.
-        x0: Transaction id taken on the primary after the last publication change.
+        x0: What showed that no transaction is captured in part: a transaction id, or a marker's.
         chunks: The planned chunks as plain values.
         view: The snapshot view as plain values (id, position, whether on the replica).
         fingerprint_digest: Digest of the table's catalog facts under the view.
@@ -30,6 +30,7 @@ class Attempt:
         handoff_offsets: H, the offsets at which everything up to R has been captured.
         transaction_offsets: Of a log, where its transactions' ends begin, recorded before O.
         transaction_topic_id: UUID of the topic that holds them.
+        told_upto: Where the topic of statements ended before O, of connectors that tell them.
     """
 
     id: UUID
@@ -38,7 +39,7 @@ class Attempt:
     topic_id: str | None = None
     start_offsets: Mapping[int, int] | None = None
     marker_id: UUID | None = None
-    x0: int | None = None
+    x0: str | None = None
     chunks: tuple[Mapping[str, Any], ...] = ()
     view: Mapping[str, Any] | None = None
     fingerprint_digest: str | None = None
@@ -48,6 +49,7 @@ class Attempt:
     handoff_offsets: Mapping[int, int] | None = None
     transaction_offsets: Mapping[int, int] | None = None
     transaction_topic_id: str | None = None
+    told_upto: int | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The attempt as plain values."""
@@ -68,6 +70,7 @@ class Attempt:
             "handoff_offsets": offsets_to_json(self.handoff_offsets),
             "transaction_offsets": offsets_to_json(self.transaction_offsets),
             "transaction_topic_id": self.transaction_topic_id,
+            "told_upto": self.told_upto,
         }
 
     @classmethod
@@ -90,6 +93,7 @@ class Attempt:
             handoff_offsets=offsets_from_json(value["handoff_offsets"]),
             transaction_offsets=offsets_from_json(value.get("transaction_offsets")),
             transaction_topic_id=value.get("transaction_topic_id"),
+            told_upto=value.get("told_upto"),
         )
 
 

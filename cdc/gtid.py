@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from cdc.errors import StateError
+from cdc.position import LogPosition
 
 _SOURCE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
 _TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}", re.IGNORECASE)
@@ -25,11 +26,8 @@ Interval = tuple[int, int]
 _Set = TypeVar("_Set", bound="GtidSet")
 
 
-class GtidSet(Protocol):
+class GtidSet(LogPosition, Protocol):
     """A set of transactions. Sets of one kind of server compare, and no others."""
-
-    def contains(self: _Set, other: _Set) -> bool:
-        """Whether every transaction of the other set is in this one."""
 
     def without(self: _Set, other: _Set) -> _Set:
         """The transactions of this set that are not in the other."""
@@ -74,9 +72,19 @@ class MysqlGtidSet:
                     raise _unreadable(text)
         return cls({owner: _joined(ranges) for owner, ranges in sorted(found.items())})
 
-    def contains(self, other: MysqlGtidSet) -> bool:
+    def reaches(self, other: MysqlGtidSet) -> bool:
         """Whether every transaction of the other set is in this one."""
         return not other.without(self)
+
+    def joined(self, other: MysqlGtidSet) -> MysqlGtidSet:
+        """The transactions of both sets."""
+        theirs = _same_kind(self, other).intervals
+        return MysqlGtidSet(
+            {
+                owner: _joined((*self.intervals.get(owner, ()), *theirs.get(owner, ())))
+                for owner in sorted({*self.intervals, *theirs})
+            }
+        )
 
     def without(self, other: MysqlGtidSet) -> MysqlGtidSet:
         """The transactions of this set that are not in the other."""
@@ -132,9 +140,14 @@ class MariadbGtidSet:
                 found[domain] = (server, number)
         return cls(dict(sorted(found.items())))
 
-    def contains(self, other: MariadbGtidSet) -> bool:
+    def reaches(self, other: MariadbGtidSet) -> bool:
         """Whether every transaction of the other set is in this one."""
         return not other.without(self)
+
+    def joined(self, other: MariadbGtidSet) -> MariadbGtidSet:
+        """Of each domain the position that is further."""
+        ahead = _same_kind(self, other).without(self)
+        return MariadbGtidSet(dict(sorted({**self.last, **ahead.last}.items())))
 
     def without(self, other: MariadbGtidSet) -> MariadbGtidSet:
         """The domains in which this set goes further than the other, with how far."""

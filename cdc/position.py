@@ -4,11 +4,30 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Protocol, TypeVar
 
 from cdc.errors import StateError
 
 _LSN = re.compile(r"([0-9A-Fa-f]{1,8})/([0-9A-Fa-f]{1,8})")
 _MAXIMUM = (1 << 64) - 1
+
+_Position = TypeVar("_Position", bound="LogPosition")
+
+
+class LogPosition(Protocol):
+    """How far a log was written, read or applied. Positions of one kind of server compare.
+
+    Not every two are ordered: of two sets of transactions neither may hold the other.
+    """
+
+    def reaches(self: _Position, other: _Position) -> bool:
+        """Whether everything up to the other position lies up to this one."""
+
+    def joined(self: _Position, other: _Position) -> _Position:
+        """The least position that reaches both."""
+
+    def __str__(self) -> str:
+        """As the server writes it."""
 
 
 @dataclass(frozen=True)
@@ -50,6 +69,14 @@ class Lsn:
                 field="lsn",
             )
         return cls((int(match[1], 16) << 32) | int(match[2], 16))
+
+    def reaches(self, other: Lsn) -> bool:
+        """Whether everything up to the other position lies up to this one."""
+        return self >= other
+
+    def joined(self, other: Lsn) -> Lsn:
+        """The greater of the two."""
+        return max(self, other)
 
     def __int__(self) -> int:
         return self.value

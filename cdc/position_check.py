@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from cdc.errors import LostHistoryError, PausedByPolicyError, SchemaChangeError
-from cdc.position import Lsn
-from cdc.sources.values import ServerIdentity, SlotHealth
+from cdc.position import LogPosition
+from cdc.sources.values import LogHealth, ServerIdentity
 from schemas.changes import Change, LoseEvents, NewFile, Verdict
 from schemas.table import TableId
 
@@ -113,23 +113,48 @@ def check_server(
             )
 
 
-def check_slot(
-    table: TableId, slot: str, health: SlotHealth | None, *, stored: Lsn | None = None
+def check_log(
+    table: TableId,
+    log: LogHealth,
+    *,
+    stored: LogPosition | None = None,
+    recorded: LogPosition | None = None,
 ) -> None:
     """Check that the log still holds everything the connector has not captured.
 
     Args:
         table: The table.
-        slot: The name of its slot.
-        health: The slot; None when it is gone.
+        log: The log, as its capture depends on it.
         stored: The position that Connect has stored, where it is known.
+        recorded: What the lake's table rests on.
 
     Raises:
-        LostHistoryError: The slot is gone, or the log that it needs is.
+        LostHistoryError: It does not.
     """
-    problem = "no longer exists" if health is None else health.problem(stored)
-    if problem is not None:
-        raise _lost(table, f"replication slot {slot} {problem}", slot=slot)
+    if (problem := log.problem(stored, recorded)) is not None:
+        raise _lost(table, f"{log.title} {problem}")
+
+
+def check_starts(table: TableId, starts: Sequence[int], told_upto: int | None) -> None:
+    """Check that the connector has gone on from its stored position ever since the handoff.
+
+    Args:
+        table: The table.
+        starts: Offsets at which the connector told that it began without a position.
+        told_upto: Where that topic ended before O; None where nothing is told.
+
+    Raises:
+        LostHistoryError: It has not: what was written meanwhile is in no topic, and nothing else
+            shows it.
+    """
+    later = [offset for offset in starts if told_upto is not None and offset >= told_upto]
+    if later:
+        raise _lost(
+            table,
+            "its connector began anew without its stored position, which somebody has deleted:"
+            " what was written meanwhile was not captured",
+            offset=later[0],
+        )
 
 
 def check_capture(table: TableId, problems: Sequence[str]) -> None:

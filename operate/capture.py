@@ -6,17 +6,23 @@ keeps running, and the other tables' changes keep flowing.
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cdc.debezium import (
-    FOLLOWED_SETTINGS,
     CaptureNames,
     Finding,
     audit,
+    captured_tables,
     connector_config,
+    definition_changes,
+    followed_settings,
+    known_tables,
+    listing,
+    stored_position,
     topic_collisions,
     wait_for_heartbeat,
 )
@@ -30,6 +36,7 @@ if TYPE_CHECKING:
     from cdc.sources.base import Source
     from operate.context import Services
 
+_KNOWN_POLL_S = 0.5
 _LEASE_WAIT_S = 600.0
 """How long to wait for another process that changes the same capture, in seconds."""
 
@@ -138,16 +145,17 @@ def prepare(services: Services, group: Group) -> None:
         SourceError: The source refuses.
     """
     capture, source = group.capture, services.source(group.capture.source)
-    wanted = wanted_connector(services, capture)
+    wanted = wanted_connector(services, capture, group.tables)
     # Before anything is made: a connector that was made with them would be refused for ever.
     _refuse_unsound(services, capture, wanted)
     for topic in topics(group):
-        services.kafka.ensure_topic(topic)
+        services.kafka.ensure_topic(topic, config=capture.topic_config(topic))
     crash("onboard.after_topic")
     source.prepare_capture(capture.publication, append=capture.append)
+    _require_known(services, capture, source, group.tables)
     source.add_to_publication(capture.publication, group.tables)
     crash("onboard.after_publication")
-    _heal_slot(services, capture, source)
+    _heal_log(services, capture, source)
     source.ensure_slot(capture.slot)
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
     _configure(services, capture, wanted)
@@ -164,18 +172,90 @@ def prepare(services: Services, group: Group) -> None:
     crash("onboard.after_connector")
 
 
+def _require_known(
+    services: Services, capture: CaptureNames, source: Source, tables: Sequence[TableId]
+) -> None:
+    """Check that a connector which tells definitions knows those of tables that it is to capture.
+
+    The first change of one that it does not know would stop it for all tables. A table that was
+    created a moment ago is told in a moment.
+
+    Raises:
+        CaptureError: It does not come to tell of one.
+    """
+    effective = services.connect.connector(capture.connector)
+    if not capture.tells_definitions or effective is None:
+        return
+    deadline = time.monotonic() + services.config.connect.timeout_s
+    while unknown := set(tables) - known_tables(
+        definition_changes(services.kafka, services.schemas, capture)
+    ):
+        if time.monotonic() > deadline:
+            names = ", ".join(map(str, sorted(unknown)))
+            raise CaptureError(
+                f"connector {capture.connector} does not know the definition of {names}: its login"
+                " could not see it when the connector first started",
+                remedy=f"Grant SELECT on it to {capture.source}'s credentials.capture, and let any"
+                " ALTER TABLE follow (a COMMENT is enough): the log then tells the definition.",
+                connector=capture.connector,
+            )
+        source.nudge()
+        time.sleep(_KNOWN_POLL_S)
+
+
 def topics(group: Group) -> list[str]:
     """The topics that the group needs, its own tables' first."""
     capture = group.capture
     return [*(capture.topic(table) for table in group.tables), *capture.own_topics]
 
 
-def wanted_connector(services: Services, capture: CaptureNames) -> dict[str, str]:
-    """The connector's configuration as this configuration file makes it."""
+def wanted_connector(
+    services: Services, capture: CaptureNames, joining: Sequence[TableId] = ()
+) -> dict[str, str]:
+    """The connector's configuration as this configuration file makes it.
+
+    Args:
+        services: What to work with.
+        capture: The capture.
+        joining: Tables that are to be captured beside those on the plan.
+    """
     config = services.config
     return connector_config(
-        capture.source, config.source(capture.source), capture.tier, config.kafka, config.connect
+        capture.source,
+        config.source(capture.source),
+        capture.tier,
+        config.kafka,
+        config.connect,
+        tables={*joining, *(record.table for record in on_plan(services, capture))},
     )
+
+
+def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
+    """The application's tables whose changes are captured now."""
+    effective = services.connect.connector(capture.connector)
+    listed = None if effective is None else captured_tables(effective, capture)
+    if listed is None:
+        listed = services.source(capture.source).published_tables(capture.publication)
+    return frozenset(listed)
+
+
+def leave(services: Services, capture: CaptureNames, table: TableId) -> bool:
+    """Take a table out of the capture; returns whether it was in it.
+
+    The other tables' changes keep flowing. A connector with a list of tables is given a shorter
+    one, and goes on from where it was.
+    """
+    source = services.source(capture.source)
+    left = bool(source.remove_from_publication(capture.publication, [table]))
+    effective = services.connect.connector(capture.connector)
+    listed = None if effective is None else captured_tables(effective, capture)
+    if effective is None or listed is None or table not in listed:
+        return left
+    others = on_plan(services, capture)
+    remaining = {*listed, *(record.table for record in others)} - {table}
+    shorter = {**effective, **listing(capture, remaining)}
+    services.connect.put_connector(capture.connector, shorter, progress=services.progress)
+    return True
 
 
 def _configure(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:
@@ -194,7 +274,7 @@ def _configure(services: Services, capture: CaptureNames, wanted: Mapping[str, s
         with cut_off(services, capture, what):
             services.connect.put_connector(capture.connector, wanted, progress=services.progress)
     else:
-        followed = {name: wanted[name] for name in FOLLOWED_SETTINGS}
+        followed = {name: wanted[name] for name in followed_settings(capture)}
         changed = {**running, **followed}
         services.connect.put_connector(capture.connector, changed, progress=services.progress)
 
@@ -220,15 +300,15 @@ def _joined(findings: Sequence[Finding]) -> str:
     return "; ".join(str(finding) for finding in findings)
 
 
-def _heal_slot(services: Services, capture: CaptureNames, source: Source) -> None:
-    """Start the capture anew when its slot has lost changes and no table is followed by it."""
-    health = source.slot_health(capture.slot)
+def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None:
+    """Start the capture anew when its log has lost changes and no table is followed by it."""
+    log = source.log_health(capture.slot)
     made = services.connect.connector(capture.connector) is not None
-    stored = services.connect.stored_position(capture.connector) if made else None
-    what = "is gone" if health is None else health.problem(stored)
+    stored = stored_position(services.connect, capture) if made else None
+    what = log.problem(stored)
     if what is None:
         return
-    with cut_off(services, capture, f"slot {capture.slot} {what}"):
+    with cut_off(services, capture, f"{log.title} {what}"):
         if made:
             services.connect.delete(capture.connector, progress=services.progress)
         source.drop_slot(capture.slot)

@@ -17,8 +17,8 @@ from cdc.kafka import KafkaAdmin
 from cdc.kept_schemas import KeptSchemas
 from cdc.lease import Leases
 from cdc.replay_pause import settle
-from cdc.sources import inspect_source, open_source
-from cdc.sources.base import Inspected, Source
+from cdc.sources import open_source
+from cdc.sources.base import Source
 from cdc.store import Store
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableId
@@ -52,19 +52,11 @@ class Services:
         self._lock = threading.RLock()
         self._exit = ExitStack()
 
-    def inspected(self, name: str) -> Inspected:
-        """The source database of that name, to be looked at only.
-
-        Raises:
-            ConfigError: There is no such source.
-        """
-        return inspect_source(name, self.config.source(name))
-
     def source(self, name: str) -> Source:
         """The source database of that name.
 
         Raises:
-            ConfigError: There is no such source, or its tables cannot be replicated yet.
+            ConfigError: There is no such source.
         """
         with self._lock:
             if name not in self._sources:

@@ -88,7 +88,7 @@ def _group(services: Services, group: capture.Group, *, with_bootstrap: bool) ->
     wanted = capture.topics(group)
     existing = services.kafka.topics(wanted)
     steps = [
-        Step("topic", name, f"create with {json.dumps(settings)}")
+        Step("topic", name, f"create with {json.dumps({**settings, **names.topic_config(name)})}")
         for name in wanted
         if name not in existing
     ]
@@ -100,7 +100,9 @@ def _group(services: Services, group: capture.Group, *, with_bootstrap: bool) ->
         )
     ]
     if services.connect.connector(names.connector) is None:
-        body = json.dumps(capture.wanted_connector(services, names), indent=2, sort_keys=True)
+        body = json.dumps(
+            capture.wanted_connector(services, names, group.tables), indent=2, sort_keys=True
+        )
         path = f"PUT /connectors/{quote(names.connector, safe='')}/config"
         steps.append(Step("rest", services.config.connect.url, f"{path}\n{body}"))
     for table in group.tables:

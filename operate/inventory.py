@@ -66,11 +66,9 @@ def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
     }
     entries = []
     for name in sources or sorted(services.config.sources):
-        obstacle = not_yet(services, name)
-        for stats in services.inspected(name).tables():
+        for stats in services.source(name).tables():
             if stats.partition_root is None:
-                verdict = obstacle or _verdict(services, stats)
-                entries.append(Entry(stats, verdict, states.get(stats.table)))
+                entries.append(Entry(stats, _verdict(services, stats), states.get(stats.table)))
     return entries
 
 
@@ -80,15 +78,6 @@ def _verdict(services: Services, stats: TableStats) -> Verdict:
         return glance(stats, services.config.table_settings(stats.table))
     except ConfigError as error:
         return Verdict(error.message, error.remedy)
-
-
-def not_yet(services: Services, source: str) -> Verdict | None:
-    """Why no table of a source can be replicated; None when tables can."""
-    try:
-        services.source(source)
-    except ConfigError as error:
-        return Verdict(error.message, error.remedy)
-    return None
 
 
 def at_source(services: Services, arguments: Sequence[str]) -> list[TableId]:

@@ -130,7 +130,7 @@ def forget_build(services: Services, table: TableId) -> bool:
 
 
 def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcome:
-    """Take the table off the plan: out of the publication, and with it out of the log's keeping.
+    """Take the table off the plan: out of the capture, and with it out of the log's keeping.
 
     The last table of a source and tier takes connector, slot and publication along.
 
@@ -151,8 +151,8 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
         if forget_build(services, table):
             done.append("gave its next generation up")
         with capture.changing(services, names):
-            if services.source(table.source).remove_from_publication(record.publication, [table]):
-                done.append(f"left publication {record.publication}")
+            if capture.leave(services, names, table):
+                done.append("left the capture")
             if record.state is not State.RETIRED:
                 record = services.store.put(transition(record, State.RETIRED, at=_now()))
             if not _others(services, record):

@@ -185,11 +185,10 @@ def _capture(services: Services, group: capture.Group) -> list[Outcome]:
 
 
 def withdraw(services: Services, group: capture.Group, table: TableId) -> None:
-    """Take a table that could not be put on the plan out of the publication again."""
+    """Take a table that could not be put on the plan out of the capture again."""
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
-        source = services.source(table.source)
-        source.remove_from_publication(group.capture.publication, [table])
+        capture.leave(services, group.capture, table)
 
 
 def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:

@@ -11,14 +11,19 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cdc.debezium import CONNECTOR_CLASS, CaptureNames, audit
+from cdc.debezium import (
+    CaptureNames,
+    audit,
+    captured_tables,
+    connector_class,
+    stored_position,
+)
 from cdc.errors import LakeError
 from cdc.sources.selection import require_named
 from cdc.sources.values import Check, TableStats
 from cdc.state import State, TableRecord
 from operate import preflight_kafka
 from operate.capture import wanted_connector
-from operate.inventory import not_yet
 from operate.lifecycle import folder_here
 from operate.verdict import glance, judge
 from schemas.errors import TributaryError
@@ -34,7 +39,6 @@ OLDEST_CONNECT = (3, 3)
 """Exactly-once support for source connectors came with Kafka Connect 3.3 (KIP-618)."""
 
 _SHOWN_UNFIT = 20
-_BAD_WAL = frozenset({"lost", "unreserved"})
 
 
 def check(services: Services) -> Iterator[Check]:
@@ -77,16 +81,12 @@ def _state(services: Services) -> list[Check]:
 
 
 def _source(services: Services, name: str) -> list[Check]:
-    return services.inspected(name).checks()
+    return services.source(name).checks()
 
 
 def _tables(services: Services, source: str, records: Sequence[TableRecord]) -> list[Check]:
     planned = {record.table for record in records if record.table.source == source}
-    stats = {found.table: found for found in services.inspected(source).tables()}
-    obstacle = not_yet(services, source)
-    if obstacle is not None:
-        detail = f"{len(stats)} seen; {obstacle.problem}"
-        return [Check(f"source {source}: tables", "warning", detail, obstacle.remedy)]
+    stats = {found.table: found for found in services.source(source).tables()}
     lines: list[Check] = []
     for table in sorted(planned):
         look = partial(_planned_table, services, table, stats.get(table))
@@ -138,6 +138,10 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
     source.schema(described, settings)
     capture = services.capture(table)
     problems = source.audit_publication(capture.publication, described, append=capture.append)
+    effective = services.connect.connector(capture.connector)
+    listed = None if effective is None else captured_tables(effective, capture)
+    if listed is not None and table not in listed:
+        problems.append(f"connector {capture.connector} does not list it")
     if problems:
         return _one(
             name,
@@ -167,18 +171,21 @@ def _one(name: str, status: Status, detail: str, remedy: str = "") -> list[Check
 def _connect(services: Services) -> list[Check]:
     worker = services.connect.worker()
     lines = [_at_least("Connect", worker.version, OLDEST_CONNECT)]
-    plugin = worker.plugin(CONNECTOR_CLASS)
-    if plugin is None:
+    for kind in sorted({source.kind for source in services.config.sources.values()}):
+        plugin = worker.plugin(connector_class(kind))
+        if plugin is not None:
+            lines.append(Check("Connect: Debezium", "ok", f"{kind} connector {plugin.version}"))
+            continue
         lines.append(
             Check(
                 "Connect: Debezium",
                 "error",
-                "the worker has no Debezium connector for PostgreSQL",
-                "Install debezium-connector-postgres on every worker's plugin.path.",
+                f"the worker has no Debezium connector for {kind}",
+                f"Install debezium-connector-{kind} on every worker's plugin.path.",
             )
         )
+    if any(line.status == "error" for line in lines):
         return lines
-    lines.append(Check("Connect: Debezium", "ok", f"PostgreSQL connector {plugin.version}"))
     lines.append(_exactly_once(services, worker.exactly_once))
     cluster, _ = services.kafka.ping()
     if worker.kafka_cluster_id and worker.kafka_cluster_id != cluster:
@@ -236,32 +243,22 @@ def _captures(services: Services, records: Sequence[TableRecord]) -> list[Captur
 
 
 def _capture(services: Services, capture: CaptureNames) -> list[Check]:
-    source = services.source(capture.source)
-    lines = []
-    name = f"slot {capture.slot}"
-    health = source.slot_health(capture.slot)
-    if health is None or health.wal_status in _BAD_WAL:
-        seen = "is gone" if health is None else f"has wal_status {health.wal_status}"
-        lines.append(
-            Check(
-                name,
-                "error",
-                f"it {seen}: changes are lost",
-                "Run `tributary run`, which marks its tables, then `tributary bootstrap` for them.",
-            )
-        )
-    else:
-        held = f"{(health.retained_bytes or 0) / 2**20:,.0f} MiB of log held back"
-        status: Status = "ok" if health.active else "warning"
-        lines.append(
-            Check(
-                name,
-                status,
-                f"{'being read' if health.active else 'not being read'}, {held}",
-                "" if health.active else "See that the connector runs; the log grows meanwhile.",
-            )
-        )
-    return [*lines, *_connector(services, capture)]
+    log = services.source(capture.source).log_health(capture.slot)
+    lines = _connector(services, capture)
+    problem = log.problem(stored_position(services.connect, capture))
+    if problem is not None:
+        remedy = "Run `tributary run`, which marks its tables, then `tributary bootstrap` for them."
+        return [*_one(log.title, "error", f"it {problem}: changes are lost", remedy), *lines]
+    kept = f"{(log.retained_bytes or 0) / 2**20:,.0f} MiB of log kept"
+    if log.active is None:
+        return [*_one(log.title, "ok", kept), *lines]
+    idle = "See that the connector runs; the log grows meanwhile."
+    line = (
+        _one(log.title, "ok", f"being read, {kept}")
+        if log.active
+        else _one(log.title, "warning", f"not being read, {kept}", idle)
+    )
+    return [*line, *lines]
 
 
 def _connector(services: Services, capture: CaptureNames) -> list[Check]:

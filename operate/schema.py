@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.errors import LakeError, StateError
 from cdc.run.shape import Comparison, compare, lake_columns
+from cdc.run.told import told
 from operate.lifecycle import require
 from schemas.avro import DebeziumSchema
 from schemas.changes import Change, Verdict
@@ -157,7 +158,8 @@ def _now(services: Services, table: TableId) -> tuple[Mapping[str, Any], Compari
     source_table, fingerprint = source.described(table, record.publication)
     settings = services.config.table_settings(table)
     lake = services.config.lake
-    return handoff, compare(source, source_table, fingerprint, settings, handoff, lake)
+    statements = told(services.run_context, record, handoff, fingerprint)
+    return handoff, compare(source, source_table, fingerprint, settings, handoff, lake, statements)
 
 
 def _not_copied(table: TableId) -> StateError:

@@ -9,9 +9,9 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc import plan
-from cdc.debezium import latest_heartbeat
+from cdc.debezium import latest_heartbeat, stored_position
 from cdc.quarantine import Quarantine
-from cdc.sources.values import SlotHealth
+from cdc.sources.values import LogHealth
 from cdc.state import State, TableRecord
 from operate.candidates import why_not_copied
 from schemas.errors import TributaryError
@@ -19,7 +19,7 @@ from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.history import RunEntry
-    from cdc.position import Lsn
+    from cdc.position import LogPosition
     from operate.context import Services
 
 _SILENCE_S = 120.0
@@ -29,14 +29,13 @@ _SHOWN_RUNS = 5
 
 
 @dataclass(frozen=True)
-class SlotStatus:
-    """A slot, and the tables that depend on it.
+class CaptureStatus:
+    """A capture: the source's log, the connector that reads it, and what came through last.
 
     Args:
         source: The source.
         tier: The tier.
-        slot: The slot's name.
-        health: What the source says of it; None when it is gone or could not be asked.
+        log: The source's log; None when the source could not be asked.
         connector: State of the connector that reads it.
         beat_at: Time of the newest heartbeat in Kafka, by the source's clock: what was committed
             before it has been captured. None before the first, or when it is not known.
@@ -45,8 +44,7 @@ class SlotStatus:
 
     source: str
     tier: str
-    slot: str
-    health: SlotHealth | None
+    log: LogHealth | None
     connector: str | None
     beat_at: datetime | None
     problem: str | None
@@ -59,19 +57,11 @@ class SlotStatus:
         return max(0.0, (datetime.now(timezone.utc) - self.beat_at).total_seconds())
 
     def to_json(self) -> dict[str, Any]:
-        """The slot as plain values."""
-        health = self.health
+        """The capture as plain values."""
         return {
             "source": self.source,
             "tier": self.tier,
-            "slot": self.slot,
-            "active": None if health is None else health.active,
-            "wal_status": None if health is None else health.wal_status,
-            "retained_bytes": None if health is None else health.retained_bytes,
-            "safe_wal_size": None if health is None else health.safe_wal_size,
-            "confirmed_flush_lsn": None
-            if health is None or health.confirmed_flush_lsn is None
-            else str(health.confirmed_flush_lsn),
+            "log": None if self.log is None else {"name": self.log.title, **self.log.facts()},
             "connector": self.connector,
             "heartbeat_age_s": self.silent_s,
             "problem": self.problem,
@@ -157,7 +147,7 @@ class Status:
     """All that ``status`` shows."""
 
     tables: tuple[TableStatus, ...]
-    slots: tuple[SlotStatus, ...]
+    captures: tuple[CaptureStatus, ...]
 
     @property
     def needs_bootstrap(self) -> bool:
@@ -166,16 +156,16 @@ class Status:
 
     @property
     def failed(self) -> bool:
-        """Whether a table or a slot is broken."""
+        """Whether a table or a capture is broken."""
         return any(table.record.state is State.FAILED for table in self.tables) or any(
-            slot.problem is not None for slot in self.slots
+            capture.problem is not None for capture in self.captures
         )
 
     def to_json(self) -> dict[str, Any]:
         """The status as plain values."""
         return {
             "tables": [table.to_json() for table in self.tables],
-            "slots": [slot.to_json() for slot in self.slots],
+            "captures": [capture.to_json() for capture in self.captures],
         }
 
 
@@ -191,19 +181,19 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
         if (record.table in wanted if wanted else record.state is not State.RETIRED)
     ]
     # Before the ends of the topics: what was committed before a beat is in its topic by then.
-    slots = tuple(_slots(services, records))
+    captures = tuple(_captures(services, records))
     ends, trouble = _ends(services, records)
     lacking = Quarantine(services.store).counts()
     now = datetime.now(timezone.utc)
     builds = {build.table: build for build in services.store.builds()}
-    beats = {(slot.source, slot.tier): slot.beat_at for slot in slots}
+    beats = {(one.source, one.tier): one.beat_at for one in captures}
     found = []
     for record in records:
         build, beat = builds.get(record.table), beats.get((record.table.source, record.tier))
         table = _table(services, record, build, ends, lacking, now, trouble, beat)
         runs = services.store.last_runs(record.table, _SHOWN_RUNS) if wanted else ()
         found.append(replace(table, runs=tuple(runs)))
-    return Status(tuple(found), slots)
+    return Status(tuple(found), captures)
 
 
 def _ends(
@@ -302,36 +292,34 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
     return [f"it is frozen, and the lake leaves out: {', '.join(names)}"] if names else []
 
 
-def _slots(services: Services, records: Sequence[TableRecord]) -> list[SlotStatus]:
-    found: dict[tuple[str, str], SlotStatus] = {}
+def _captures(services: Services, records: Sequence[TableRecord]) -> list[CaptureStatus]:
+    found: dict[tuple[str, str], CaptureStatus] = {}
     for record in records:
         place = (record.table.source, record.tier)
         gone = record.state is State.RETIRED or record.table.source not in services.config.sources
         if place not in found and not gone:
-            found[place] = _slot(services, record)
+            found[place] = _capture(services, record)
     return list(found.values())
 
 
-def _slot(services: Services, record: TableRecord) -> SlotStatus:
+def _capture(services: Services, record: TableRecord) -> CaptureStatus:
     capture = services.capture_of(record)
     problems: list[str] = []
-    health: SlotHealth | None = None
+    log: LogHealth | None = None
     connector: str | None = None
-    stored: Lsn | None = None
+    stored: LogPosition | None = None
     beat_at: datetime | None = None
     with _noted(problems):
-        health = services.source(capture.source).slot_health(capture.slot)
-        if health is None:
-            problems.append(f"slot {capture.slot} is gone")
+        log = services.source(capture.source).log_health(capture.slot)
     with _noted(problems):
         seen = services.connect.status(capture.connector)
         connector = "missing" if seen is None else "running" if seen.running else "not running"
         if seen is None or not seen.running:
             why = (seen.failure or seen.state).strip().splitlines()[0] if seen else "missing"
             problems.append(f"connector {capture.connector}: {why}")
-        stored = services.connect.stored_position(capture.connector)
-    if health is not None and (lost := health.problem(stored)) is not None:
-        problems.insert(0, f"slot {capture.slot} {lost}")
+        stored = stored_position(services.connect, capture)
+    if log is not None and (lost := log.problem(stored)) is not None:
+        problems.insert(0, f"{log.title} {lost}")
     with _noted(problems):
         beat = latest_heartbeat(services.kafka, services.schemas, capture)
         beat_at = None if beat is None else beat.beat_at
@@ -343,11 +331,10 @@ def _slot(services: Services, record: TableRecord) -> SlotStatus:
                 f"connector {capture.connector} runs, but its last heartbeat is {silent:.0f} s old:"
                 " nothing travels through it"
             )
-    return SlotStatus(
+    return CaptureStatus(
         capture.source,
         capture.tier,
-        capture.slot,
-        health,
+        log,
         connector,
         beat_at,
         "; ".join(problems) or None,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from operate.capture import leave, members
 from operate.lost_capture import on_plan
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -30,8 +31,8 @@ class Found:
 
     Args:
         connector: Whether there was its connector.
-        slot: Whether there was its slot.
-        tables: The tables in its publication.
+        slot: Whether there was its slot, or needs none.
+        tables: The tables that it had.
     """
 
     connector: bool
@@ -51,8 +52,8 @@ def look(services: Services, names: CaptureNames) -> Found | None:
     source = services.source(names.source)
     return Found(
         connector=services.connect.connector(names.connector) is not None,
-        slot=source.slot_health(names.slot) is not None,
-        tables=frozenset(source.published_tables(names.publication)),
+        slot=source.has_slot(names.slot),
+        tables=members(services, names),
     )
 
 
@@ -72,9 +73,9 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
     if not before.slot:
         steps.append((f"slot {names.slot}", partial(source.drop_slot, names.slot)))
     if before.connector or before.slot or before.tables:
-        added = [table for table in group.tables if table not in before.tables]
-        leave = partial(source.remove_from_publication, names.publication, added)
-        steps.append((f"tables in publication {names.publication}", leave))
+        for table in group.tables:
+            if table not in before.tables:
+                steps.append((f"table {table} in it", partial(leave, services, names, table)))
     else:
         drop = partial(source.drop_publication, names.publication)
         steps.append((f"publication {names.publication}", drop))

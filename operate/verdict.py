@@ -50,6 +50,10 @@ class Verdict:
             )
 
 
+_WHOLE = frozenset({"full", "row"})
+"""Replica identities with the whole old row in the log."""
+
+
 def glance(stats: TableStats, settings: TableSettings) -> Verdict:
     """What the cheap facts of ``discover`` already say; :func:`judge` has the last word."""
     kind = _kind(stats)
@@ -87,7 +91,7 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
     if table.replica_identity == "nothing":
         return _identity_nothing(table.table)
     missing = [name for name in key if name not in table.identity_columns]
-    if table.replica_identity != "full" and missing:
+    if table.replica_identity not in _WHOLE and missing:
         columns = ", ".join(table.identity_columns) or "no column"
         relation = table.table.relation
         return Verdict(
@@ -120,8 +124,8 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
         largest: Bytes of the largest row that was seen.
         limit: Bytes of the largest message.
     """
-    # With a full replica identity an update carries the row before the change as well.
-    event = (largest or 0) * (2 if table.replica_identity == "full" else 1)
+    # With the whole old row in the log an update carries it beside the new one.
+    event = (largest or 0) * (2 if table.replica_identity in _WHOLE else 1)
     if event <= limit:
         return None
     return (
@@ -189,6 +193,13 @@ def _kind(table: SourceTable | TableStats) -> Verdict:
 
 def _no_key(table: TableId, usable: tuple[tuple[str, ...], ...], identity: str) -> Verdict:
     relation = table.relation
+    if identity == "row":
+        return Verdict(
+            "has no key, so a change could not be applied to one row",
+            f"Choose: 1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...); 2."
+            " key_columns: [...] for the table, of a unique index on columns that are NOT NULL"
+            + (f", as ({', '.join(usable[0])})." if usable else "."),
+        )
     choices = [f"1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...)"]
     if usable:
         columns = ", ".join(usable[0])

@@ -7,8 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
+_IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing", "r": "row"}
 _FILE = "relfilenode"
+_STORED = ("table_id", "altered")
 LABEL = "label "
 """What the name of a part begins with that is a label of an enum."""
 
@@ -44,15 +45,21 @@ class Catalog:
 
     Args:
         columns: By number, which is never used again.
+        numbered: Whether the server numbers columns; else the number is made of the name, and a
+            column with another name may be any column.
         attributes: The highest number that any column has had.
         primary_key: Its columns.
         identity_key: Columns of the index that is the replica identity; empty when none is.
-        replica_identity: ``default``, ``full``, ``index`` or ``nothing``.
+        replica_identity: ``default``, ``full``, ``index`` or ``nothing``; ``row`` where the log
+            has whole rows, whatever the table says.
         files: Where its rows lie: one file, or one per partition, by the partition's name.
         leaves: Its partitions by name, without their files.
         owner: The owning role.
         named: Identifies when the table last got its name, schema or owner.
         rest: Facts whose every change loses events.
+        stored: Where the rows are and since when, of a server whose log tells each statement: what
+            no statement explains is upkeep that changes no row, or a TRUNCATE, which is an event.
+        read_at: A position of the log before which no statement is that the catalog lacks.
     """
 
     columns: Mapping[int, CatalogColumn]
@@ -65,16 +72,21 @@ class Catalog:
     owner: str
     named: str
     rest: Mapping[str, Any]
+    numbered: bool = True
+    stored: Mapping[str, Any] = field(default_factory=dict)
+    read_at: str = ""
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Catalog:
         """The catalog in the facts of a fingerprint, whether they were stored meanwhile or not."""
         plain = json.loads(json.dumps(facts))
+        read_at = plain.pop("read_at", "")
         names = {number: column["name"] for number, column in plain["columns"].items()}
         keys = {
             which: tuple(names.get(number, number) for number in numbers.split())
             for which, numbers in plain.pop("keys").items()
         }
+        stored = {name: plain.pop(name) for name in _STORED if name in plain}
         columns = {
             int(number): CatalogColumn(
                 number=int(number),
@@ -102,5 +114,8 @@ class Catalog:
             leaves=leaves,
             owner=plain.pop("owner"),
             named=plain.pop("named"),
+            numbered=plain.pop("numbered", True),
+            stored=stored,
+            read_at=read_at,
             rest=plain,
         )

@@ -31,6 +31,7 @@ from schemas.changes import (
     Verdict,
     WidenType,
 )
+from schemas.ddl_mysql import Told
 from schemas.renames import Renames
 from schemas.table import Column
 from schemas.widening import widens
@@ -65,6 +66,7 @@ def diff(
     stored: Mapping[str, Sequence[str | None]],
     empty: Collection[int] = (),
     truncated: Collection[int] = (),
+    told: Told | None = None,
     frozen: bool = False,
     keyed: bool = True,
     renames: Renames | None = None,
@@ -84,11 +86,13 @@ def diff(
             None where there is none.
         empty: Object ids of partitions that hold no row.
         truncated: Object ids of partitions that were truncated by themselves.
+        told: What the log tells of statements since, where columns have no numbers of their own.
         frozen: Whether the lake takes no new columns.
         keyed: Whether rows of the lake are found by their key; those of a log are not.
         renames: Which columns may get another name.
     """
     found = _Diff(before, now, wanted, lake, stored, frozen=frozen, keyed=keyed)
+    found.told = told or Told()
     found.empty, found.truncated, found.renames = empty, truncated, renames or Renames()
     return tuple(found.changes())
 
@@ -111,6 +115,7 @@ class _Diff:
         self._keyed = keyed
         self.empty: Collection[int] = ()
         self.truncated: Collection[int] = ()
+        self.told = Told()
         self.renames = Renames()
         self._new_file = any(now.files.get(name) != file for name, file in before.files.items())
 
@@ -135,7 +140,7 @@ class _Diff:
             if name in present and name not in self._wanted and name not in self._lake.dropped:
                 why = "the settings leave it out: it stays in the lake, NULL from then on"
                 yield DropColumn(verdict=Verdict.EVOLVE, why=why, name=name)
-        if self._new_file and not rewritten:
+        if self._new_file and not rewritten and self._now.numbered:
             why = "if rows were changed by it, `tributary verify` shows them"
             yield NewFile(verdict=Verdict.EVOLVE, why=why)
 
@@ -160,7 +165,7 @@ class _Diff:
                 yield LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=fact)
         leaves = {name: leaf for name, leaf in now.leaves.items() if name not in fresh}
         partitions = _differences("leaves", before.leaves, leaves)
-        for fact in (*partitions, *_differences("", before.rest, now.rest)):
+        for fact in (*partitions, *_differences("", before.rest, now.rest), *self.told.grave):
             yield LoseEvents(
                 verdict=Verdict.BOOTSTRAP,
                 why="that sends no events, and changes of rows may have sent none",
@@ -219,6 +224,8 @@ class _Diff:
         if column.name in self._lake.types:
             why = "the lake still has the values of a column of that name that was dropped"
             return Verdict.BOOTSTRAP, why, None
+        if not self._now.numbered:
+            return self.told.verdict(column, hidden=bool(self._wanted[column.name].hide))
         between = range(self._before.attributes + 1, column.number)
         if any(number not in self._now.columns for number in between):
             why = "another column came and went before it, and events may have its values"
@@ -255,6 +262,10 @@ class _Diff:
             if renamed.verdict is not Verdict.FILL:
                 return
         carried = self._lake.types.get(former)
+        if carried is not None and self.told.is_another(former):
+            why = "another column took its name, and rows have other values without an event"
+            yield RewriteColumn(verdict=Verdict.BOOTSTRAP, why=why, name=name)
+            return
         if wanted is not None and (carried is None or former in self._lake.dropped):
             if not self._frozen:
                 why = "the lake left it out until now, so nobody knows its values"

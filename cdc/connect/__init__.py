@@ -7,7 +7,6 @@ from cdc.connect.values import (
     ConnectorStatus,
     FieldProblem,
     Plugin,
-    StoredOffset,
     TaskStatus,
     Worker,
 )
@@ -17,7 +16,6 @@ __all__ = [
     "ConnectorStatus",
     "FieldProblem",
     "Plugin",
-    "StoredOffset",
     "TaskStatus",
     "Worker",
 ]

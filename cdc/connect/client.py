@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import httpx
@@ -16,12 +16,10 @@ from cdc.connect.values import (
     ConnectorStatus,
     FieldProblem,
     Plugin,
-    StoredOffset,
     TaskStatus,
     Worker,
 )
 from cdc.errors import ConnectError
-from cdc.position import Lsn
 from cdc.progress import NullProgress
 
 if TYPE_CHECKING:
@@ -32,7 +30,7 @@ _POLL_S = 0.1
 _TO_RUN = "to run"
 _RESTART_S = 5.0
 _ASLEEP = frozenset({"STOPPED", "PAUSED"})
-_DEBEZIUM = "io.debezium.connector.postgresql.PostgresConnector"
+_DEBEZIUM = "io.debezium.connector."
 
 _log = logging.getLogger(__name__)
 
@@ -70,8 +68,10 @@ class ConnectClient:
         root = self._rest.ask("GET", "").json()
         plugins = tuple(self.plugins())
         exactly_once = None
-        if any(plugin.name == _DEBEZIUM for plugin in plugins):
-            exactly_once = self._exactly_once()
+        # Any of its connectors tells, since the support is the worker's.
+        ours = [one.name for one in plugins if one.name.startswith(_DEBEZIUM)]
+        if ours:
+            exactly_once = self._exactly_once(ours[0])
         return Worker(
             version=str(root.get("version", "")),
             kafka_cluster_id=str(root.get("kafka_cluster_id", "")),
@@ -101,7 +101,7 @@ class ConnectClient:
         answer = self._rest.ask("PUT", path, body=dict(config))
         found = []
         for entry in answer.json().get("configs", ()):
-            problems = tuple(str(text) for text in entry["value"].get("errors", ()))
+            problems = tuple(str(text) for text in (entry["value"] or {}).get("errors", ()))
             if problems:
                 found.append(FieldProblem(str(entry["value"]["name"]), problems))
         return found
@@ -273,37 +273,35 @@ class ConnectClient:
             time.sleep(_POLL_S)
         return True
 
-    def offsets(self, name: str) -> StoredOffset | None:
-        """What Connect has stored; None before the first position, or without such a connector."""
+    def offset(self, name: str) -> Mapping[str, Any] | None:
+        """What Connect has stored for a connector with one source partition, as it stores it.
+
+        None before the first position, or without such a connector.
+        """
         path = f"connectors/{quote(name, safe='')}/offsets"
         answer = self._rest.ask("GET", path, missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         for entry in answer.json().get("offsets", ()):
-            return StoredOffset.parse(entry.get("offset") or {})
+            return entry.get("offset") or {}
         return None
 
-    def stored_position(self, name: str) -> Lsn | None:
-        """The stored position up to which Kafka has acknowledged every change."""
-        stored = self.offsets(name)
-        return None if stored is None else stored.lsn_commit
-
-    def _exactly_once(self) -> bool:
+    def _exactly_once(self, plugin: str) -> bool:
         probe = {
             "name": "tributary-probe",
-            "connector.class": _DEBEZIUM,
+            "connector.class": plugin,
             "exactly.once.support": "required",
         }
-        path = f"connector-plugins/{_DEBEZIUM}/config/validate"
+        path = f"connector-plugins/{plugin}/config/validate"
         answer = self._rest.send("PUT", path, probe)
         if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and "null" in answer.text:
             return False  # some workers fail over the missing support instead of naming it
         if answer.status_code != httpx.codes.OK:
             raise self._rest.refused(answer, "PUT", path)
         objections = [
-            entry["value"]["errors"]
+            value["errors"]
             for entry in answer.json().get("configs", ())
-            if entry["value"]["name"] == "exactly.once.support"
+            if (value := entry["value"] or {}).get("name") == "exactly.once.support"
         ]
         return not any(objections)
 

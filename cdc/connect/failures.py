@@ -55,6 +55,17 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         " the tables of this source and tier.",
     ),
     (
+        r"gtid state requested|error code: 1236|binlog.*purged|purged.*binlog",
+        "Changes after the stored position are no longer in the binlog. Run `tributary bootstrap`"
+        " for the tables of this source and tier, and keep binlogs for longer"
+        " (binlog_expire_logs_seconds).",
+    ),
+    (
+        r"schema isn't known to this connector",
+        "The capture login could not see the named table when the connector first started. Grant"
+        " SELECT on it, run any ALTER TABLE on it, then `tributary retry`.",
+    ),
+    (
         r"failed to properly convert data value",
         "The named column holds a value that Debezium cannot send: an array with NaN or a NULL in"
         " it, or a large array that an update left unchanged. Set REPLICA IDENTITY FULL for the"

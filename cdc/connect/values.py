@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
-
-from cdc.position import Lsn
 
 
 @dataclass(frozen=True)
@@ -83,35 +79,3 @@ class ConnectorStatus:
             if task.state == "FAILED":
                 return task.trace or f"task {task.id} failed without a trace"
         return None
-
-
-@dataclass(frozen=True)
-class StoredOffset:
-    """The position that Connect has stored for a PostgreSQL connector.
-
-    Args:
-        lsn: Position of the last event whose record Kafka acknowledged.
-        lsn_proc: Position of the last event that was processed completely.
-        lsn_commit: Position of the last commit that was processed.
-        raw: The offset as Connect stores it.
-    """
-
-    lsn: Lsn | None
-    lsn_proc: Lsn | None
-    lsn_commit: Lsn | None
-    raw: Mapping[str, Any]
-
-    @classmethod
-    def parse(cls, offset: Mapping[str, Any]) -> StoredOffset:
-        """Read the offset of one source partition."""
-        return cls(
-            lsn=_lsn(offset.get("lsn")),
-            lsn_proc=_lsn(offset.get("lsn_proc")),
-            lsn_commit=_lsn(offset.get("lsn_commit")),
-            raw=offset,
-        )
-
-
-def _lsn(value: Any) -> Lsn | None:
-    """Debezium stores positions as signed 64-bit numbers."""
-    return None if value is None else Lsn(int(value) % (1 << 64))

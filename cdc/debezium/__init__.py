@@ -9,6 +9,7 @@ from cdc.debezium.connector import (
     connector_config,
     followed_settings,
     heartbeat_sql,
+    listing,
     stored_position,
 )
 from cdc.debezium.definitions import (
@@ -47,6 +48,7 @@ __all__ = [
     "heartbeat_sql",
     "known_tables",
     "latest_heartbeat",
+    "listing",
     "names",
     "parse_heartbeat",
     "stored_position",

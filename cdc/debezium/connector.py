@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
 
 from cdc.debezium.kind import LARGEST_REQUEST, ConnectorKind
 from cdc.debezium.mysql import Mysql
@@ -12,7 +12,8 @@ from cdc.debezium.postgres import Postgres
 
 if TYPE_CHECKING:
     from cdc.config import ConnectConfig, KafkaConfig, SourceConfig
-    from cdc.debezium.kind import LogPosition
+    from cdc.connect import ConnectClient
+    from cdc.position import LogPosition
     from cdc.secrets import SecretRef
     from schemas.table import TableId
 
@@ -35,9 +36,9 @@ def connector_class(kind: Kind) -> str:
     return KINDS[kind].connector_class
 
 
-def followed_settings(kind: Kind) -> tuple[str, ...]:
+def followed_settings(capture: CaptureNames) -> tuple[str, ...]:
     """What a connector that runs takes over when the configuration changes."""
-    return KINDS[kind].followed
+    return KINDS[capture.kind].followed
 
 
 def capture_settings(capture: CaptureNames) -> dict[str, str]:
@@ -54,6 +55,11 @@ def heartbeat_sql(capture: CaptureNames) -> str:
     return KINDS[capture.kind].heartbeat_sql(capture)
 
 
+def listing(capture: CaptureNames, tables: Collection[TableId]) -> dict[str, str]:
+    """The settings by which a connector captures these tables; none where a publication does."""
+    return KINDS[capture.kind].listing(tables)
+
+
 def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list[TableId] | None:
     """The application's tables that a connector's include list names, in order.
 
@@ -67,20 +73,22 @@ def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list
     return KINDS[capture.kind].captured_tables(effective, capture.source)
 
 
-def stored_position(kind: Kind, offset: Mapping[str, Any]) -> LogPosition | None:
-    """The position up to which Kafka has acknowledged every change.
+def stored_position(connect: ConnectClient, capture: CaptureNames) -> LogPosition | None:
+    """The position up to which Kafka has acknowledged every change, as Connect has stored it.
 
     Args:
-        kind: The kind of source.
-        offset: What Connect has stored for the connector.
+        connect: Kafka Connect.
+        capture: The connector's names.
 
     Returns:
-        None when the offset names none.
+        None before the first, or without such a connector.
 
     Raises:
-        StateError: It is not in the form of its kind.
+        ConnectError: Connect cannot be asked.
+        StateError: What it has stored is not in the form of its kind.
     """
-    return KINDS[kind].stored_position(offset)
+    offset = connect.offset(capture.connector)
+    return None if offset is None else KINDS[capture.kind].stored_position(offset)
 
 
 def connector_config(
@@ -89,7 +97,7 @@ def connector_config(
     tier: str,
     kafka: KafkaConfig,
     connect: ConnectConfig,
-    tables: Sequence[TableId] = (),
+    tables: Collection[TableId] = (),
 ) -> dict[str, str]:
     """The configuration of the connector for one source and tier.
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Protocol
 
 if TYPE_CHECKING:
     from cdc.config import ConnectConfig, KafkaConfig, SourceConfig
     from cdc.debezium.names import CaptureNames
-    from cdc.gtid import MariadbGtidSet, MysqlGtidSet
-    from cdc.position import Lsn
+    from cdc.position import LogPosition
     from schemas.table import TableId
-
-    LogPosition = Lsn | MysqlGtidSet | MariadbGtidSet
 
 NOT_SET = "(not set)"
 NOT_SHOWN = "(not shown)"
@@ -173,9 +170,12 @@ class ConnectorKind(Protocol):
         capture: CaptureNames,
         source: SourceConfig,
         kafka: KafkaConfig,
-        tables: Sequence[TableId],
+        tables: Collection[TableId],
     ) -> dict[str, str]:
         """Settings besides that this kind of connector needs."""
+
+    def listing(self, tables: Collection[TableId]) -> dict[str, str]:
+        """The settings that name the tables to capture; none where a publication does."""
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
         """The statement that the connector runs at each heartbeat."""

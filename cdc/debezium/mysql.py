@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -179,7 +179,7 @@ class Mysql:
         capture: CaptureNames,
         source: SourceConfig,
         kafka: KafkaConfig,
-        tables: Sequence[TableId],
+        tables: Collection[TableId],
     ) -> dict[str, str]:
         """The tables, the connector's number among replicas, and how it keeps definitions.
 
@@ -190,7 +190,7 @@ class Mysql:
         """
         largest = kafka.topic.max_message_bytes or LARGEST_REQUEST
         settings = {
-            INCLUDE_LIST: include_list(tables),
+            **self.listing(tables),
             "connect.keep.alive.interval.ms": str(
                 max(_KEEP_ALIVE_MS, source.heartbeat_interval_ms * 5 // 4)
             ),
@@ -204,6 +204,10 @@ class Mysql:
             for key, value in kafka.security.for_connect().items():
                 settings[f"{_HISTORY}.{client}.{key}"] = value
         return settings
+
+    def listing(self, tables: Collection[TableId]) -> dict[str, str]:
+        """The include list of these tables."""
+        return {INCLUDE_LIST: include_list(tables)}
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
         """The statement that the connector runs at each heartbeat.

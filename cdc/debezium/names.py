@@ -99,10 +99,15 @@ class CaptureNames:
         return self.topic_prefix
 
     @property
+    def tells_definitions(self) -> bool:
+        """Whether the connector tells the statements that change tables."""
+        return self.kind != "postgres"
+
+    @property
     def own_topics(self) -> tuple[str, ...]:
         """The topics beside those of the tables."""
         own = (self.heartbeat_topic, self.marker_topic)
-        if self.kind != "postgres":
+        if self.tells_definitions:
             return (*own, self.schema_change_topic, self.schema_history_topic)
         return (*own, self.transaction_topic) if self.append else own
 

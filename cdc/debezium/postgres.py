@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cdc.config import PostgresSourceConfig
@@ -127,9 +127,13 @@ class Postgres:
         capture: CaptureNames,
         source: SourceConfig,
         kafka: KafkaConfig,
-        tables: Sequence[TableId],
+        tables: Collection[TableId],
     ) -> dict[str, str]:
         """Nothing besides."""
+        return {}
+
+    def listing(self, tables: Collection[TableId]) -> dict[str, str]:
+        """Nothing: the publication is the only filter."""
         return {}
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:

@@ -16,7 +16,6 @@ from cdc.decode import TRANSACTION
 from cdc.errors import PausedByPolicyError
 from cdc.failpoints import crash
 from cdc.lake.commit import CommitRecord
-from cdc.position import Lsn
 from cdc.run.asked import Asked
 from cdc.run.late import LateColumns, settled
 from cdc.run.left_out import LeftOut
@@ -267,7 +266,7 @@ class BatchWriter:
             offsets=piece.end,
             topic=self._topic,
             topic_id=previous.topic_id,
-            position=_position(previous.position, summary.position),
+            position=self._position(previous.position, summary.position),
             # A table that lacks a change is complete up to that change, whatever came later.
             watermark=previous.watermark if gaps else reached,
             counts=counts,
@@ -327,6 +326,17 @@ class BatchWriter:
         found = known.rows(rows.filter(F.col(MISSING).isNotNull()), missing, self._hold)
         return fill(rows, found, self._schema, missing, moved=True, absent_is_deleted=True)
 
+    def _position(self, previous: str | None, last: str | None) -> str | None:
+        """The log position up to which every commit of the table is in the lake.
+
+        All events of commits up to the one before an event come before it in the log.
+        """
+        source = self._context.sources[self._schema.table.source]
+        found = source.commit_position(last) if last is not None else None
+        if found is None or previous is None:
+            return found or previous
+        return str(source.position(found).joined(source.position(previous)))
+
     def _hold(self, frame: DataFrame) -> DataFrame:
         """Keep a frame's rows until the batch is done."""
         held = frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
@@ -345,15 +355,3 @@ def _missing(rows: DataFrame) -> tuple[str, ...]:
 
 def _handoff(record: CommitRecord) -> Mapping[str, Any]:
     return record.handoff or {"columns": ()}
-
-
-def _position(previous: str | None, last: str | None) -> str | None:
-    """The log position up to which every commit of the table is in the lake.
-
-    The first half of the last event's position is the end of the commit before it; all events of
-    commits up to there come before it in the log.
-    """
-    found = Lsn(int(last.partition(":")[0], 16)) if last is not None else None
-    if found is None or found.value == 0:
-        return previous
-    return str(found) if previous is None else str(max(found, Lsn.parse(previous)))

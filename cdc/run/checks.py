@@ -5,18 +5,26 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from cdc.debezium import CaptureNames, audit
+from cdc.debezium import (
+    CaptureNames,
+    audit,
+    captured_tables,
+    definition_changes,
+    stored_position,
+)
 from cdc.errors import ConnectError, SourceError
 from cdc.position_check import TopicFacts
 
 if TYPE_CHECKING:
-    from cdc.position import Lsn
+    from cdc.debezium import DefinitionChange
+    from cdc.position import LogPosition
     from cdc.run.context import RunContext
-    from cdc.sources.values import ServerIdentity, SlotHealth
+    from cdc.sources.values import LogHealth, ServerIdentity
     from cdc.state import TableRecord
+    from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
 
@@ -28,16 +36,27 @@ class CaptureFacts:
     Args:
         names: Its publication, slot and connector.
         server: The primary.
-        slot: The slot; None when it is gone.
+        log: The source's log, as this capture depends on it.
         stored: The position that Connect has stored; None when there is none or Connect is away.
         problems: What the connector's configuration does to the changes, one sentence each.
+        told: What the connector tells of changed definitions, where it does.
+        listed: The tables that the connector is to capture; None where the source itself knows, or
+            Connect is away.
     """
 
     names: CaptureNames
     server: ServerIdentity
-    slot: SlotHealth | None
-    stored: Lsn | None
+    log: LogHealth
+    stored: LogPosition | None
     problems: tuple[str, ...]
+    listed: frozenset[TableId] | None = None
+    told: tuple[DefinitionChange, ...] = ()
+
+    def problems_of(self, table: TableId) -> tuple[str, ...]:
+        """What keeps a table's changes from being captured as they must be."""
+        if self.listed is None or table in self.listed:
+            return self.problems
+        return (*self.problems, f"connector {self.names.connector} does not list it")
 
 
 class CaptureChecks:
@@ -70,30 +89,40 @@ class CaptureChecks:
     def _gather(self, record: TableRecord) -> CaptureFacts:
         source = self._context.sources[record.table.source]
         capture = self._context.capture(record)
-        server, slot = source.identity(), source.slot_health(capture.slot)
-        stored, problems = self._connector(capture)
-        return CaptureFacts(capture, server, slot, stored, problems)
+        server, log = source.identity(), source.log_health(capture.slot)
+        told: tuple[DefinitionChange, ...] = ()
+        if capture.tells_definitions:
+            told = tuple(definition_changes(self._context.kafka, self._context.registry, capture))
+        facts = CaptureFacts(capture, server, log, stored=None, problems=(), told=told)
+        return self._with_connector(facts)
 
-    def _connector(self, capture: CaptureNames) -> tuple[Lsn | None, tuple[str, ...]]:
-        """The connector's stored position, and what is wrong with its configuration.
+    def _with_connector(self, facts: CaptureFacts) -> CaptureFacts:
+        """The facts with the connector's stored position, its tables, and what is wrong with it.
 
-        What is in Kafka stays right while Connect is down or the connector is deleted: the slot
+        What is in Kafka stays right while Connect is down or the connector is deleted: the source
         keeps the rest. Only a configuration that loses or alters changes stops the tables.
         """
-        if self._context.connect is None:
-            return None, ()
+        capture, connect = facts.names, self._context.connect
+        if connect is None:
+            return facts
         try:
-            effective = self._context.connect.connector(capture.connector)
-            stored = self._context.connect.stored_position(capture.connector)
+            effective = connect.connector(capture.connector)
+            stored = stored_position(connect, capture)
         except ConnectError as error:
             _log.warning("the configuration of %s was not checked: %s", capture.connector, error)
-            return None, ()
+            return facts
         if effective is None:
-            _log.warning("there is no connector %s: changes wait in its slot", capture.connector)
-            return None, ()
+            _log.warning("there is no connector %s: changes wait in the log", capture.connector)
+            return facts
         exactly_once = self._context.config.connect.exactly_once
         findings = audit(effective, capture, exactly_once=exactly_once)
-        return stored, tuple(f"connector {capture.connector}: {finding}" for finding in findings)
+        listed = captured_tables(effective, capture)
+        return replace(
+            facts,
+            stored=stored,
+            problems=tuple(f"connector {capture.connector}: {finding}" for finding in findings),
+            listed=None if listed is None else frozenset(listed),
+        )
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts]:

@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc import plan, position_check
+from cdc.debezium import fresh_starts
 from cdc.errors import LostHistoryError, SecretError
 from cdc.run.checks import CaptureChecks, topic_facts
 from cdc.run.context import RunResult
@@ -124,8 +125,10 @@ def _capture_broken(checks: CaptureChecks, record: TableRecord) -> bool:
     known = record.attempt.view if record.attempt is not None else None
     try:
         position_check.check_server(record.table, known=known, now=facts.server)
-        position_check.check_slot(record.table, facts.names.slot, facts.slot, stored=facts.stored)
-        position_check.check_capture(record.table, facts.problems)
+        position_check.check_log(record.table, facts.log, stored=facts.stored)
+        upto = record.attempt.told_upto if record.attempt is not None else None
+        position_check.check_starts(record.table, fresh_starts(facts.told), upto)
+        position_check.check_capture(record.table, facts.problems_of(record.table))
     except LostHistoryError:
         return True
     return False

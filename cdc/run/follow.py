@@ -17,6 +17,7 @@ from cdc.lake.timeline import Committed
 from cdc.lake.write import LakeTable
 from cdc.run.shape import Comparison, carried, fill_value, followed, renames
 from cdc.semantic_types import quoted
+from schemas.catalog import Catalog
 from schemas.changes import AddColumn, Verdict, WidenType
 
 if TYPE_CHECKING:
@@ -70,8 +71,11 @@ def follow(
     settings = compared.settings
     source = context.sources[table.table.source]
     schema = source.schema(table, settings)
-    # A column that came and went is no change, but who looks next must not take it for a new one.
-    if not compared.changes and compared.fingerprint.facts["attributes"] == _known(handoff):
+    # A column that came and went is no change, but who looks next must not take it for a new one;
+    # nor need a statement that was harmless be looked at again.
+    if not compared.changes and _known(handoff["fingerprint"]) == _known(
+        compared.fingerprint.facts
+    ):
         lake = LakeTable(context.spark, path, carried(schema, handoff), settings)
         return LakeShape(lake, table, schema), latest
     for change in compared.changes:
@@ -118,9 +122,10 @@ def follow(
     return LakeShape(lake, table, schema), Committed(instant, "commit", commit)
 
 
-def _known(handoff: Mapping[str, Any]) -> int:
-    """The highest number of a column in the catalog that the lake follows."""
-    return int(handoff["fingerprint"]["attributes"])
+def _known(facts: Mapping[str, Any]) -> tuple[object, ...]:
+    """What of a catalog moves on without a change of the table: numbers of columns, and files."""
+    catalog = Catalog.read(facts)
+    return catalog.attributes, catalog.stored
 
 
 def _rewritten(

@@ -24,6 +24,7 @@ from cdc.run.checks import topic_facts
 from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.follow import follow
 from cdc.run.shape import compare
+from cdc.run.told import told
 from cdc.state import State, TableRecord, with_commit
 
 if TYPE_CHECKING:
@@ -148,7 +149,10 @@ class _Replay:
         source_table, fingerprint = source.described(self._table, self._record.publication)
         handoff = latest.record.handoff or {}
         lake = self._context.config.lake
-        compared = compare(source, source_table, fingerprint, self._settings, handoff, lake)
+        statements = told(self._context, self._record, handoff, fingerprint)
+        compared = compare(
+            source, source_table, fingerprint, self._settings, handoff, lake, statements
+        )
         if compared.changes:
             raise StateError(
                 f"table {self._table} has changed since its last run:"

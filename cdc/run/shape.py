@@ -17,6 +17,7 @@ from cdc.hidden import key_check
 from cdc.semantic_types import literal
 from schemas.catalog import Catalog
 from schemas.changes import ChangeKey, ChangeType, NewFile, RenameColumn, Verdict
+from schemas.ddl_mysql import Told
 from schemas.evolution import LakeColumns, diff
 from schemas.renames import Renames
 from schemas.table import DROPPED, Column
@@ -60,6 +61,7 @@ def compare(
     settings: TableSettings,
     handoff: Mapping[str, Any],
     config: LakeConfig,
+    told: Told | None = None,
 ) -> Comparison:
     """Compare a lake table with its source's catalog.
 
@@ -70,6 +72,7 @@ def compare(
         settings: The table's settings.
         handoff: What the lake's newest commit carries of the handoff.
         config: How values are hidden.
+        told: What the log tells of statements, where the catalog alone cannot say.
 
     Raises:
         SecretError: The key of hashes cannot be read.
@@ -92,6 +95,7 @@ def compare(
         empty=source.empty_partitions(attached) if attached else (),
         truncated=_truncated(source, before, now),
         stored={column.name: column.old_values for column in source_table.columns},
+        told=told,
         frozen=ruled is not settings,
         keyed=not settings.appends,
         renames=allowed,

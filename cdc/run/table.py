@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc import plan, position_check
+from cdc.debezium import fresh_starts
 from cdc.errors import (
     FencedError,
     LakeError,
@@ -30,6 +31,7 @@ from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.context import RunResult
 from cdc.run.follow import LakeShape, follow
 from cdc.run.shape import Comparison, compare, settings_digest
+from cdc.run.told import told
 from cdc.sources.selection import not_there
 from cdc.state import State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
@@ -209,16 +211,22 @@ class _TableRun:
         """Check source, capture and catalog, and compare the lake with them."""
         facts = self._checks.facts(self._record)
         position_check.check_server(self._table, known=handoff, now=facts.server)
-        position_check.check_slot(self._table, facts.names.slot, facts.slot, stored=facts.stored)
         source = self._context.sources[self._table.source]
+        rests_on = handoff.get("reads_upto")
+        recorded = source.position(rests_on) if rests_on else None
+        position_check.check_log(self._table, facts.log, stored=facts.stored, recorded=recorded)
+        position_check.check_starts(self._table, fresh_starts(facts.told), handoff.get("told_upto"))
         source_table, fingerprint = source.described(self._table, self._record.publication)
         capture = facts.names
         problems = source.audit_publication(
             capture.publication, source_table, append=capture.append
         )
-        position_check.check_capture(self._table, [*problems, *facts.problems])
+        position_check.check_capture(self._table, [*problems, *facts.problems_of(self._table)])
         lake = self._context.config.lake
-        compared = compare(source, source_table, fingerprint, self._settings, handoff, lake)
+        statements = told(self._context, self._record, handoff, fingerprint, facts.told)
+        compared = compare(
+            source, source_table, fingerprint, self._settings, handoff, lake, statements
+        )
         try:
             warnings = position_check.check_changes(
                 self._table, compared.changes, self._settings.on_schema_change

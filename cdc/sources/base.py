@@ -7,18 +7,19 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cdc.errors import SourceError
-from cdc.position import Lsn
+from cdc.position import LogPosition
 from cdc.sources.values import (
     Boundaries,
     Check,
     Fingerprint,
     KeyRange,
+    LogHealth,
     Marker,
     Planned,
     ReplicaIdentity,
     ReplicaPosition,
     ServerIdentity,
-    SlotHealth,
+    Settled,
     SnapshotQuery,
     SourceColumn,
     SourceTable,
@@ -38,15 +39,14 @@ __all__ = [
     "Boundaries",
     "Check",
     "Fingerprint",
-    "Inspected",
     "KeyRange",
-    "Lsn",
+    "LogHealth",
     "Marker",
     "Planned",
     "ReplicaIdentity",
     "ReplicaPosition",
     "ServerIdentity",
-    "SlotHealth",
+    "Settled",
     "SnapshotQuery",
     "Source",
     "SourceColumn",
@@ -58,8 +58,8 @@ __all__ = [
 ]
 
 
-class Inspected(Protocol):
-    """A configured source that can be looked at, whether or not its tables can travel yet.
+class Source(Protocol):
+    """A configured source.
 
     Every method may be called from any thread, and raises `cdc.errors.SourceError` when the server
     cannot be reached or refuses.
@@ -74,10 +74,6 @@ class Inspected(Protocol):
 
     def checks(self) -> list[Check]:
         """Pre-flight of connections, versions, settings, privileges and the replica."""
-
-
-class Source(Inspected, Protocol):
-    """A configured source whose tables can be replicated; the same holds for its methods."""
 
     @property
     def has_replica(self) -> bool:
@@ -203,19 +199,29 @@ class Source(Inspected, Protocol):
             CaptureError: A slot of that name exists for another plugin or database.
         """
 
-    def slot_health(self, slot: str) -> SlotHealth | None:
-        """The slot now, or None when there is none of that name."""
+    def has_slot(self, slot: str) -> bool:
+        """Whether there is that slot; true of sources that keep their log without."""
+
+    def log_health(self, slot: str) -> LogHealth:
+        """The log as far as the capture of that slot depends on it."""
+
+    def position(self, text: str) -> LogPosition:
+        """The position that ``str`` of one of this source's gave.
+
+        Raises:
+            StateError: The text is not of that form.
+        """
+
+    def commit_position(self, last: str) -> str | None:
+        """Up to where every commit lies before the event of that ``_cdc_position``, if known."""
 
     def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
         """Drop the slot, waiting until its reader has gone; returns whether there was one."""
 
-    def current_transaction_id(self) -> int:
-        """x0: a transaction id of the primary, taken in a committed transaction of its own."""
+    def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
+        """After tables were brought into a capture: see that no transaction is captured in part.
 
-    def wait_for_older_transactions(
-        self, xid: int, *, timeout_s: float, progress: Progress
-    ) -> None:
-        """Wait until no transaction as old as ``xid`` is open on the primary.
+        One that was open meanwhile may have its later changes captured and its earlier ones not.
 
         Raises:
             SourceError: Time ran out; names the blocking sessions and prepared transactions.
@@ -235,11 +241,11 @@ class Source(Inspected, Protocol):
             SourceError: Time ran out; names the sessions that still hold them back.
         """
 
+    def nudge(self) -> None:
+        """Let the capture's position move on, where it does so with the next change only."""
+
     def write_marker(self) -> Marker:
         """Write a new marker row on the primary."""
-
-    def marker_visible(self, marker: Marker, *, on_replica: bool) -> bool:
-        """Whether a new transaction on that server sees the marker."""
 
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
@@ -311,15 +317,15 @@ class Source(Inspected, Protocol):
                 the settings that matter and the lag.
         """
 
-    def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError:
-        """What a failed read by Spark means, from the text of its exception.
+    def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
+        """What a failed read by Spark means, from the text of its exception; None of another one.
 
         A lost view becomes `SnapshotLostError`, a session on the wrong server `ReplicaError`, a
         value that the lake cannot hold a `SourceError` that names the column.
         """
 
-    def current_lsn(self) -> Lsn:
-        """The primary's insert position: no commit so far lies beyond it."""
+    def current_position(self) -> LogPosition:
+        """The primary's position: no commit so far lies beyond it."""
 
     def replica_position(self) -> ReplicaPosition | None:
         """How far the replica is, or None without one."""

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from uuid import UUID
 
-from cdc.position import Lsn
+from cdc.position import LogPosition, Lsn
 from schemas.changes import Change
 from schemas.table import TableId
 from schemas.type_rule import SourceType
 
-ReplicaIdentity = Literal["default", "nothing", "full", "index"]
+ReplicaIdentity = Literal["default", "nothing", "full", "index", "row"]
+"""What the log keeps of an old row, by table; ``row``: all of it, whatever the table says."""
 TableKind = Literal["table", "partitioned", "unlogged", "foreign", "other"]
 
 
@@ -111,12 +112,17 @@ class SourceTable:
     hazards: tuple[str, ...] = ()
 
 
+READ_AT = "read_at"
+"""What a source whose log tells all statements had executed before its catalog was read."""
+
+
 @dataclass(frozen=True)
 class Fingerprint:
     """The catalog facts that must not change while a table is copied or between runs.
 
     Args:
-        facts: Plain values: strings, integers, lists and dictionaries with string keys.
+        facts: Plain values: strings, integers, lists and dictionaries with string keys. That of
+            `READ_AT` is no fact of the table, and is not compared.
     """
 
     facts: Mapping[str, Any]
@@ -128,12 +134,8 @@ class Fingerprint:
 
     def to_json(self) -> str:
         """The facts as JSON with sorted keys: equal facts give equal text."""
-        return json.dumps(self.facts, sort_keys=True, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str) -> Fingerprint:
-        """The fingerprint that `to_json` wrote."""
-        return cls(json.loads(text))
+        compared = {name: fact for name, fact in self.facts.items() if name != READ_AT}
+        return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def diff(self, other: Fingerprint) -> list[str]:
         """What differs, one line each, from this one to ``other``; empty when nothing does."""
@@ -189,20 +191,34 @@ class ServerIdentity:
 
 
 @dataclass(frozen=True)
+class Settled:
+    """That every further change of tables that were brought into a capture will be in it whole.
+
+    Args:
+        by: What that was seen by, as text: x0, or a marker's id.
+        captured: What must have been captured before the offsets of their topics mean anything;
+            None where the source alone could tell.
+    """
+
+    by: str
+    captured: LogPosition | None = None
+
+
+@dataclass(frozen=True)
 class Marker:
     """A row written on the primary; a view that shows it contains every earlier commit.
 
     Args:
         id: Primary key of the row.
         system_identifier: Of the primary that wrote it; None where it may not be read.
-        timeline: Of that primary; None where it may not be read.
-        lsn: The log position after its commit.
+        timeline: Of that primary; None where it may not be read, or there is no such thing.
+        position: How far the log was written after its commit.
     """
 
     id: UUID
     system_identifier: str | None
     timeline: int | None
-    lsn: Lsn
+    position: LogPosition
 
 
 @dataclass(frozen=True)
@@ -210,9 +226,9 @@ class View:
     """One consistent image of the database that other sessions can import.
 
     Args:
-        snapshot_id: What ``SET TRANSACTION SNAPSHOT`` takes, on the same server.
-        lsn_upper_bound: Replayed so far when it was opened. On a standby, sessions that import it
-            later may see more than that.
+        snapshot_id: By which sessions of the same server share it; empty where each session has a
+            view of its own, which the replay from O makes exact, too.
+        upper_bound: Replayed so far when it was opened; sessions that join later may see more.
         opened_at: When, in UTC.
         on_replica: Whether the sessions go to the replica.
         marker: The marker that every session must see inside the view.
@@ -223,7 +239,7 @@ class View:
     """
 
     snapshot_id: str
-    lsn_upper_bound: Lsn
+    upper_bound: LogPosition
     opened_at: datetime
     on_replica: bool
     marker: Marker
@@ -232,50 +248,46 @@ class View:
     split: Lsn | None = None
 
 
-_LOST = frozenset({"lost", "unreserved"})
+Stored = Callable[[], LogPosition | None]
+"""Asks for the position that Connect has stored; None when there is none."""
 
 
-@dataclass(frozen=True)
-class SlotHealth:
-    """A logical replication slot and the log that it holds back.
+class LogHealth(Protocol):
+    """The log of a source, as far as one capture depends on it."""
 
-    Args:
-        name: The slot.
-        active: Whether a connector reads it now.
-        wal_status: ``reserved``, ``extended``, ``unreserved`` or ``lost``.
-        confirmed_flush_lsn: The connector has acknowledged everything up to here.
-        restart_lsn: The server keeps the log from here on; None when lost.
-        retained_bytes: Log kept for the slot; None when lost.
-        safe_wal_size: Bytes that can still be written before the slot is in danger; None when
-            there is no limit.
-    """
+    @property
+    def title(self) -> str:
+        """What it is, as messages name it."""
 
-    name: str
-    active: bool
-    wal_status: str | None
-    confirmed_flush_lsn: Lsn | None
-    restart_lsn: Lsn | None
-    retained_bytes: int | None
-    safe_wal_size: int | None
+    @property
+    def active(self) -> bool | None:
+        """Whether a connector reads it now; None where the server cannot tell."""
 
-    def problem(self, stored: Lsn | None = None) -> str | None:
+    @property
+    def retained_bytes(self) -> int | None:
+        """Size of the log that is kept; None where it is not known."""
+
+    def problem(
+        self, stored: LogPosition | None = None, recorded: LogPosition | None = None
+    ) -> str | None:
         """Why changes that were not captured are lost, in words; None when none are.
 
         Args:
-            stored: The position that Connect has stored, read after the slot; None when there is
-                none or it is not known. The slot never passes it while the connector is the only
-                one to move it.
+            stored: The position that Connect has stored, read after this; None when there is none
+                or it is not known.
+            recorded: What a lake table rests on: captured once for sure.
         """
-        if self.wal_status in _LOST:
-            return f"has wal_status {self.wal_status}; see max_slot_wal_keep_size"
-        confirmed = self.confirmed_flush_lsn
-        # Without exactly-once support a slot in use may be a moment ahead of what is stored.
-        if not self.active and stored is not None and confirmed is not None and confirmed > stored:
-            return (
-                f"begins at {confirmed}, after {stored}, up to where Connect has captured: it was"
-                " made anew or moved behind the connector"
-            )
-        return None
+
+    def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
+        """Up to where Kafka has acknowledged everything; None while that is not known.
+
+        Args:
+            stored: Asks Connect for the position that it has stored.
+            exactly_once: Whether the connector writes to Kafka in transactions.
+        """
+
+    def facts(self) -> dict[str, Any]:
+        """What people see of it, as plain values."""
 
 
 @dataclass(frozen=True)
@@ -283,16 +295,16 @@ class ReplicaPosition:
     """How far a replica is.
 
     Args:
-        replay_lsn: Applied up to here; None where the server has no such function.
-        receive_lsn: Received up to here; None without a stream.
-        lag_bytes: From the primary's position to ``replay_lsn``; None when unknown.
+        replayed: Applied up to here; None where the server has no such function.
+        received: Received up to here; None without a stream.
+        lag_bytes: From the primary's position to ``replayed``; None when unknown.
         lag_seconds: Age of the last replayed commit, 0 when nothing is left to replay; None when
             unknown.
         paused: Whether replay is paused.
     """
 
-    replay_lsn: Lsn | None
-    receive_lsn: Lsn | None
+    replayed: LogPosition | None
+    received: LogPosition | None
     lag_bytes: int | None
     lag_seconds: float | None
     paused: bool

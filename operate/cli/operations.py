@@ -132,16 +132,16 @@ def _show_status(renderer: Renderer, found: Any) -> None:
                 ],
                 numbers="took,commits,events",
             )
-    for slot in found.slots:
-        held = None if slot.health is None else slot.health.retained_bytes
-        silent = None if slot.silent_s is None else seconds(slot.silent_s)
+    for capture in found.captures:
+        held = None if capture.log is None else capture.log.retained_bytes
+        silent = None if capture.silent_s is None else seconds(capture.silent_s)
         renderer.line(
-            f"slot {slot.slot}: connector {slot.connector or 'unknown'}, last heartbeat"
-            f" {'unknown' if silent is None else f'{silent} ago'},"
-            f" {'unknown' if held is None else size(held)} of log held back"
+            f"capture {capture.source}/{capture.tier}: connector {capture.connector or 'unknown'},"
+            f" last heartbeat {'unknown' if silent is None else f'{silent} ago'},"
+            f" {'unknown' if held is None else size(held)} of log kept"
         )
-        if slot.problem:
-            renderer.line(f"  {slot.problem}", style="bold red")
+        if capture.problem:
+            renderer.line(f"  {capture.problem}", style="bold red")
 
 
 def run(

@@ -89,7 +89,7 @@ class LogComparison:
             if split is None:
                 raise AssertionError("an exact view has a position")
             # An idle source's log would never pass S by itself.
-            capture.wait_until_captured(source.write_marker().lsn, timeout_s=self.wait_s)
+            capture.wait_until_captured(source.write_marker().position, timeout_s=self.wait_s)
             boundary = find_boundary(
                 capture, context.registry, origin, split, timeout_s=self.wait_s
             )

@@ -215,7 +215,7 @@ class _Verification:
             unsettled_count=len(pending) + beyond,
             checked_again=found.differing,
             rounds=rounds,
-            position=str(marker.lsn),
+            position=str(marker.position),
             offsets=dict(latest.record.offsets) if latest else {},
             instant=latest.instant if latest else "",
             seconds=time.monotonic() - started,
@@ -227,7 +227,7 @@ class _Verification:
         self._source.wait_for_marker_on_replica(
             marker, timeout_s=WAIT_S, progress=self._services.progress
         )
-        self._capture.wait_until_captured(marker.lsn, timeout_s=WAIT_S)
+        self._capture.wait_until_captured(marker.position, timeout_s=WAIT_S)
         self._advance()
         ranges = self._ranges()
         task = self._services.progress.start(f"compare {self._id}", None, "rows")
@@ -312,7 +312,7 @@ class _Verification:
             f"compare {self._id} again, round {number}", len(keys), "keys"
         )
         try:
-            start = self._source.current_lsn()
+            start = self._source.current_position()
             with Sampler(self._source, self._table, self._schema, keys) as sampler:
                 self._capture.wait_until_captured(start, timeout_s=WAIT_S)
                 self._advance()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -92,9 +92,11 @@ def available(config: pytest.Config, kind: str) -> bool:
 
 
 @contextlib.contextmanager
-def mysql_stack_of(config: pytest.Config) -> Iterator[LocalStack]:
+def mysql_stack_of(
+    config: pytest.Config, wanted: Sequence[str] = tuple(PRODUCTS)
+) -> Iterator[LocalStack]:
     """A stack with every kind of these that there is."""
-    kinds = [kind for kind in PRODUCTS if available(config, kind)]
+    kinds = [kind for kind in wanted if available(config, kind)]
     with running_stack(kinds) as running:
         used(config, running)
         yield running
@@ -127,13 +129,21 @@ def own_mysql_database(stack: LocalStack, kind: str) -> Iterator[MysqlDatabase]:
 
 
 @pytest.fixture(scope="module")
-def mysql_stack(pytestconfig: pytest.Config) -> Iterator[LocalStack]:
-    """A stack of a module's own."""
-    with mysql_stack_of(pytestconfig) as running:
+def mysql_stack(request: pytest.FixtureRequest) -> Iterator[LocalStack]:
+    """A stack of a module's own, with the kinds that its tests ask for."""
+    module = [item for item in request.session.items if item.path == request.path]
+    asked = [getattr(item, "callspec", None) for item in module]
+    every = any(one is None or "database" not in one.params for one in asked)
+    kinds = [
+        kind
+        for kind in PRODUCTS
+        if every or any(one is not None and one.params["database"] == kind for one in asked)
+    ]
+    with mysql_stack_of(request.config, kinds) as running:
         yield running
 
 
-@pytest.fixture(params=list(PRODUCTS))
+@pytest.fixture(params=[pytest.param(MYSQL, marks=pytest.mark.breadth), MARIADB])
 def database(request: pytest.FixtureRequest, mysql_stack: LocalStack) -> Iterator[MysqlDatabase]:
     """A database of a test's own on each kind that there is; one that is not is reported."""
     if request.param not in mysql_stack.versions():

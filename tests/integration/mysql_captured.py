@@ -120,10 +120,7 @@ class MysqlCaptured:
 
     def stored(self) -> GtidSet | None:
         """What Connect has stored, as a position."""
-        offset = self.connect.offsets(self.names.connector)
-        if offset is None:
-            return None
-        found = stored_position(self.names.kind, offset.raw)
+        found = stored_position(self.connect, self.names)
         assert found is None or isinstance(found, (MysqlGtidSet, MariadbGtidSet))
         return found
 

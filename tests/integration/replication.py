@@ -177,7 +177,7 @@ class Replication:
 
     def settle(self) -> None:
         """Wait until everything that is committed on the source can be read from Kafka."""
-        upto = self.source.write_marker().lsn
+        upto = self.source.write_marker().position
         deadline = time.monotonic() + CAPTURE_TIMEOUT_S
         seen: Lsn | None = None
         while time.monotonic() < deadline:

@@ -74,7 +74,7 @@ class Log:
         """Wait until everything that is committed can be read from Kafka."""
         services, record = self.shop.services, self.shop.record(self.name)
         source, slot = services.source(record.table.source), services.capture_of(record).slot
-        upto, deadline = source.write_marker().lsn, time.monotonic() + 60
+        upto, deadline = source.write_marker().position, time.monotonic() + 60
         while (health := source.slot_health(slot)) is None or (
             health.confirmed_flush_lsn or Lsn(0)
         ) < upto:

@@ -128,6 +128,7 @@ SHOWN = {
 """What the copy and the stream call them: each as its side prints them."""
 
 
+@pytest.mark.breadth
 def test_a_value_that_the_decimal_does_not_hold_stops_by_name(shop: Shop) -> None:
     chosen = {"as": {"v": "decimal(12,2)"}}
     copied, streamed = [f"copy_{kind}" for kind in BAD], [f"stream_{kind}" for kind in BAD]
@@ -186,6 +187,7 @@ def wait_for_all(shop: Shop, name: str) -> None:
     raise AssertionError("not captured")
 
 
+@pytest.mark.breadth
 def test_a_wider_decimal_is_followed_and_a_narrower_one_is_not(shop: Shop) -> None:
     shop.database.execute(
         "CREATE TABLE rates (id int PRIMARY KEY, v numeric, t text)",

@@ -311,7 +311,7 @@ def test_a_stopped_connector_ends_the_wait_with_evidence(shop: Bootstrapping) ->
         progress=Watch(),
     )
     shop.connect.stop(shop.capture.connector)
-    upto = shop.source.write_marker().lsn
+    upto = shop.source.write_marker().position
     with pytest.raises(HandoffTimeoutError) as stopped:
         capture.wait_until_captured(upto, timeout_s=1.0)
     for evidence in (str(upto), "STOPPED", "confirmed", "high watermark", shop.capture.connector):

@@ -146,7 +146,7 @@ def test_a_wait_that_does_not_end_says_what_it_saw(captured: Captured) -> None:
 def test_a_slot_that_was_created_again_stops_the_connector(captured: Captured) -> None:
     """Without the check the connector would go on from the new slot, and changes would be lost."""
     connect, name, slot = captured.connect, captured.names.connector, captured.names.slot
-    wait_until(lambda: connect.offsets(name) is not None, "a stored position")
+    wait_until(lambda: connect.offset(name) is not None, "a stored position")
     connect.stop(name)
     captured.source.drop_slot(slot)
     captured.database.execute("CREATE TABLE between (id int PRIMARY KEY)")
@@ -191,7 +191,7 @@ def test_nothing_is_lost_or_doubled_when_the_worker_is_killed(
         done.set()
         writer.join()
     captured.connect.wait_running(captured.names.connector)
-    goal = captured.source.current_lsn()
+    goal = captured.source.current_position()
 
     def confirmed() -> bool:
         slot = captured.source.slot_health(captured.names.slot)

@@ -314,6 +314,7 @@ def test_a_replica_that_stands_still_is_named(lab: Lab) -> None:
     assert not replica.position(lab.connections).stopped
 
 
+@pytest.mark.breadth
 def test_facts_agree_on_primary_and_replica_and_tell_what_happened(lab: Lab) -> None:
     before = lab.make(
         "told-é",

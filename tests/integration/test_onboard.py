@@ -231,10 +231,10 @@ def test_a_slot_made_anew_behind_the_connector_stops_its_tables(shop: Shop) -> N
     assert result.state is State.NEEDS_BOOTSTRAP
     assert "made anew" in (shop.record("orders").reason or "")
     found = status(shop.services, [])
-    assert "made anew" in (found.slots[0].problem or "")
+    assert "made anew" in (found.captures[0].problem or "")
     succeeded(bootstrap(shop.services, [shop.table("orders")]))
     assert shop.verify("orders").equal
-    healed = status(shop.services, []).slots[0]
+    healed = status(shop.services, []).captures[0]
     assert healed.problem is None
     assert healed.silent_s is not None
 
@@ -497,7 +497,7 @@ def copying(shop: Shop, name: str) -> Attempt:
         path=f"{record.base_path}/attempt=gone",
         topic_id=shop.services.kafka.topic_id(record.topic),
         start_offsets=shop.services.kafka.stable_offsets(record.topic),
-        x0=1,
+        x0="1",
     )
     shop.services.store.put(transition(record, State.BOOTSTRAPPING, at=now, attempt=attempt))
     if name == "lines":

@@ -221,7 +221,7 @@ def test_slots_are_created_watched_and_dropped(database: Database, source: Postg
     assert health is not None
     assert (health.active, health.wal_status) == (False, "reserved")
     assert health.confirmed_flush_lsn is not None
-    assert source.current_lsn() >= health.confirmed_flush_lsn
+    assert source.current_position() >= health.confirmed_flush_lsn
     assert source.drop_slot(slot)
     assert not source.drop_slot(slot)
     database.stack.psql(

@@ -36,7 +36,7 @@ def column(orders: Orders, name: str) -> dict[str, Any]:
 
 
 @settings(columns={"renames": RENAMED})
-@pytest.mark.parametrize("size", [None, 2])
+@pytest.mark.parametrize("size", [None, pytest.param(2, marks=pytest.mark.breadth)])
 def test_a_renamed_column_keeps_every_value(orders: Orders, size: int | None) -> None:
     """Events of both names in one batch, or parted; large values that none of them carries."""
     orders.execute(*(f"INSERT INTO T VALUES ({n}, 'a', {BIG}, {n})" for n in range(1, 8)))
@@ -75,6 +75,7 @@ def test_a_renamed_column_keeps_every_value(orders: Orders, size: int | None) ->
 
 
 @settings(delete_mode="soft", columns={"renames": RENAMED})
+@pytest.mark.breadth
 def test_rows_that_are_kept_deleted_keep_its_values(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', 'one', 1), (2, 'b', 'two', 2), (3, 'c', 'x', 3)")
     orders.run()
@@ -116,6 +117,7 @@ def test_a_column_may_be_renamed_again_before_and_after_a_look(orders: Orders) -
     orders.assert_equal(("id", "note", "words", "price"))
 
 
+@pytest.mark.breadth
 def test_a_name_in_the_middle_that_no_entry_has_stops_the_table(orders: Orders) -> None:
     tables = {"columns": {"renames": {"text": "body"}}}
     orders.replication.configure(**{f"public__{orders.name}": tables})
@@ -179,6 +181,7 @@ def test_what_cannot_follow_asks_for_a_copy(
 
 
 @settings(columns=MASKED)
+@pytest.mark.breadth
 def test_hidden_values_stay_hidden_under_the_new_name(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', 'secret', 1), (2, 'b', NULL, 2)")
     orders.run()
@@ -194,6 +197,7 @@ def test_hidden_values_stay_hidden_under_the_new_name(orders: Orders) -> None:
 
 
 @settings(on_schema_change="freeze", columns={"renames": {**RENAMED, "cost": "price"}})
+@pytest.mark.breadth
 def test_a_frozen_table_follows_the_columns_that_it_has(orders: Orders) -> None:
     orders.execute(f"INSERT INTO T VALUES (1, 'a', {BIG}, 1), (2, 'b', 'x', 2)")
     orders.run()

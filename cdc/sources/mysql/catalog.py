@@ -47,7 +47,7 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 """
 
 # `check` refuses a server that logs less than whole rows.
-_IDENTITY: ReplicaIdentity = "full"
+_IDENTITY: ReplicaIdentity = "row"
 # MariaDB's types that Debezium's connector stops at or garbles, whoever wants the column.
 _UNREADABLE = frozenset({"inet4", "inet6", "uuid"})
 

@@ -89,7 +89,7 @@ def wait_for_position(
                     raise
                 task.note(error.message)
             else:
-                if found.executed.contains(upto):
+                if found.executed.reaches(upto):
                     return found.executed
                 if time.monotonic() >= deadline:
                     raise _too_late(where, found, upto, timeout_s)

@@ -1,15 +1,60 @@
-"""One MySQL or MariaDB server, its replica, and what is asked of them."""
+"""One MySQL or MariaDB server, its replica, and everything that is asked of them."""
 
 from __future__ import annotations
 
-from cdc.config import MysqlSourceConfig
-from cdc.sources.mysql import catalog, checks
-from cdc.sources.mysql.connection import Connections
-from cdc.sources.values import Check, TableStats
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from datetime import datetime, timezone
+from typing import Any
+
+from cdc.config import MysqlSourceConfig, TableSettings
+from cdc.errors import CaptureError, SnapshotLostError, SourceError
+from cdc.gtid import GtidSet
+from cdc.progress import Progress
+from cdc.sources import selection
+from cdc.sources.mysql import (
+    boundaries,
+    catalog,
+    checks,
+    grants,
+    lookup,
+    preparation,
+    primary,
+    reader,
+    replica,
+)
+from cdc.sources.mysql.binlog import BinlogHealth
+from cdc.sources.mysql.connection import Connections, Role
+from cdc.sources.values import (
+    READ_AT,
+    Boundaries,
+    Check,
+    Fingerprint,
+    KeyRange,
+    LogHealth,
+    Marker,
+    Planned,
+    ReplicaPosition,
+    ServerIdentity,
+    Settled,
+    SnapshotQuery,
+    SourceTable,
+    TableSize,
+    TableStats,
+    View,
+)
+from schemas.errors import DdlError
+from schemas.table import Column, TableId, TableSchema
+from schemas.type_rule import TypeRule
+
+_SAMPLE_TIMEOUT_S, _LOOK_TIMEOUT_S = 1800.0, 10.0
 
 
 class MysqlSource:
-    """A source of kind ``mysql`` or ``mariadb``; see `cdc.sources.base.Inspected`.
+    """A source of kind ``mysql`` or ``mariadb``; see `cdc.sources.base.Source` for each method.
+
+    Its binlog holds the changes of all tables, for as long as the server keeps it: there is no
+    publication and no slot, and the connector's own list says which tables are captured.
 
     Args:
         name: Key of the source in the configuration.
@@ -26,6 +71,11 @@ class MysqlSource:
         """Key of the source in ``tributary.yaml``."""
         return self._name
 
+    @property
+    def has_replica(self) -> bool:
+        """Whether snapshots are read from a replica."""
+        return self._config.replica is not None
+
     def tables(self) -> list[TableStats]:
         """All tables of its databases, without our own, sorted by name."""
         with self._connections.open("admin") as session:
@@ -34,3 +84,316 @@ class MysqlSource:
     def checks(self) -> list[Check]:
         """Pre-flight of connections, versions, settings, privileges and the replica."""
         return checks.run(self._connections)
+
+    def table(self, table: TableId) -> SourceTable:
+        """The table as the primary's catalog describes it."""
+        with self._connections.open("admin") as session:
+            return catalog.read_table(session, table)
+
+    def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
+        """The table as the primary's catalog describes it, and its facts of the same moment."""
+        with self._connections.open("admin") as session:
+            read_at = str(primary.executed(session, self._config.kind))
+            found, fingerprint = catalog.read_described(session, table)
+        return found, Fingerprint({**fingerprint.facts, READ_AT: read_at})
+
+    def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
+        """The columns that reach the lake, whether or not there is a usable key."""
+        return selection.lake_columns(table, settings)
+
+    def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
+        """Not of MySQL: nothing here reads its statements."""
+        raise DdlError(
+            f"statements of a {self._config.kind} source are not understood yet",
+            remedy="`tributary schema diff` shows what a change that was made leads to.",
+            table=table.table,
+        )
+
+    def stored_value(self, table: SourceTable, column: Column, stored: str) -> tuple[str, TypeRule]:
+        """What rows older than a column show, as text of what its rule reads, and the rule."""
+        with self._connections.open("admin") as session:
+            return lookup.stored_value(session, table, column)
+
+    def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
+        """None: partitions come and go by statements that the log tells."""
+        return frozenset()
+
+    truncated_partitions = empty_partitions
+
+    def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
+        """The lake schema: column rules applied, and the record key."""
+        return selection.lake_schema(table, settings)
+
+    def fingerprint(self, table: TableId, publication: str, *, on_replica: bool) -> Fingerprint:
+        """The catalog facts of the table, read in a fresh transaction.
+
+        Of a replica the definitions are its own; what each server has otherwise is the primary's,
+        which is asked last: no statement can have reached the replica before.
+        """
+        if not on_replica:
+            return self._fingerprint(table)
+        with self._connections.open("snapshot", on_replica=True) as session:
+            found = catalog.read_fingerprint(session, table, on_replica=True)
+        return catalog.with_files(found, self._fingerprint(table))
+
+    def _fingerprint(self, table: TableId) -> Fingerprint:
+        with self._connections.open("admin") as session:
+            read_at = str(primary.executed(session, self._config.kind))
+            found = catalog.read_fingerprint(session, table)
+        return Fingerprint({**found.facts, READ_AT: read_at})
+
+    def fingerprints(
+        self, tables: Collection[TableId], publication: str
+    ) -> dict[TableId, Fingerprint]:
+        """Those of many tables on the primary, at once, without those that are gone."""
+        with self._connections.open("admin") as session:
+            return catalog.read_fingerprints(session, tables)
+
+    def identity(self, *, on_replica: bool = False) -> ServerIdentity:
+        """Which server it is."""
+        role: Role = "snapshot" if on_replica else "marker"
+        with self._connections.open(role, on_replica=on_replica) as session:
+            server, reads_only = primary.identity(session, self._config.kind)
+        return ServerIdentity(server, None, in_recovery=reads_only)
+
+    def prepare_capture(self, publication: str, *, append: bool = False) -> None:
+        """Create what is missing of database ``tributary``, its tables and their grants."""
+        if append:
+            raise self._no_log()
+        preparation.prepare(self._connections)
+
+    def planned_capture(
+        self, publication: str, slot: str, tables: Sequence[TableId], *, append: bool = False
+    ) -> list[str]:
+        """The statements that capturing would run now; nothing is run."""
+        return preparation.planned(self._connections, tables)
+
+    def _no_log(self) -> CaptureError:
+        problem, remedy = self._no_logs()
+        return CaptureError(f"source {self._name}: {problem}", remedy=remedy)
+
+    def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
+        """None: the binlog has all tables, and the connector's list names those that travel."""
+        return []
+
+    remove_from_publication = add_to_publication
+
+    def published_tables(self, publication: str) -> list[TableId]:
+        """None, likewise."""
+        return []
+
+    def drop_publication(self, publication: str) -> None:
+        """There is none."""
+
+    def audit_publication(
+        self, publication: str, table: SourceTable, *, append: bool = False
+    ) -> list[str]:
+        """What keeps changes of this table out of the binlog, or from being whole rows there."""
+        with self._connections.open("admin") as session:
+            return preparation.audit(session, table)
+
+    def ensure_slot(self, slot: str) -> bool:
+        """Nothing to create: the binlog is kept for as long as the server is told to."""
+        return False
+
+    def has_slot(self, slot: str) -> bool:
+        """There is the log, which no capture made."""
+        return True
+
+    def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
+        """There is none."""
+        return False
+
+    def log_health(self, slot: str) -> LogHealth:
+        """The binlog, from which a capture can lose what was purged."""
+        kind = self._config.kind
+        with self._connections.open("admin") as session:
+            purged, size = primary.purged(session, kind), primary.binlog_bytes(session)
+        return BinlogHealth(self._name, purged, self.current_position, size)
+
+    def position(self, text: str) -> GtidSet:
+        """The set of transactions as the server writes it."""
+        return primary.gtid_set(text, self._config.kind)
+
+    def commit_position(self, last: str) -> str | None:
+        """Not known: an event has its place in a file, and GTIDs are what positions are made of."""
+        return None
+
+    def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
+        """A marker: once it is captured, the connector reads the tables from before it on.
+
+        A transaction that the connector was in the midst of when it was given more tables may have
+        its later changes captured only; it is in the log before the marker, and so in the copy.
+        """
+        marker = self.write_marker()
+        return Settled(str(marker.id), marker.position)
+
+    def wait_until_visible(
+        self, transactions: Collection[int], *, timeout_s: float, progress: Progress
+    ) -> None:
+        """Commits become visible in the order of the log: whatever is in it is, once a row is."""
+        self.write_marker()
+
+    def nudge(self) -> None:
+        """Write: what is stored has a transaction only once another one has begun."""
+        self.write_marker()
+
+    def write_marker(self) -> Marker:
+        """Write a new marker row on the primary."""
+        with self._connections.open("marker") as session:
+            written = primary.write_marker(session, self._config.kind)
+        return Marker(written.id, written.server, None, written.executed)
+
+    def wait_for_marker_on_replica(
+        self, marker: Marker, *, timeout_s: float, progress: Progress
+    ) -> None:
+        """Wait until the replica has executed what the primary had when the marker was written."""
+        if self.has_replica:
+            replica.wait_for_position(
+                self._connections,
+                self.position(str(marker.position)),
+                timeout_s=timeout_s,
+                progress=progress,
+            )
+
+    @contextmanager
+    def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
+        """Sessions open views of their own, each behind the fence, and prove it by the marker.
+
+        The replay from O makes that exact: what two of them see differently is in the stream.
+        """
+        self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
+        identity = self.identity(on_replica=True)
+        with self._connections.open("snapshot", on_replica=True) as session:
+            kind = self._config.kind
+            seen = (primary.applied if self.has_replica else primary.executed)(session, kind)
+        yield View(
+            snapshot_id="",
+            upper_bound=seen,
+            opened_at=datetime.now(timezone.utc),
+            on_replica=self.has_replica,
+            marker=marker,
+            identity=identity,
+        )
+
+    def open_exact_view(
+        self,
+        marker: Marker,
+        *,
+        from_primary: bool,
+        resuming: Callable[[], AbstractContextManager[None]],
+        timeout_s: float,
+        progress: Progress,
+    ) -> AbstractContextManager[View]:
+        """Not of MySQL."""
+        raise self._no_log()
+
+    def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
+        """Why there can be no such view."""
+        return self._no_logs()
+
+    def _no_logs(self) -> tuple[str, str]:
+        return (
+            f"mode append is not there for {self._config.kind} yet",
+            "Give the table a primary key, or name the columns of a unique index in key_columns.",
+        )
+
+    def replay_paused(self) -> bool:
+        """Never by us."""
+        return False
+
+    def resume_replay(self) -> None:
+        """Nothing to do: no copy pauses it."""
+
+    def assert_view_alive(self, view: View) -> None:
+        """Check that the server is what it was when the copy began."""
+        now = self.identity(on_replica=True)
+        if now.system_identifier != view.identity.system_identifier:
+            raise SnapshotLostError(
+                f"the {self._connections.where(on_replica=True)} of source {self._name} became"
+                f" another server during the copy (it was {view.identity.system_identifier}, is"
+                f" {now.system_identifier})",
+                remedy="Let `replica` lead to one server, and not to any of several.",
+                source=self._name,
+            )
+
+    def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
+        """What a failed read by Spark means, from the text of its exception."""
+        return reader.explain_failure(table, text) if reader.is_from_server(text) else None
+
+    def current_position(self) -> GtidSet:
+        """What the primary has executed."""
+        with self._connections.open("admin") as session:
+            return primary.executed(session, self._config.kind)
+
+    def replica_position(self) -> ReplicaPosition | None:
+        """How far the replica is, or None without one."""
+        if not self.has_replica:
+            return None
+        now = replica.position(self._connections)
+        return ReplicaPosition(now.executed, None, None, now.lag_seconds, now.stopped)
+
+    def size(self, table: SourceTable) -> TableSize:
+        """Rows and bytes from the present size of the table."""
+        with self._connections.open("snapshot", on_replica=True) as session:
+            return boundaries.table_size(session, table)
+
+    def largest_row(self, table: SourceTable) -> int | None:
+        """Bytes of the largest of some sampled rows; None when there are none."""
+        with self._connections.open(
+            "snapshot", on_replica=True, statement_timeout_s=_LOOK_TIMEOUT_S
+        ) as session:
+            return boundaries.largest_row(session, table)
+
+    def sample_boundaries(
+        self,
+        table: SourceTable,
+        key: Sequence[str],
+        chunks: int,
+        *,
+        size: TableSize | None = None,
+    ) -> Boundaries:
+        """Cut the key into ranges of about the same number of rows."""
+        with self._connections.open(
+            "snapshot", on_replica=True, statement_timeout_s=_SAMPLE_TIMEOUT_S
+        ) as session:
+            known = size or boundaries.table_size(session, table)
+            return boundaries.sample_boundaries(session, table, key, chunks, known)
+
+    def snapshot_query(
+        self,
+        table: SourceTable,
+        schema: TableSchema,
+        ranges: Sequence[KeyRange],
+        *,
+        view: View | None,
+        fetch_size: int = 10_000,
+    ) -> SnapshotQuery:
+        """How Spark reads those ranges."""
+        return reader.snapshot_query(
+            self._connections, table, schema, ranges, view=view, fetch_size=fetch_size
+        )
+
+    def fetch_by_key(
+        self,
+        table: SourceTable,
+        schema: TableSchema,
+        keys: Sequence[Sequence[object]],
+        columns: Sequence[str],
+        *,
+        on_replica: bool = False,
+    ) -> list[dict[str, Any]]:
+        """Rows with those keys as Python values of the lake types."""
+        with self._connections.open("snapshot", on_replica=on_replica) as session:
+            return lookup.fetch_by_key(session, table, schema, keys, columns)
+
+    def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
+        """Rows, counted."""
+        with self._connections.open(
+            "snapshot", on_replica=on_replica, statement_timeout_s=_SAMPLE_TIMEOUT_S
+        ) as session:
+            return lookup.count(session, table)
+
+    def grants_sql(self, tables: Sequence[SourceTable] = ()) -> list[str]:
+        """The statements that give each configured login exactly what it needs."""
+        return grants.grants_sql(self._config, tables)

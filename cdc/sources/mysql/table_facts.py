@@ -94,7 +94,8 @@ class Described:
             "owner": "",
             "named": "",
             "attributes": NUMBERS,
-            "replica_identity": "f",
+            "replica_identity": "r",
+            "numbered": False,
             "columns": {str(number(row["name"])): self._column(row) for row in self.columns},
             "keys": {"primary": " ".join(str(number(name)) for name in self.primary_key)}
             if self.primary_key

@@ -188,7 +188,7 @@ def write_marker(session: Session) -> Marker:
         id=marker_id,
         system_identifier=server.system_identifier,
         timeline=server.timeline,
-        lsn=current_lsn(session),
+        position=current_lsn(session),
     )
 
 

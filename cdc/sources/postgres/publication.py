@@ -13,7 +13,8 @@ from cdc.errors import CaptureError
 from cdc.position import Lsn
 from cdc.sources.postgres.catalog import SCHEMA
 from cdc.sources.postgres.connection import Session
-from cdc.sources.values import SlotHealth, SourceTable
+from cdc.sources.postgres.slot import SlotHealth
+from cdc.sources.values import SourceTable
 from schemas.table import TableId
 
 PLUGIN = "pgoutput"

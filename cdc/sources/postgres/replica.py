@@ -53,8 +53,8 @@ def replica_position(connections: Connections) -> ReplicaPosition:
     lag_bytes = max(0, ahead - replay_lsn) if replay_lsn is not None else None
     seconds = float(age[0]) if age and age[0] is not None else None
     return ReplicaPosition(
-        replay_lsn=replay_lsn,
-        receive_lsn=Lsn.parse(receive[0]) if receive and receive[0] else None,
+        replayed=replay_lsn,
+        received=Lsn.parse(receive[0]) if receive and receive[0] else None,
         lag_bytes=lag_bytes,
         lag_seconds=0.0 if lag_bytes == 0 else seconds,
         paused=bool(paused and paused[0]),
@@ -247,7 +247,7 @@ def proven(
         session,
         View(
             snapshot_id=snapshot,
-            lsn_upper_bound=upper,
+            upper_bound=upper,
             opened_at=datetime.now(timezone.utc),
             on_replica=on_replica,
             marker=marker,

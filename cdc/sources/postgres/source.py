@@ -25,16 +25,18 @@ from cdc.sources.postgres import (
 )
 from cdc.sources.postgres import publication as capture
 from cdc.sources.postgres.connection import Connections, Role, is_recovery_conflict
+from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.values import (
     Boundaries,
     Check,
     Fingerprint,
     KeyRange,
+    LogHealth,
     Marker,
     Planned,
     ReplicaPosition,
     ServerIdentity,
-    SlotHealth,
+    Settled,
     SnapshotQuery,
     SourceTable,
     TableSize,
@@ -45,9 +47,7 @@ from schemas.ddl_postgres import read_ddl
 from schemas.table import Column, TableId, TableSchema
 from schemas.type_rule import TypeRule
 
-_SLOT_TIMEOUT_S = 120.0
-_SAMPLE_TIMEOUT_S = 1800.0
-_LOOK_TIMEOUT_S = 10.0
+_SLOT_TIMEOUT_S, _SAMPLE_TIMEOUT_S, _LOOK_TIMEOUT_S = 120.0, 1800.0, 10.0
 
 
 class PostgresSource:
@@ -187,24 +187,36 @@ class PostgresSource:
         with self._connections.open("admin") as session:
             return capture.slot_health(session, slot)
 
+    def has_slot(self, slot: str) -> bool:
+        """Whether there is one."""
+        return self.slot_health(slot) is not None
+
+    def log_health(self, slot: str) -> LogHealth:
+        """The slot as far as its capture depends on it."""
+        return self.slot_health(slot) or NoSlot(slot)
+
+    def position(self, text: str) -> Lsn:
+        """The position in PostgreSQL's text form."""
+        return Lsn.parse(text)
+
+    def commit_position(self, last: str) -> str | None:
+        """The first half of an event's position is the end of the commit before it."""
+        ended = int(last.partition(":")[0], 16)
+        return str(Lsn(ended)) if ended else None
+
     def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
         """Drop the slot, waiting until its reader has gone; returns whether there was one."""
         with self._connections.open("capture") as session:
             return capture.drop_slot(session, slot, self._name, timeout_s)
 
-    def current_transaction_id(self) -> int:
-        """x0: a transaction id of the primary, from a committed transaction of its own."""
+    def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
+        """Wait until no transaction as old as x0, taken now, is open on the primary."""
         with self._connections.open("admin") as session:
-            return primary.current_transaction_id(session)
-
-    def wait_for_older_transactions(
-        self, xid: int, *, timeout_s: float, progress: Progress
-    ) -> None:
-        """Wait until no transaction as old as ``xid`` is open on the primary."""
-        with self._connections.open("admin") as session:
+            x0 = primary.current_transaction_id(session)
             primary.wait_for_older_transactions(
-                session, xid, source=self._name, timeout_s=timeout_s, progress=progress
+                session, x0, source=self._name, timeout_s=timeout_s, progress=progress
             )
+        return Settled(str(x0))
 
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
@@ -215,15 +227,13 @@ class PostgresSource:
                 session, transactions, source=self._name, timeout_s=timeout_s, progress=progress
             )
 
+    def nudge(self) -> None:
+        """Nothing: the log moves on by itself."""
+
     def write_marker(self) -> Marker:
         """Write a new marker row on the primary."""
         with self._connections.open("marker") as session:
             return primary.write_marker(session)
-
-    def marker_visible(self, marker: Marker, *, on_replica: bool) -> bool:
-        """Whether a new transaction on that server sees the marker."""
-        with self._connections.open("snapshot", on_replica=on_replica) as session:
-            return replica.marker_visible(session, marker)
 
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
@@ -238,21 +248,14 @@ class PostgresSource:
     def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
         """A view that contains the marker, importable until the block ends.
 
-        On a primary a commit reaches the log before it becomes visible, so that the view is
-        opened only when every transaction that may have been in between has ended.
+        On a primary a commit is in the log before it is visible: those in between must end first.
         """
         if self.has_replica:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         else:
-            self.wait_for_older_transactions(
-                self.current_transaction_id(), timeout_s=timeout_s, progress=progress
-            )
-        with (
-            replica.exported_view(
-                self._connections, marker, on_replica=self.has_replica
-            ) as exporter,
-            self._watched(exporter) as view,
-        ):
+            self.settle(timeout_s=timeout_s, progress=progress)
+        opened = replica.exported_view(self._connections, marker, on_replica=self.has_replica)
+        with opened as exporter, self._watched(exporter) as view:
             yield view
 
     @contextmanager
@@ -267,7 +270,7 @@ class PostgresSource:
     ) -> Iterator[View]:
         """A view that contains the marker, and of which it is known where the log goes on."""
         connections = self._connections
-        if self._on_replica(from_primary):
+        if self.has_replica and not from_primary:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
             opened = exact_view.replica_view(
                 connections, marker, resuming=resuming, timeout_s=timeout_s, progress=progress
@@ -279,7 +282,7 @@ class PostgresSource:
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
         """Why there can be no such view, and what to do about it; None when there can."""
-        on_replica = self._on_replica(from_primary)
+        on_replica = self.has_replica and not from_primary
         return exact_view.obstacle(self._connections, on_replica=on_replica)
 
     def replay_paused(self) -> bool:
@@ -291,18 +294,14 @@ class PostgresSource:
         if self.has_replica:
             exact_view.resume(self._connections)
 
-    def _on_replica(self, from_primary: bool) -> bool:
-        return self.has_replica and not from_primary
-
     @contextmanager
     def _watched(self, exporter: replica.Exporter) -> Iterator[View]:
         """Lets `assert_view_alive` find who keeps the view."""
-        snapshot = exporter.view.snapshot_id
-        self._exporters[snapshot] = exporter
+        self._exporters[exporter.view.snapshot_id] = exporter
         try:
             yield exporter.view
         finally:
-            del self._exporters[snapshot]
+            del self._exporters[exporter.view.snapshot_id]
 
     def assert_view_alive(self, view: View) -> None:
         """Check that sessions can still import the view and its server is what it was."""
@@ -311,15 +310,17 @@ class PostgresSource:
             raise replica.closed_view(self._name, view)
         replica.assert_alive(self._connections, exporter)
 
-    def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError:
+    def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
         """What a failed read by Spark means, from the text of its exception."""
+        if "PSQLException" not in text:
+            return None
         if view is not None and is_recovery_conflict(text):
             return replica.lost_view(
                 self._connections, view, "canceling statement due to conflict with recovery"
             )
         return reader.explain_failure(table, text)
 
-    def current_lsn(self) -> Lsn:
+    def current_position(self) -> Lsn:
         """The primary's insert position: no commit so far lies beyond it."""
         with self._connections.open("admin") as session:
             return primary.current_lsn(session)

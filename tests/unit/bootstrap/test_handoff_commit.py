@@ -28,7 +28,7 @@ ATTEMPT = Attempt(
     topic_id="topic-uuid",
     start_offsets={0: 10},
     marker_id=uuid.UUID(int=9),
-    x0=77,
+    x0="77",
     chunks=({"id": 0}, {"id": 1}, {"id": 2}),
     view={"system_identifier": "123", "timeline": 4, "snapshot": "s"},
     fingerprint={"oid": 5},
@@ -73,7 +73,7 @@ def test_the_handoff_hands_over_at_the_start_not_at_the_handoff() -> None:
     facts = commit.handoff
     assert facts is not None
     assert facts["handoff_offsets"] == {"0": 42}
-    assert (facts["topic_id"], facts["x0"], facts["reads_upto"]) == ("topic-uuid", 77, "0/99")
+    assert (facts["topic_id"], facts["x0"], facts["reads_upto"]) == ("topic-uuid", "77", "0/99")
     assert (facts["system_identifier"], facts["timeline"]) == ("123", 4)
     assert (facts["fingerprint"], facts["key"]) == ({"oid": 5}, ["id"])
     column = {"name": "id", "source": "integer", "lake": "int", "asked": False}

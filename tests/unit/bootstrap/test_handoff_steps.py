@@ -60,7 +60,7 @@ class World:
         return {
             Step.BEGIN: [self._begin],
             Step.RESUME: [self._resume],
-            Step.WAIT_FOR_OLDER_TRANSACTIONS: [lambda: self._note(x0=7)],
+            Step.WAIT_FOR_OLDER_TRANSACTIONS: [lambda: self._note(x0="7")],
             Step.RECORD_START: [lambda: self._note(topic_id="t", start_offsets=START)],
             Step.COPY: [
                 lambda: self._note(marker_id=uuid.uuid4()),

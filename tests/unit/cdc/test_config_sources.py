@@ -11,8 +11,6 @@ from jsonschema.validators import validator_for
 
 from cdc.config import Config, MysqlSourceConfig, PostgresSourceConfig
 from cdc.debezium import names
-from cdc.errors import ConfigError
-from cdc.sources import open_source
 from tests.unit.cdc.configuration import minimal, read, refusal
 
 _SERVER: dict[str, Any] = {
@@ -129,8 +127,3 @@ def test_a_capture_is_named_after_the_connector() -> None:
     capture = names("orders", read(document()).source("orders"), "hot")
     assert capture.connector == capture.publication == capture.slot == "my_orders_hot"
     assert capture.heartbeat_topic == "my.orders.hot.tributary.heartbeat"
-
-
-def test_a_source_that_cannot_be_replicated_yet_is_refused_by_name() -> None:
-    with pytest.raises(ConfigError, match="mysql source cannot be replicated yet"):
-        open_source("orders", read(document()).source("orders"))

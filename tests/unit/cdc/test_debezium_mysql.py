@@ -23,8 +23,8 @@ from cdc.debezium import (
     heartbeat_sql,
     known_tables,
     names,
-    stored_position,
 )
+from cdc.debezium.connector import KINDS as CONNECTORS
 from cdc.debezium.connector import capture_settings
 from cdc.debezium.include_list import entry, include_list, listed
 from cdc.debezium.kind import NOT_SET
@@ -217,13 +217,14 @@ def test_the_tables_of_a_running_connector_are_told(kind: str) -> None:
     settings, capture = made(read(kind), *tables)
     assert captured_tables(settings, capture) == tables
     assert captured_tables({}, capture) == []
-    assert "table.include.list" in followed_settings(capture.kind)
+    assert "table.include.list" in followed_settings(capture)
 
 
 def test_a_publication_has_no_list() -> None:
     source = parse(yaml.safe_dump(minimal())).sources["shop"]
-    assert captured_tables({}, names("shop", source)) is None
-    assert "table.include.list" not in followed_settings("postgres")
+    capture = names("shop", source)
+    assert captured_tables({}, capture) is None
+    assert "table.include.list" not in followed_settings(capture)
 
 
 # --- audit ---------------------------------------------------------------------------------------
@@ -314,20 +315,22 @@ def test_properties_that_only_tune_are_let_through(name: str, value: str) -> Non
 def test_a_stored_offset_is_a_position_of_its_kind() -> None:
     uuid = "41f7d426-e693-11f1-8f50-02fc00000001"
     mysql = {"file": "binlog.000001", "pos": 5, "gtids": f"{uuid}:1-53", "event": 2}
-    assert stored_position("mysql", mysql) == MysqlGtidSet.parse(f"{uuid}:1-53")
-    assert stored_position("mariadb", {"gtids": "0-1-28"}) == MariadbGtidSet.parse("0-1-28")
-    assert stored_position("postgres", {"lsn": 9, "lsn_commit": 7}) == Lsn(7)
-    assert stored_position("postgres", {"lsn_commit": -1}) == Lsn(2**64 - 1)
+    assert CONNECTORS["mysql"].stored_position(mysql) == MysqlGtidSet.parse(f"{uuid}:1-53")
+    assert CONNECTORS["mariadb"].stored_position({"gtids": "0-1-28"}) == MariadbGtidSet.parse(
+        "0-1-28"
+    )
+    assert CONNECTORS["postgres"].stored_position({"lsn": 9, "lsn_commit": 7}) == Lsn(7)
+    assert CONNECTORS["postgres"].stored_position({"lsn_commit": -1}) == Lsn(2**64 - 1)
 
 
 @pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"])
 def test_an_offset_may_name_no_position(kind: Any) -> None:
-    assert stored_position(kind, {"file": "binlog.000001", "pos": 5}) is None
+    assert CONNECTORS[kind].stored_position({"file": "binlog.000001", "pos": 5}) is None
 
 
 def test_a_position_of_another_kind_is_refused() -> None:
     with pytest.raises(StateError):
-        stored_position("mysql", {"gtids": "0-1-28"})
+        CONNECTORS["mysql"].stored_position({"gtids": "0-1-28"})
 
 
 # --- definitions ---------------------------------------------------------------------------------

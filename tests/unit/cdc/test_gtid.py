@@ -35,7 +35,7 @@ def test_mysqls_are_sets(mine: frozenset[tuple[str, int]], other: frozenset[tupl
     left, right = mysql(mine), mysql(other)
     assert spelled(left) == mine
     assert spelled(left.without(right)) == mine - other
-    assert left.contains(right) == (mine >= other)
+    assert left.reaches(right) == (mine >= other)
     assert bool(left) == bool(mine)
     assert (left == right) == (mine == other)
     again = MysqlGtidSet.parse(str(left))
@@ -50,10 +50,10 @@ def test_mariadbs_are_compared_per_domain_whichever_server_wrote(
     mine: dict[int, tuple[int, int]], other: dict[int, tuple[int, int]]
 ) -> None:
     left, right = MariadbGtidSet(mine), MariadbGtidSet(other)
-    assert left.contains(right) == all(
+    assert left.reaches(right) == all(
         domain in mine and mine[domain][1] >= number for domain, (_, number) in other.items()
     )
-    assert left.contains(right) != bool(right.without(left))
+    assert left.reaches(right) != bool(right.without(left))
     assert MariadbGtidSet.parse(str(left)).last == mine
 
 
@@ -89,6 +89,6 @@ def test_what_is_no_position_of_mariadbs_is_refused(text: str) -> None:
 
 def test_sets_of_different_servers_do_not_compare() -> None:
     with pytest.raises(TypeError):
-        MysqlGtidSet.parse(f"{A}:1").contains(MariadbGtidSet.parse("0-1-1"))  # type: ignore[arg-type]
+        MysqlGtidSet.parse(f"{A}:1").reaches(MariadbGtidSet.parse("0-1-1"))  # type: ignore[arg-type]
     with pytest.raises(TypeError):
         MariadbGtidSet.parse("0-1-1").without(MysqlGtidSet.parse(f"{A}:1"))  # type: ignore[arg-type]

@@ -10,11 +10,13 @@ from cdc.position_check import (
     TopicFacts,
     check_capture,
     check_changes,
+    check_log,
     check_server,
-    check_slot,
+    check_starts,
     check_topic,
 )
-from cdc.sources.values import ServerIdentity, SlotHealth
+from cdc.sources.postgres.slot import NoSlot, SlotHealth
+from cdc.sources.values import LogHealth, ServerIdentity
 from schemas.changes import AddColumn, ChangeDefault, LoseEvents, NewFile, RenameColumn, Verdict
 from schemas.table import TableId
 
@@ -79,13 +81,13 @@ def slot(status: str | None) -> SlotHealth:
 
 @pytest.mark.parametrize("status", ["reserved", "extended", None])
 def test_a_slot_with_its_log_is_fine(status: str | None) -> None:
-    check_slot(TABLE, "s", slot(status))
+    check_log(TABLE, slot(status))
 
 
-@pytest.mark.parametrize("health", [None, slot("lost"), slot("unreserved")])
-def test_a_lost_slot_stops(health: SlotHealth | None) -> None:
+@pytest.mark.parametrize("health", [NoSlot("s"), slot("lost"), slot("unreserved")])
+def test_a_lost_slot_stops(health: LogHealth) -> None:
     with pytest.raises(LostHistoryError, match="replication slot s"):
-        check_slot(TABLE, "s", health)
+        check_log(TABLE, health)
 
 
 @pytest.mark.parametrize(
@@ -102,10 +104,17 @@ def test_a_slot_after_what_was_captured_stops(
 ) -> None:
     health = SlotHealth("s", active, "reserved", Lsn(confirmed), Lsn(1), 0, None)
     if not lost:
-        check_slot(TABLE, "s", health, stored=stored)
+        check_log(TABLE, health, stored=stored)
         return
     with pytest.raises(LostHistoryError, match="made anew or moved behind the connector"):
-        check_slot(TABLE, "s", health, stored=stored)
+        check_log(TABLE, health, stored=stored)
+
+
+def test_a_connector_that_began_anew_stops() -> None:
+    check_starts(TABLE, [0], 5)
+    check_starts(TABLE, [0, 9], None)
+    with pytest.raises(LostHistoryError, match="began anew without its stored position"):
+        check_starts(TABLE, [0, 9], 5)
 
 
 def test_incomplete_capture_stops() -> None:

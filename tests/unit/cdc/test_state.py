@@ -35,7 +35,7 @@ READY = Attempt(
     topic_id="topic",
     start_offsets={0: 5},
     marker_id=UUID(int=8),
-    x0=900,
+    x0="900",
     chunks=({"id": 0, "lower": None, "upper": ["5"]},),
     view={"snapshot_id": "a-1"},
     fingerprint_digest="d",
@@ -180,7 +180,7 @@ def test_a_new_bootstrap_is_the_next_generation_with_an_attempt_of_its_own() -> 
 
 
 def test_the_last_attempt_is_not_taken_for_a_new_one() -> None:
-    grown = replace(READY, x0=901)
+    grown = replace(READY, x0="901")
     with pytest.raises(StateError, match="a new attempt is needed"):
         transition(record(State.NEEDS_BOOTSTRAP), State.BOOTSTRAPPING, at=LATER, attempt=grown)
 

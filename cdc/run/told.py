@@ -1,0 +1,96 @@
+"""What the log tells of statements, where the catalog alone cannot say what became of a table."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
+
+from cdc.debezium import definition_changes, stored_position
+from cdc.errors import CaptureError
+from cdc.sources.values import Fingerprint
+from schemas.catalog import Catalog
+from schemas.ddl_mysql import Told, read_statements
+
+if TYPE_CHECKING:
+    from cdc.connect import ConnectClient
+    from cdc.debezium import CaptureNames, DefinitionChange
+    from cdc.progress import Progress
+    from cdc.run.context import RunContext
+    from cdc.sources.base import Source
+    from cdc.state import TableRecord
+    from schemas.table import TableId
+
+_WAIT_S = 120.0
+_POLL_S = 0.5
+
+
+def told(
+    context: RunContext,
+    record: TableRecord,
+    handoff: Mapping[str, Any],
+    now: Fingerprint,
+    changes: Iterable[DefinitionChange] = (),
+) -> Told | None:
+    """What statements did to a table since the catalog that the lake follows was read.
+
+    Args:
+        context: What runs work with.
+        record: The table.
+        handoff: What the lake's newest commit carries of the handoff.
+        now: The catalog's facts.
+        changes: What the connector has told so far.
+
+    Returns:
+        None where the catalog says it all.
+
+    Raises:
+        CaptureError: The connector does not come to tell of what was executed before that.
+        DecodeError: A record tells of no statement.
+        KafkaError: The topic cannot be read in time.
+    """
+    before, after = Catalog.read(handoff["fingerprint"]), Catalog.read(now.facts)
+    if after.numbered:
+        return None
+    source, capture = context.sources[record.table.source], context.capture(record)
+    if Fingerprint(handoff["fingerprint"]).digest != now.digest and context.connect is not None:
+        _wait(context.connect, context.progress, record.table, source, capture, after.read_at)
+        changes = definition_changes(context.kafka, context.registry, capture)
+    known = source.position(before.read_at)
+    return read_statements(
+        change.statement
+        for change in changes
+        if change.table == record.table
+        and not change.snapshot
+        and not (change.gtid and known.reaches(source.position(change.gtid)))
+    )
+
+
+def _wait(
+    connect: ConnectClient,
+    progress: Progress,
+    table: TableId,
+    source: Source,
+    capture: CaptureNames,
+    read_at: str,
+) -> None:
+    """Wait until the connector has told what was executed before the catalog was read."""
+    upto, deadline = source.position(read_at), time.monotonic() + _WAIT_S
+    task = progress.start(f"wait for what was done to {table}", None, "checks")
+    try:
+        while (seen := stored_position(connect, capture)) is None or not seen.reaches(upto):
+            task.note(f"captured up to {seen or 'nowhere'}")
+            if time.monotonic() > deadline:
+                raise CaptureError(
+                    f"table {table} changed, and connector {capture.connector} has not told how"
+                    f" within {_WAIT_S:.0f} s: it has captured up to {seen or 'nowhere'}, {upto} is"
+                    " needed",
+                    remedy="See that the connector runs (`tributary status`); the next run looks"
+                    " again.",
+                    table=table,
+                    connector=capture.connector,
+                )
+            source.nudge()
+            time.sleep(_POLL_S)
+    finally:
+        task.done()

@@ -1,0 +1,117 @@
+"""A replication slot: the log that PostgreSQL keeps for one capture."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from cdc.position import LogPosition, Lsn
+from cdc.sources.values import Stored
+
+_LOST = frozenset({"lost", "unreserved"})
+
+
+@dataclass(frozen=True)
+class SlotHealth:
+    """A logical replication slot and the log that it holds back; a `LogHealth`.
+
+    Args:
+        name: The slot.
+        active: Whether a connector reads it now.
+        wal_status: ``reserved``, ``extended``, ``unreserved`` or ``lost``.
+        confirmed_flush_lsn: The connector has acknowledged everything up to here.
+        restart_lsn: The server keeps the log from here on; None when lost.
+        retained_bytes: Log kept for the slot; None when lost.
+        safe_wal_size: Bytes that can still be written before the slot is in danger; None when
+            there is no limit.
+    """
+
+    name: str
+    active: bool
+    wal_status: str | None
+    confirmed_flush_lsn: Lsn | None
+    restart_lsn: Lsn | None
+    retained_bytes: int | None
+    safe_wal_size: int | None
+
+    @property
+    def title(self) -> str:
+        """The slot as messages name it."""
+        return f"replication slot {self.name}"
+
+    def problem(
+        self, stored: LogPosition | None = None, recorded: LogPosition | None = None
+    ) -> str | None:
+        """Why changes that were not captured are lost, in words; None when none are.
+
+        The slot never passes what Connect has stored while the connector is the only one to move
+        it.
+        """
+        if self.wal_status in _LOST:
+            return f"has wal_status {self.wal_status}; see max_slot_wal_keep_size"
+        confirmed = self.confirmed_flush_lsn
+        # Without exactly-once support a slot in use may be a moment ahead of what is stored.
+        if (
+            not self.active
+            and isinstance(stored, Lsn)
+            and confirmed is not None
+            and confirmed > stored
+        ):
+            return (
+                f"begins at {confirmed}, after {stored}, up to where Connect has captured: it was"
+                " made anew or moved behind the connector"
+            )
+        return None
+
+    def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
+        """With exactly-once support what the slot has confirmed, else what Connect has stored.
+
+        Without that support the driver's flush can run ahead of an unacknowledged record.
+        """
+        return self.confirmed_flush_lsn if exactly_once else stored()
+
+    def facts(self) -> dict[str, Any]:
+        """What people see of it, as plain values."""
+        return {
+            "active": self.active,
+            "wal_status": self.wal_status,
+            "retained_bytes": self.retained_bytes,
+            "safe_wal_size": self.safe_wal_size,
+            "confirmed_flush_lsn": None
+            if self.confirmed_flush_lsn is None
+            else str(self.confirmed_flush_lsn),
+        }
+
+
+@dataclass(frozen=True)
+class NoSlot:
+    """That a slot is gone, and with it all that was not captured; a `LogHealth`.
+
+    Args:
+        name: Its name.
+    """
+
+    name: str
+    active: bool | None = None
+    retained_bytes: int | None = None
+
+    @property
+    def title(self) -> str:
+        """The slot as messages name it."""
+        return f"replication slot {self.name}"
+
+    def problem(
+        self, stored: LogPosition | None = None, recorded: LogPosition | None = None
+    ) -> str | None:
+        """That it is gone."""
+        return "no longer exists"
+
+    def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
+        """Nothing more."""
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """That there is nothing to see."""
+        return dict.fromkeys(
+            ("active", "wal_status", "retained_bytes", "safe_wal_size", "confirmed_flush_lsn")
+        )

@@ -1,0 +1,173 @@
+"""What statements of MySQL and MariaDB did to a table, as the log tells them.
+
+Columns have no numbers there, and a table may be another one under the old name. The log has each
+statement; what is not understood is told as it stands, and nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections import Counter
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import sqlglot
+from sqlglot import exp
+from sqlglot.errors import SqlglotError
+
+from schemas.catalog import CatalogColumn
+from schemas.changes import Verdict
+
+_DIALECT = "mysql"
+_CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)
+_QUIET_ACTIONS = (exp.AddConstraint, exp.ForceProperty, exp.AlterIndex, exp.RenameIndex)
+_QUIET_KINDS = frozenset({"INDEX", "KEY", "FOREIGN KEY", "CONSTRAINT", "CHECK"})
+_QUIET_PROPERTIES = (
+    exp.EngineProperty,
+    exp.SchemaCommentProperty,
+    exp.AutoIncrementProperty,
+    exp.RowFormatProperty,
+    exp.AlgorithmProperty,
+    exp.LockProperty,
+)
+
+
+@dataclass(frozen=True)
+class Default:
+    """What rows that are older than a new column show in it.
+
+    Args:
+        constant: Whether it is the column's default, which is a constant.
+        null: Whether it is NULL.
+    """
+
+    constant: bool
+    null: bool
+
+
+@dataclass
+class Told:
+    """What a table's statements did in all; names of columns are folded, as the server's are.
+
+    Args:
+        count: How many there were.
+        added: The columns that were added, each with what older rows show.
+        gone: Columns that were dropped, or lost their name.
+        defined: How often each column was given another definition or default.
+        grave: Statements after which nobody knows the rows, or that are not understood.
+    """
+
+    count: int = 0
+    added: dict[str, Default] = field(default_factory=dict)
+    gone: set[str] = field(default_factory=set)
+    defined: Counter[str] = field(default_factory=Counter)
+    grave: list[str] = field(default_factory=list)
+
+    def old_rows_of(self, column: str) -> Default | None:
+        """What older rows show in a new column; None when that cannot be told."""
+        name = column.lower()
+        if name in self.gone or self.defined[name]:
+            return None
+        return self.added.get(name)
+
+    def verdict(self, column: CatalogColumn, *, hidden: bool) -> tuple[Verdict, str, str | None]:
+        """Whether the lake can follow a new column, why, and the default that old rows get.
+
+        Args:
+            column: The column as the catalog has it now.
+            hidden: Whether the lake hides its values.
+        """
+        older = self.old_rows_of(column.name)
+        if older is None:
+            why = "no statement tells what old rows show: it may be another one, renamed"
+            return Verdict.BOOTSTRAP, why, None
+        if older.null:
+            return Verdict.EVOLVE, "old rows are NULL, as in the source", None
+        if not older.constant or column.default is None or hidden:
+            return Verdict.BOOTSTRAP, "old rows get values that are no constant to tell", None
+        return Verdict.FILL, f"old rows get its default, {column.default[:60]}", column.default
+
+    def is_another(self, column: str) -> bool:
+        """Whether a column of that name took the place of a former one of that name."""
+        return column.lower() in self.gone
+
+
+def read_statements(statements: Iterable[str]) -> Told:
+    """What statements did to a table.
+
+    Args:
+        statements: Those that changed the table, in order.
+    """
+    # The parser says what it does not know on its logger; here that is grave.
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    told = Told()
+    for text in statements:
+        told.count += 1
+        if not _understood(text, told):
+            told.grave.append(" ".join(text.split())[:200])
+    return told
+
+
+def _understood(text: str, told: Told) -> bool:
+    try:
+        parsed = sqlglot.parse_one(text, read=_DIALECT)
+    except SqlglotError:
+        return False
+    if isinstance(parsed, (exp.Create, exp.Drop)):
+        return parsed.args.get("kind") == "INDEX"
+    if not isinstance(parsed, exp.Alter) or parsed.args.get("kind") != "TABLE":
+        return False
+    actions = parsed.args.get("actions") or ()
+    if not all(_harmless_option(one) for one in parsed.args.get("options") or ()):
+        return False
+    understood = [_action(action, told) for action in actions]
+    return all(understood)
+
+
+def _harmless_option(option: exp.Expr) -> bool:
+    return isinstance(option, _QUIET_PROPERTIES)
+
+
+def _action(action: exp.Expr, told: Told) -> bool:
+    """Tell what one action does; returns whether it is understood."""
+    if isinstance(action, exp.ColumnDef):
+        told.added[action.name.lower()] = _older_rows(action)
+        return True
+    if isinstance(action, exp.Drop):
+        kind = action.args.get("kind")
+        if kind == "COLUMN":
+            told.gone.add((action.args.get("this") or action.args["tables"][0]).name.lower())
+        return kind == "COLUMN" or kind in _QUIET_KINDS
+    if isinstance(action, exp.ModifyColumn):
+        defined = action.find(exp.ColumnDef)
+        former = action.args.get("rename_from")
+        if defined is None:
+            return False
+        name = defined.name.lower()
+        if former is not None and former.name.lower() != name:
+            told.gone.add(former.name.lower())
+            told.gone.add(name)
+        told.defined[name] += 1
+        return True
+    if isinstance(action, exp.RenameColumn):
+        told.gone.update((action.this.name.lower(), action.args["to"].name.lower()))
+        return True
+    if isinstance(action, exp.AlterColumn):
+        told.defined[action.this.name.lower()] += 1
+        return True
+    return isinstance(action, (*_QUIET_ACTIONS, *_QUIET_PROPERTIES))
+
+
+def _older_rows(column: exp.ColumnDef) -> Default:
+    kinds = [one.args.get("kind") for one in column.args.get("constraints") or ()]
+    nullable, default = True, None
+    for rule in kinds:
+        if isinstance(rule, exp.NotNullColumnConstraint):
+            nullable = bool(rule.args.get("allow_null"))
+        elif isinstance(rule, exp.DefaultColumnConstraint):
+            default = rule.this
+        elif isinstance(rule, (exp.ComputedColumnConstraint, exp.AutoIncrementColumnConstraint)):
+            return Default(constant=False, null=False)
+    if default is None or isinstance(default, exp.Null):
+        return Default(constant=False, null=nullable)
+    return Default(constant=isinstance(default, _CONSTANT), null=False)

@@ -1,0 +1,114 @@
+"""What statements of MySQL did to a table, and what is not understood."""
+
+from __future__ import annotations
+
+import pytest
+
+from schemas.catalog import CatalogColumn
+from schemas.changes import Verdict
+from schemas.ddl_mysql import Default, read_statements
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE t ADD INDEX ix (a)",
+        "ALTER TABLE `shop`.`t` ADD UNIQUE KEY ix (a, b), DROP KEY other",
+        "ALTER TABLE t RENAME INDEX a TO b",
+        "CREATE INDEX ix ON t (a)",
+        "DROP INDEX ix ON t",
+        "ALTER TABLE t ENGINE = InnoDB",
+        "ALTER TABLE t FORCE, ALGORITHM = INPLACE, LOCK = NONE",
+        "ALTER TABLE t COMMENT 'x'",
+        "ALTER TABLE t AUTO_INCREMENT = 5",
+        "ALTER TABLE t ADD CONSTRAINT fk FOREIGN KEY (a) REFERENCES u (id)",
+        "ALTER TABLE t ALTER COLUMN a SET DEFAULT 5",
+        "ALTER TABLE t MODIFY COLUMN a bigint",
+    ],
+)
+def test_what_changes_no_row_is_understood(statement: str) -> None:
+    told = read_statements([statement])
+    assert (told.count, told.grave, told.added, told.gone) == (1, [], {}, set())
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "RENAME TABLE t TO t_old, t_new TO t",
+        "ALTER TABLE t RENAME TO u",
+        "DROP TABLE t",
+        "CREATE TABLE t (id int PRIMARY KEY)",
+        "ALTER TABLE t CONVERT TO CHARACTER SET utf8mb4",
+        "ALTER TABLE t DROP PARTITION p1",
+        "ALTER TABLE t TRUNCATE PARTITION p1",
+        "ALTER TABLE t EXCHANGE PARTITION p1 WITH TABLE u",
+        "ALTER TABLE t ADD COLUMN (x int, y int)",
+        "ALTER TABLE t DROP PRIMARY KEY",
+        "ALTER TABLE t ORDER BY a",
+        "ALTER TABLE t DISCARD TABLESPACE",
+        "this is no statement",
+    ],
+)
+def test_what_may_change_rows_or_is_not_understood_is_grave(statement: str) -> None:
+    assert read_statements([statement]).grave == [statement]
+
+
+@pytest.mark.parametrize(
+    ("definition", "default"),
+    [
+        ("c int", Default(constant=False, null=True)),
+        ("c int NULL DEFAULT NULL", Default(constant=False, null=True)),
+        ("c int NOT NULL", Default(constant=False, null=False)),
+        ("c int NOT NULL DEFAULT 5 AFTER a", Default(constant=True, null=False)),
+        ("c decimal(5,2) DEFAULT -1.5", Default(constant=True, null=False)),
+        ("c varchar(9) CHARACTER SET utf8mb4 DEFAULT ''", Default(constant=True, null=False)),
+        ("c datetime DEFAULT CURRENT_TIMESTAMP", Default(constant=False, null=False)),
+        ("c char(36) DEFAULT (uuid())", Default(constant=False, null=False)),
+        ("c int AS (a + 1) STORED", Default(constant=False, null=False)),
+    ],
+)
+def test_a_new_column_says_what_older_rows_show(definition: str, default: Default) -> None:
+    told = read_statements([f"ALTER TABLE t ADD COLUMN {definition}"])
+    assert told.grave == []
+    assert told.old_rows_of("C") == default
+
+
+@pytest.mark.parametrize(
+    "statements",
+    [
+        ["ALTER TABLE t ADD c int", "ALTER TABLE t DROP c", "ALTER TABLE t ADD c int"],
+        ["ALTER TABLE t ADD c int DEFAULT 5", "ALTER TABLE t ALTER c DROP DEFAULT"],
+        ["ALTER TABLE t ADD c int DEFAULT 5", "ALTER TABLE t MODIFY c int"],
+        ["ALTER TABLE t CHANGE a c int"],
+        ["ALTER TABLE t RENAME COLUMN a TO c"],
+        [],
+    ],
+)
+def test_nobody_knows_old_rows_of_a_column_that_had_another_life(statements: list[str]) -> None:
+    assert read_statements(statements).old_rows_of("c") is None
+
+
+def test_a_column_under_a_former_name_is_another() -> None:
+    told = read_statements(["ALTER TABLE t DROP COLUMN a, ADD COLUMN a int"])
+    assert told.is_another("A")
+    assert not told.is_another("b")
+
+
+@pytest.mark.parametrize(
+    ("definition", "default", "verdict", "stored"),
+    [
+        ("c int", None, Verdict.EVOLVE, None),
+        ("c int DEFAULT 7", "7", Verdict.FILL, "7"),
+        ("c int NOT NULL", None, Verdict.BOOTSTRAP, None),
+        ("c datetime DEFAULT CURRENT_TIMESTAMP", "current_timestamp()", Verdict.BOOTSTRAP, None),
+    ],
+)
+def test_the_verdict_of_a_new_column(
+    definition: str, default: str | None, verdict: Verdict, stored: str | None
+) -> None:
+    told = read_statements([f"ALTER TABLE t ADD COLUMN {definition}"])
+    column = CatalogColumn(1, "c", "int", True, default, generated=False, written="int")
+    found = told.verdict(column, hidden=False)
+    assert (found[0], found[2]) == (verdict, stored)
+    if verdict is Verdict.FILL:
+        assert told.verdict(column, hidden=True)[0] is Verdict.BOOTSTRAP
