@@ -158,7 +158,7 @@ def prepare(services: Services, group: Group) -> None:
     _heal_log(services, capture, source)
     source.ensure_slot(capture.slot)
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
-    _configure(services, capture, wanted)
+    _configure(services, capture, wanted, group.tables)
     services.connect.wake(capture.connector)
     services.connect.wait_running(capture.connector, progress=services.progress)
     interval_s = services.config.source(capture.source).heartbeat_interval_ms / 1000
@@ -246,19 +246,23 @@ def leave(services: Services, capture: CaptureNames, table: TableId) -> bool:
     one, and goes on from where it was.
     """
     source = services.source(capture.source)
-    left = bool(source.remove_from_publication(capture.publication, [table]))
+    if not listing(capture, ()):
+        return bool(source.remove_from_publication(capture.publication, [table]))
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
     if effective is None or listed is None or table not in listed:
-        return left
-    others = on_plan(services, capture)
-    remaining = {*listed, *(record.table for record in others)} - {table}
-    shorter = {**effective, **listing(capture, remaining)}
+        return False
+    shorter = {**effective, **listing(capture, {*listed} - {table})}
     services.connect.put_connector(capture.connector, shorter, progress=services.progress)
     return True
 
 
-def _configure(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:
+def _configure(
+    services: Services,
+    capture: CaptureNames,
+    wanted: Mapping[str, str],
+    joining: Sequence[TableId],
+) -> None:
     """Make the connector, or give it the wanted settings where no table can lose by that.
 
     A connector that ran with settings which lose changes is corrected only once no table goes on
@@ -276,7 +280,26 @@ def _configure(services: Services, capture: CaptureNames, wanted: Mapping[str, s
     else:
         followed = {name: wanted[name] for name in followed_settings(capture)}
         changed = {**running, **followed}
+        if (listed := captured_tables(running, capture)) is not None:
+            _refuse_unlisted(services, capture, listed, joining)
+            # Never those of the plan: one that had left the list has lost changes.
+            changed |= listing(capture, {*listed, *joining})
         services.connect.put_connector(capture.connector, changed, progress=services.progress)
+
+
+def _refuse_unlisted(
+    services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
+) -> None:
+    """Refuse to bring in a table again that others rest on, and that was left out meanwhile."""
+    lost = [
+        record
+        for record in dependent(services, capture)
+        if record.table in tables and record.table not in listed
+    ]
+    for record in lost:
+        what = f"connector {capture.connector} does not list table {record.table}"
+        with cut_off(services, capture, what, only=record.table):
+            pass
 
 
 def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[str, str]) -> None:

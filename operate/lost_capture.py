@@ -18,6 +18,7 @@ from cdc.state import State, TableRecord, transition
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
     from operate.context import Services
+    from schemas.table import TableId
 
 _CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
 """States in which a table does not depend on the capture's past."""
@@ -38,14 +39,18 @@ def on_plan(services: Services, capture: CaptureNames) -> list[TableRecord]:
     return [record for record in records if record.state is not State.RETIRED]
 
 
-def dependent(services: Services, capture: CaptureNames) -> list[TableRecord]:
+def dependent(
+    services: Services, capture: CaptureNames, only: TableId | None = None
+) -> list[TableRecord]:
     """The tables, and the generations beside them, that go on from the capture's past."""
     records = [*services.store.tables(), *services.store.builds()]
-    return [record for record in _of(records, capture) if _depends(record)]
+    return [record for record in _of(records, capture, only) if _depends(record)]
 
 
 @contextmanager
-def cut_off(services: Services, capture: CaptureNames, lost: str) -> Iterator[None]:
+def cut_off(
+    services: Services, capture: CaptureNames, lost: str, only: TableId | None = None
+) -> Iterator[None]:
     """Let no table depend on the capture's past, for the length of a block that makes it anew.
 
     What was copied under it is discarded, and the tables' leases are held meanwhile, so that no
@@ -56,14 +61,15 @@ def cut_off(services: Services, capture: CaptureNames, lost: str) -> Iterator[No
         services: What to work with.
         capture: The capture; its lease is held.
         lost: What has happened, as a sentence without its end.
+        only: The table that it has happened to, where not to all.
 
     Raises:
         CaptureError: A table is followed, or another process copies it.
     """
-    _refuse_followed(services, capture, lost)
+    _refuse_followed(services, capture, lost, only)
     with ExitStack() as held:
         mine = set()
-        for record in dependent(services, capture):
+        for record in dependent(services, capture, only):
             # Not a moment's wait: who offboards the table holds this and waits for the capture.
             try:
                 held.enter_context(services.leases.hold(record.resource))
@@ -77,8 +83,8 @@ def cut_off(services: Services, capture: CaptureNames, lost: str) -> Iterator[No
                 ) from error
             mine.add(record.resource)
         # As they are under their leases. One that began only now is proven under the new capture.
-        _refuse_followed(services, capture, lost)
-        for record in dependent(services, capture):
+        _refuse_followed(services, capture, lost, only)
+        for record in dependent(services, capture, only):
             if record.resource in mine:
                 _discard(services, record, lost)
         yield
@@ -99,8 +105,10 @@ def _discard(services: Services, record: TableRecord, lost: str) -> None:
     _log.warning("%s; what was copied of %s is discarded", lost, record.table)
 
 
-def _refuse_followed(services: Services, capture: CaptureNames, lost: str) -> None:
-    records = _of(services.store.tables(), capture)
+def _refuse_followed(
+    services: Services, capture: CaptureNames, lost: str, only: TableId | None
+) -> None:
+    records = _of(services.store.tables(), capture, only)
     followed = [record for record in records if _depends(record) and not is_copying(record)]
     if not followed:
         return
@@ -122,11 +130,15 @@ def _depends(record: TableRecord) -> bool:
     return record.state not in _CUT_OFF or record.beside
 
 
-def _of(records: Iterable[TableRecord], capture: CaptureNames) -> list[TableRecord]:
+def _of(
+    records: Iterable[TableRecord], capture: CaptureNames, only: TableId | None = None
+) -> list[TableRecord]:
     return [
         record
         for record in records
-        if record.table.source == capture.source and record.tier == capture.tier
+        if record.table.source == capture.source
+        and record.tier == capture.tier
+        and only in (None, record.table)
     ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -119,3 +119,18 @@ class Catalog:
             read_at=read_at,
             rest=plain,
         )
+
+
+def differences(path: str, old: Any, new: Any) -> Iterator[str]:
+    """What differs between two facts, one line each."""
+    if isinstance(old, Mapping) and isinstance(new, Mapping):
+        for key in sorted({*old, *new}):
+            inner = f"{path}.{key}" if path else str(key)
+            if key not in new:
+                yield f"{inner} is gone (was {json.dumps(old[key])})"
+            elif key not in old:
+                yield f"{inner} is new ({json.dumps(new[key])})"
+            else:
+                yield from differences(inner, old[key], new[key])
+    elif old != new:
+        yield f"{path} was {json.dumps(old)}, is {json.dumps(new)}"

@@ -7,6 +7,7 @@ statement; what is not understood is told as it stands, and nothing is guessed.
 from __future__ import annotations
 
 import logging
+import re
 from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -19,6 +20,8 @@ from schemas.catalog import CatalogColumn
 from schemas.changes import Verdict
 
 _DIALECT = "mysql"
+_ZERO_DATE = re.compile(r"\b(?:0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)\b")
+"""Dates that no calendar has: the lake has NULL for them."""
 _CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)
 _QUIET_ACTIONS = (exp.AddConstraint, exp.ForceProperty, exp.AlterIndex, exp.RenameIndex)
 _QUIET_KINDS = frozenset({"INDEX", "KEY", "FOREIGN KEY", "CONSTRAINT", "CHECK"})
@@ -53,7 +56,8 @@ class Told:
         count: How many there were.
         added: The columns that were added, each with what older rows show.
         gone: Columns that were dropped, or lost their name.
-        defined: How often each column was given another definition or default.
+        defined: How often each column was given another definition.
+        defaulted: Columns that were given another default, or none.
         grave: Statements after which nobody knows the rows, or that are not understood.
     """
 
@@ -61,12 +65,13 @@ class Told:
     added: dict[str, Default] = field(default_factory=dict)
     gone: set[str] = field(default_factory=set)
     defined: Counter[str] = field(default_factory=Counter)
+    defaulted: set[str] = field(default_factory=set)
     grave: list[str] = field(default_factory=list)
 
     def old_rows_of(self, column: str) -> Default | None:
         """What older rows show in a new column; None when that cannot be told."""
         name = column.lower()
-        if name in self.gone or self.defined[name]:
+        if name in self.gone or name in self.defaulted or self.defined[name]:
             return None
         return self.added.get(name)
 
@@ -81,7 +86,7 @@ class Told:
         if older is None:
             why = "no statement tells what old rows show: it may be another one, renamed"
             return Verdict.BOOTSTRAP, why, None
-        if older.null:
+        if older.null and column.nullable and column.default is None:
             return Verdict.EVOLVE, "old rows are NULL, as in the source", None
         if not older.constant or column.default is None or hidden:
             return Verdict.BOOTSTRAP, "old rows get values that are no constant to tell", None
@@ -153,7 +158,7 @@ def _action(action: exp.Expr, told: Told) -> bool:
         told.gone.update((action.this.name.lower(), action.args["to"].name.lower()))
         return True
     if isinstance(action, exp.AlterColumn):
-        told.defined[action.this.name.lower()] += 1
+        told.defaulted.add(action.this.name.lower())
         return True
     return isinstance(action, (*_QUIET_ACTIONS, *_QUIET_PROPERTIES))
 
@@ -170,4 +175,5 @@ def _older_rows(column: exp.ColumnDef) -> Default:
             return Default(constant=False, null=False)
     if default is None or isinstance(default, exp.Null):
         return Default(constant=False, null=nullable)
-    return Default(constant=isinstance(default, _CONSTANT), null=False)
+    constant = isinstance(default, _CONSTANT) and not _ZERO_DATE.search(default.sql(_DIALECT))
+    return Default(constant=constant, null=False)

@@ -6,12 +6,10 @@ schema diff` and `tributary schema check` all ask it, so none has an opinion of 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
-from schemas.catalog import LABEL, Catalog, CatalogColumn
+from schemas.catalog import LABEL, Catalog, CatalogColumn, differences
 from schemas.changes import (
     AddColumn,
     AddPartition,
@@ -34,10 +32,7 @@ from schemas.changes import (
 from schemas.ddl_mysql import Told
 from schemas.renames import Renames
 from schemas.table import Column
-from schemas.widening import widens
-
-_SOURCE_WIDER = {("smallint", "integer")}
-"""Types of PostgreSQL that are one in the lake, and of which the second holds all of the first."""
+from schemas.widening import SOURCE_WIDER, holds_rows, more_digits_only, same_values, widens
 
 
 @dataclass(frozen=True)
@@ -164,8 +159,8 @@ class _Diff:
                 fact = f"partition {name} was truncated"
                 yield LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=fact)
         leaves = {name: leaf for name, leaf in now.leaves.items() if name not in fresh}
-        partitions = _differences("leaves", before.leaves, leaves)
-        for fact in (*partitions, *_differences("", before.rest, now.rest), *self.told.grave):
+        partitions = differences("leaves", before.leaves, leaves)
+        for fact in (*partitions, *differences("", before.rest, now.rest), *self.told.grave):
             yield LoseEvents(
                 verdict=Verdict.BOOTSTRAP,
                 why="that sends no events, and changes of rows may have sent none",
@@ -318,8 +313,11 @@ class _Diff:
         elif self._wanted[name].asked and was != now:
             why = "the server may print the same value otherwise"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
+        elif self._rewritten_by(old, new) or self._defined_otherwise(old, new):
+            why = "ALTER ... TYPE sends no events, and with USING its rows may have other values"
+            yield RewriteColumn(verdict=bootstrap, why=why, name=name)
         elif had != has:
-            if widens(had, has):
+            if widens(had, has) and holds_rows(was, now, numbered=self._now.numbered):
                 why = f"{has} holds every value of {had}"
                 yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now, in_lake=True)
             elif widens(has, had):
@@ -328,12 +326,29 @@ class _Diff:
             else:
                 why = f"{had} does not become {has} in place"
                 yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
-        elif self._new_file and old.written != new.written and (was, now) not in _SOURCE_WIDER:
-            why = "ALTER ... TYPE sends no events, and with USING its rows may have other values"
-            yield RewriteColumn(verdict=bootstrap, why=why, name=name)
+        elif was != now and not same_values(was, now, numbered=self._now.numbered):
+            why = f"both are {has} in the lake, and may show the same row otherwise"
+            yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
         elif was != now:
             why = f"both are {has} in the lake, and hold the same values"
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
+
+    def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
+        """Whether the rows were written anew by more than a cast to a wider type."""
+        if not (self._new_file and self._now.numbered and old.written != new.written):
+            return False
+        had, has = self._lake.types[old.name], self._wanted[new.name].lake_type
+        if had == has:
+            return (old.type, new.type) not in SOURCE_WIDER
+        # More digits alone rewrite nothing.
+        return widens(had, has) and more_digits_only(old.type, new.type)
+
+    def _defined_otherwise(self, old: CatalogColumn, new: CatalogColumn) -> bool:
+        """Whether statements of a log may have changed rows that the catalog shows no more."""
+        if self._now.numbered:
+            return False
+        times = self.told.defined[new.name.lower()]
+        return times > 1 or (times == 1 and old.nullable and not new.nullable)
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
         """Why what the lake's rows hold in place of hidden values is not what new ones get."""
@@ -372,17 +387,3 @@ def _element(array: str | None) -> str:
     """The element of an array literal with one element, shortened for people."""
     text = (array or "")[1:-1]
     return text if len(text) <= 60 else f"{text[:60]}..."
-
-
-def _differences(path: str, old: Any, new: Any) -> Iterator[str]:
-    if isinstance(old, Mapping) and isinstance(new, Mapping):
-        for key in sorted({*old, *new}):
-            inner = f"{path}.{key}" if path else str(key)
-            if key not in new:
-                yield f"{inner} is gone (was {json.dumps(old[key])})"
-            elif key not in old:
-                yield f"{inner} is new ({json.dumps(new[key])})"
-            else:
-                yield from _differences(inner, old[key], new[key])
-    elif old != new:
-        yield f"{path} was {json.dumps(old)}, is {json.dumps(new)}"

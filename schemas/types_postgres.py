@@ -277,6 +277,8 @@ _PLAIN: dict[str, TypeRule] = {
     # functions print what the log carries
     "bpchar": _same("string", "bpcharout({column})::text"),
     "inet": _same("string", "inet_out({column})::text"),
+    # a cast of xml keeps the declaration of its encoding, which is not printed
+    "xml": _same("string", "xml_out({column})::text"),
     "money": _same("string", "{column}::numeric::text"),
     "time": _same(
         "bigint",
@@ -300,7 +302,6 @@ _PLAIN: dict[str, TypeRule] = {
             "uuid",
             "json",
             "jsonb",
-            "xml",
             "cidr",
             "macaddr",
             "macaddr8",

@@ -12,6 +12,107 @@ _WIDER = {
     "float": ("double",),
 }
 
+SOURCE_WIDER = {("smallint", "integer")}
+"""Types of PostgreSQL that are one in the lake, and of which the second holds all of the first."""
+_TEXTS = frozenset({"text", "character varying", "character", "citext"})
+"""Types of sources that print a value alike, so that one may become another in place."""
+
+
+def family(kind: str) -> str:
+    """The type as the source names it, without its modifier."""
+    return re.sub(r"\(.*?\)", "", kind).strip()
+
+
+def prints_alike(old: str, new: str) -> bool:
+    """Whether two types of a source, that are one in the lake, have one text for each value.
+
+    Not so of types that a cast takes for each other without a look at the rows: an ``inet`` shows
+    a network mask otherwise than a ``cidr``, an ``oid`` a negative number as a positive one.
+    """
+    before, after = family(old), family(new)
+    return before == after or {before, after} <= _TEXTS
+
+
+_INTEGERS = ("tinyint", "smallint", "mediumint", "int", "bigint")
+_LONGER = ("tinytext", "text", "mediumtext", "longtext")
+_LARGER = ("tinyblob", "blob", "mediumblob", "longblob")
+_WHOLE = frozenset(
+    {
+        *((old, new) for n, old in enumerate(_LONGER) for new in _LONGER[n:]),
+        *((old, new) for n, old in enumerate(_LARGER) for new in _LARGER[n:]),
+        *(("varchar", new) for new in _LONGER[2:]),
+        *(("varbinary", new) for new in _LARGER[2:]),
+    }
+)
+
+
+def keeps_rows(old: str, new: str) -> bool:
+    """Whether MODIFY leaves values as they are in types that are one in the lake.
+
+    Whatever the session's sql_mode: without the strict one the server cuts off what does not fit.
+    """
+    before, after = family(old), family(new)
+    if (before, after) in _WHOLE:
+        return True
+    if before != after:
+        return False
+    if before in ("enum", "set"):
+        return new.startswith(old.removesuffix(")"))
+    sizes = [[int(n) for n in re.findall(r"\d+", kind)] for kind in (old, new)]
+    whole = before.partition(" ")[0] in _INTEGERS  # theirs is how wide they are shown
+    return whole or (
+        len(sizes[0]) == len(sizes[1]) and all(a <= b for a, b in zip(*sizes, strict=True))
+    )
+
+
+def same_values(was: str, now: str, *, numbered: bool) -> bool:
+    """Whether rows show the same in two types of a source that are one in the lake.
+
+    Args:
+        was: The type before, as the source prints it.
+        now: The type now.
+        numbered: Whether the source numbers its columns: PostgreSQL; else MySQL or MariaDB.
+    """
+    return (
+        (prints_alike(was, now) or (was, now) in SOURCE_WIDER) if numbered else keeps_rows(was, now)
+    )
+
+
+def holds_rows(was: str, now: str, *, numbered: bool) -> bool:
+    """Whether a type of which the lake holds more shows the rows that are there as they were."""
+    kinds = family(was), family(now)
+    return "oid" not in kinds if numbered else kinds in WIDER_IN_PLACE
+
+
+def more_digits_only(old: str, new: str) -> bool:
+    """Whether two numerics of a source differ in their precision alone."""
+    shapes = [re.fullmatch(r"(?:numeric|decimal)\((\d+),(-?\d+)\)", kind) for kind in (old, new)]
+    before, after = shapes
+    return before is not None and after is not None and before[2] == after[2]
+
+
+WIDER_IN_PLACE = frozenset(
+    {
+        *((old, new) for n, old in enumerate(_INTEGERS) for new in _INTEGERS[n:]),
+        *(
+            (f"{old} unsigned", f"{new} unsigned")
+            for n, old in enumerate(_INTEGERS)
+            for new in _INTEGERS[n:]
+        ),
+        *(
+            (f"{old} unsigned", new)
+            for n, old in enumerate(_INTEGERS)
+            for new in _INTEGERS[n + 1 :]
+        ),
+        ("float", "double"),
+        ("decimal", "decimal"),
+        ("decimal unsigned", "decimal unsigned"),
+        ("decimal unsigned", "decimal"),
+    }
+)
+"""Types of MySQL and MariaDB, without modifiers, of which the second shows all of the first's rows
+as they were, whatever the session's sql_mode."""
+
 
 def widens(old: str, new: str) -> bool:
     """Whether every value of Spark type ``old`` is exactly one of ``new``, and Hudi follows."""

@@ -115,7 +115,8 @@ _TLS = {
 }
 _KEEP_ALIVE_MS = 10_000
 _SERVER_IDS = (10**9, 2**32 - 1)
-_IDENTITY = {"mysql": "@@server_uuid", "mariadb": "@@server_uid"}
+# MariaDB's @@server_uid is not there in all versions.
+_IDENTITY = {"mysql": "@@server_uuid", "mariadb": "CONCAT(@@hostname, ':', @@port)"}
 
 
 @dataclass(frozen=True)

@@ -127,7 +127,9 @@ class BatchWriter:
             PausedByPolicyError: A TRUNCATE is next, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
-        self._reader.expect(previous.schema_ids, LateColumns.of(_handoff(previous)))
+        known = {column.name for column in self._source_table.columns}
+        known.update(self._settings.columns.exclude)
+        self._reader.expect(previous.schema_ids, LateColumns.of(_handoff(previous), known))
         left_out = LeftOut(self._context, previous, self._settings)
         tolerated = left_out.tolerated(piece)
         try:

@@ -19,6 +19,8 @@ from cdc.run.context import RunResult
 from cdc.run.naming import follow_name
 from cdc.run.shape import settings_digest
 from cdc.run.table import run_table
+from cdc.run.told import since
+from cdc.sources.values import READ_AT
 from cdc.state import TableRecord
 from schemas.errors import TributaryError
 
@@ -101,9 +103,23 @@ def _changed_unseen(
         for record in records:
             known = record.attempt.fingerprint_digest if record.attempt is not None else None
             seen = now.get(record.table)
-            if seen is None or known not in (None, seen.digest) or _edited(context, record):
+            if (
+                seen is None
+                or known not in (None, seen.digest)
+                or _told_of(context, checks, record)
+                or _edited(context, record)
+            ):
                 found.add(record.table)
     return found
+
+
+def _told_of(context: RunContext, checks: CaptureChecks, record: TableRecord) -> bool:
+    """Whether statements changed the table of which its catalog may show nothing."""
+    facts = (record.attempt.fingerprint if record.attempt is not None else None) or {}
+    read_at, source = facts.get(READ_AT), context.sources[record.table.source]
+    if not read_at:
+        return False
+    return any(since(source, record.table, str(read_at), checks.facts(record).told))
 
 
 def _edited(context: RunContext, record: TableRecord) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -22,21 +22,32 @@ class LateColumns:
         absent: By column that an event may lack, Spark SQL of the value that it has there then.
         former: By column that was renamed, the names that an event may have it under, newest
             first.
+        new: Those of ``absent`` whose first events this may be.
+        known: Names that an event may have beside the lake's columns: of columns that the source
+            has now, and of those that the settings leave out.
     """
 
     absent: Mapping[str, str] = field(default_factory=dict)
     former: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    new: frozenset[str] = frozenset()
+    known: frozenset[str] = frozenset()
 
     @classmethod
-    def of(cls, handoff: Mapping[str, Any], *, replayed: bool = False) -> LateColumns:
+    def of(
+        cls, handoff: Mapping[str, Any], known: Iterable[str] = (), *, replayed: bool = False
+    ) -> LateColumns:
         """What the newest commit says of it.
 
         Args:
             handoff: As that commit has it.
+            known: Names of columns that the source has now, and that the settings leave out.
             replayed: Whether events are read again that may be older than any column of the lake.
         """
         columns = handoff["columns"]
+        late = {str(one["name"]) for one in columns if one.get("late") and not replayed}
         return cls(
+            new=frozenset(late),
+            known=frozenset(known),
             absent={
                 str(one["name"]): str(one.get("fill", "NULL"))
                 for one in columns
@@ -53,8 +64,9 @@ class LateColumns:
         """Refuse events without a column that the table had all the time, or with two of it.
 
         The catalog does not show that a column had another name for a while, and its values of
-        that while would become NULL. Nor does it show which of two names was the column's when
-        another one came under its new name and went before it was renamed.
+        that while would become NULL; nor that one which is new had another name at first. Nor does
+        it show which of two names was the column's when another one came under its new name and
+        went before it was renamed.
 
         Args:
             schema: The lake's columns.
@@ -69,7 +81,10 @@ class LateColumns:
                     continue
                 names = (column.name, *self.former.get(column.name, ()))
                 there = [name for name in names if writer.field(name) is not None]
-                if len(there) == 1 or (not there and column.name in self.absent):
+                if not there and column.name in self.absent:
+                    self._require_new(column.name, schema, schema_id, writer)
+                    continue
+                if len(there) == 1:
                     continue
                 raise SchemaChangeError(
                     f"events of table {schema.table} with schema id {schema_id} have no column"
@@ -84,6 +99,24 @@ class LateColumns:
                     schema_id=schema_id,
                     field=column.name,
                 )
+
+    def _require_new(
+        self, name: str, schema: TableSchema, schema_id: int, writer: DebeziumSchema
+    ) -> None:
+        """Refuse events without a new column that have one which nobody knows."""
+        former = {one for names in self.former.values() for one in names}
+        known = {*self.known, *former, *(column.name for column in schema.columns)}
+        strange = [one.column for one in writer.after if one.column not in known]
+        if name in self.new and strange:
+            raise SchemaChangeError(
+                f"events of table {schema.table} with schema id {schema_id} have no column"
+                f" {name!r}, which is new, and have {', '.join(map(repr, strange))}, which the"
+                " table has no more: it may be the new one's name of before",
+                remedy=f"Copy the table again: `tributary bootstrap {schema.table}`.",
+                table=schema.table,
+                schema_id=schema_id,
+                field=name,
+            )
 
 
 def settled(handoff: Mapping[str, Any], written: Mapping[int, DebeziumSchema]) -> dict[str, Any]:

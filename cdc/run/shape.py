@@ -330,7 +330,9 @@ def carried(schema: TableSchema, handoff: Mapping[str, Any]) -> TableSchema:
     return replace(schema, columns=(*schema.columns, *kept))
 
 
-def fill_value(text: str, rule: TypeRule) -> str:
+def fill_value(text: str | None, rule: TypeRule) -> str:
     """Spark SQL of a value that the source gave as the text of what ``read_sql`` makes of it."""
+    if text is None:
+        return f"CAST(NULL AS {rule.lake_type})"
     read = f"unhex({literal(text)})" if rule.read_type == "binary" else literal(text)
     return f"CAST({rule.from_jdbc(f'CAST({read} AS {rule.read_type})')} AS {rule.lake_type})"

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium import definition_changes, stored_position
@@ -56,14 +57,33 @@ def told(
     if Fingerprint(handoff["fingerprint"]).digest != now.digest and context.connect is not None:
         _wait(context.connect, context.progress, record.table, source, capture, after.read_at)
         changes = definition_changes(context.kafka, context.registry, capture)
-    known = source.position(before.read_at)
     return read_statements(
-        change.statement
-        for change in changes
-        if change.table == record.table
-        and not change.snapshot
-        and not (change.gtid and known.reaches(source.position(change.gtid)))
+        change.statement for change in since(source, record.table, before.read_at, changes)
     )
+
+
+def since(
+    source: Source, table: TableId, read_at: str, changes: Iterable[DefinitionChange]
+) -> Iterator[DefinitionChange]:
+    """What was told of a table that was not executed yet at a position.
+
+    Args:
+        source: Its source, which understands positions.
+        table: The table.
+        read_at: The position, as text.
+        changes: What the connector has told.
+    """
+    known = source.position(read_at)
+    # EXCHANGE PARTITION swaps the rows of two tables and is told of one of them.
+    swapped = re.compile(
+        rf"exchange\s+partition\b.*\btable\b.*(?<!\w){re.escape(table.name)}(?!\w)",
+        re.IGNORECASE | re.DOTALL,
+    )
+    for change in changes:
+        if change.snapshot or not (change.table == table or swapped.search(change.statement)):
+            continue
+        if not (change.gtid and known.reaches(source.position(change.gtid))):
+            yield change
 
 
 def _wait(

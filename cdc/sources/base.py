@@ -23,13 +23,13 @@ from cdc.sources.values import (
     SnapshotQuery,
     SourceColumn,
     SourceTable,
+    StoredValue,
     TableKind,
     TableSize,
     TableStats,
     View,
 )
 from schemas.table import Column, TableId, TableSchema
-from schemas.type_rule import TypeRule
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
@@ -108,16 +108,13 @@ class Source(Protocol):
             DdlError: A statement is not understood, or does not fit the table.
         """
 
-    def stored_value(self, table: SourceTable, column: Column, stored: str) -> tuple[str, TypeRule]:
+    def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
         """What rows older than a column show in it.
 
         Args:
             table: The table.
             column: The column as the lake gets it.
             stored: One of its ``old_values``.
-
-        Returns:
-            The value that its type's rule reads, as text, and that rule.
 
         Raises:
             SourceError: The lake cannot hold it.

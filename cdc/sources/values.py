@@ -13,11 +13,16 @@ from uuid import UUID
 from cdc.position import LogPosition, Lsn
 from schemas.changes import Change
 from schemas.table import TableId
-from schemas.type_rule import SourceType
+from schemas.type_rule import SourceType, TypeRule
 
 ReplicaIdentity = Literal["default", "nothing", "full", "index", "row"]
 """What the log keeps of an old row, by table; ``row``: all of it, whatever the table says."""
 TableKind = Literal["table", "partitioned", "unlogged", "foreign", "other"]
+
+
+StoredValue = tuple[str | None, TypeRule]
+"""What rows older than a column show in it, as text of what its type's rule reads, and that rule;
+None where that is NULL."""
 
 
 @dataclass(frozen=True)

@@ -142,6 +142,10 @@ KINDS = [
     kind("narrow_integer", BOOTSTRAP, A + "ALTER COLUMN n TYPE smallint"),
     kind("narrow_text", BOOTSTRAP, A + "ALTER COLUMN note TYPE varchar(5)"),
     kind("rewrite_same_type", BOOTSTRAP, A + "ALTER COLUMN n TYPE int USING n + 1"),
+    kind(
+        "more_digits_using", BOOTSTRAP, A + "ALTER COLUMN price TYPE numeric(20,2) USING price + 1"
+    ),
+    kind("integer_to_oid", BOOTSTRAP, A + "ALTER COLUMN n TYPE oid", later=INSERT),
     kind("integer_to_text", BOOTSTRAP, A + "ALTER COLUMN n TYPE text"),
     kind("numeric_to_unbounded", BOOTSTRAP, A + "ALTER COLUMN price TYPE numeric"),
     kind(

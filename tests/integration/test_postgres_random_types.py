@@ -161,6 +161,12 @@ INTERVALS = st.builds(
     st.integers(-(10**15), 10**15),
 )
 FLOATS = st.floats().map(repr)
+DECLARATIONS = (
+    "",
+    '<?xml version="1.0"?>',
+    '<?xml version="1.0" encoding="UTF-8"?>\n',
+    '<?xml version="1.0" standalone="yes"?>',
+)
 LABELS = ("ok", "it's", "é😀", " ", "a,b")
 
 KINDS = (
@@ -193,8 +199,10 @@ KINDS = (
     Kind("jsonb", JSON.map(json.dumps).filter(lambda text: "\\u0000" not in text)),
     Kind(
         "xml",
-        st.text(st.characters(min_codepoint=32, max_codepoint=0xD7FF), max_size=20).map(
-            lambda text: f"<a>{escape(text)}</a>"
+        st.builds(
+            lambda head, text: f"{head}<a>{escape(text)}</a>",
+            st.sampled_from(DECLARATIONS),
+            st.text(st.characters(min_codepoint=32, max_codepoint=0xD7FF), max_size=20),
         ),
     ),
     Kind("inet", address(4) | address(6)),

@@ -64,7 +64,14 @@ TYPES: list[tuple[str, list[str]]] = [
     ("uuid", ["'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'"]),
     ("json", ['\'{"a" :1, "a":2}\'']),
     ("jsonb", ['\'{"b":1,"a":  [1,2.50]}\'', "'\"x\"'", "'null'"]),
-    ("xml", ["'<a>1</a>'"]),
+    (
+        "xml",
+        [
+            "'<a>1</a>'",
+            """('<?xml version="1.0" encoding="UTF-8"?>' || E'\\n' || '<a/>')::xml""",
+            """'<?xml version="1.0" standalone="yes"?><a/>'""",
+        ],
+    ),
     ("mood", ["'o''k'"]),
     ("inet", ["'10.0.0.1'", "'10.0.0.1/24'", "'::1'"]),
     ("cidr", ["'10.0.0.0/8'"]),

@@ -157,6 +157,24 @@ def test_a_column_that_came_and_went_is_held_against_its_own_name_only(orders: O
     assert "came and went" in str(stopped.error)
 
 
+@pytest.mark.parametrize("default", ["", "DEFAULT 5"])
+def test_a_new_column_that_had_another_name_at_first_needs_a_copy(
+    orders: Orders, default: str
+) -> None:
+    """The catalog shows its last name only, and events have its values under the first one."""
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1)")
+    orders.run()
+    orders.execute(
+        f"ALTER TABLE T ADD COLUMN x int {default}",
+        "INSERT INTO T VALUES (3, 'c', null, 1, 33)",
+        "ALTER TABLE T RENAME COLUMN x TO y",
+        "INSERT INTO T VALUES (4, 'd', null, 1, 44)",
+    )
+    stopped = orders.run()
+    assert stopped.state is State.NEEDS_BOOTSTRAP
+    assert "name of before" in str(stopped.error)
+
+
 @settings(delete_mode="soft")
 @pytest.mark.breadth
 def test_a_deleted_row_that_is_kept_is_not_filled(orders: Orders) -> None:

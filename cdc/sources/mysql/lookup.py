@@ -72,11 +72,13 @@ def fetch_by_key(
     return found
 
 
-def stored_value(session: Session, table: SourceTable, wanted: Column) -> tuple[str, TypeRule]:
+def stored_value(
+    session: Session, table: SourceTable, wanted: Column
+) -> tuple[str | None, TypeRule]:
     """What rows older than a column show in it: its default, as text of what its rule reads.
 
     The server keeps what they show to itself; it is the default of now, unless that was changed
-    since the column was added. Empty where the table has no row, and so none that is older.
+    since the column was added. None where the table has no row, and so none that is older.
 
     Args:
         session: On the primary.
@@ -97,7 +99,7 @@ def stored_value(session: Session, table: SourceTable, wanted: Column) -> tuple[
         " AS older) AS one"
     )
     value = session.value(query)
-    return ("" if value is None else str(value)), rule
+    return (None if value is None else str(value)), rule
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:

@@ -41,6 +41,13 @@ UNION SELECT PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
       WHERE GRANTEE = %s AND TABLE_SCHEMA = %s AND TABLE_NAME = %s
 """
 
+_CASCADES = """
+SELECT CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE FROM information_schema.REFERENTIAL_CONSTRAINTS
+WHERE CONSTRAINT_SCHEMA = %s AND TABLE_NAME = %s
+  AND (DELETE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT')
+       OR UPDATE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT'))
+"""
+
 _WANTED = {
     "log_bin": ("ON",),
     "binlog_format": ("ROW",),
@@ -112,7 +119,8 @@ def audit(session: Session, table: SourceTable) -> list[str]:
         str(name).lower(): str(value)
         for name, value in session.rows(
             "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format',"
-            " 'binlog_row_image', 'binlog_row_value_options', 'binlog_order_commits')"
+            " 'binlog_row_image', 'binlog_row_value_options', 'binlog_order_commits',"
+            " 'lower_case_table_names')"
         )
     }
     problems = [
@@ -122,8 +130,43 @@ def audit(session: Session, table: SourceTable) -> list[str]:
     ]
     if table.kind not in ("table", "partitioned"):
         problems.append("it is no plain InnoDB table, and cannot be read under a view")
+    if table.kind in ("table", "partitioned"):
+        problems += _cascades(session, table)
+    if int(seen.get("lower_case_table_names", 0)):
+        problems.append(
+            "lower_case_table_names is not 0, and the connector tells names as they were written"
+        )
+    if prepared := _xa_prepared(session):
+        problems.append(
+            f"XA transactions are used ({prepared} since the server started): the binlog has their"
+            " rows before it is known whether they commit"
+        )
     problems += _filtered(session, table.table.schema)
     return problems
+
+
+def _cascades(session: Session, table: SourceTable) -> list[str]:
+    """Foreign keys by which the engine changes rows of the table that no event tells.
+
+    MySQL's server does that itself since 9.6, unless it is told not to, and logs it.
+    """
+    version = str(session.value("SELECT version()"))
+    numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2])
+    if server_kind(session) == "mysql" and numbers >= (9, 6):
+        native = session.rows("SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'")
+        if not native or str(native[0][1]) in ("OFF", "0"):
+            return []
+    names = (table.table.schema, table.table.name)
+    return [
+        f"foreign key {name} changes its rows without an event (ON DELETE {delete}, ON UPDATE"
+        f" {update}): only the parent's change is in the binlog"
+        for name, delete, update in session.rows(_CASCADES, names)
+    ]
+
+
+def _xa_prepared(session: Session) -> int:
+    rows = session.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_prepare'")
+    return int(rows[0][1]) if rows else 0
 
 
 def _filtered(session: Session, database: str) -> list[str]:

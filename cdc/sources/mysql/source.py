@@ -39,13 +39,13 @@ from cdc.sources.values import (
     Settled,
     SnapshotQuery,
     SourceTable,
+    StoredValue,
     TableSize,
     TableStats,
     View,
 )
 from schemas.errors import DdlError
 from schemas.table import Column, TableId, TableSchema
-from schemas.type_rule import TypeRule
 
 _SAMPLE_TIMEOUT_S, _LOOK_TIMEOUT_S = 1800.0, 10.0
 
@@ -109,7 +109,7 @@ class MysqlSource:
             table=table.table,
         )
 
-    def stored_value(self, table: SourceTable, column: Column, stored: str) -> tuple[str, TypeRule]:
+    def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
         """What rows older than a column show, as text of what its rule reads, and the rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
@@ -264,12 +264,11 @@ class MysqlSource:
         """
         self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         identity = self.identity(on_replica=True)
-        with self._connections.open("snapshot", on_replica=True) as session:
-            kind = self._config.kind
-            seen = (primary.applied if self.has_replica else primary.executed)(session, kind)
         yield View(
             snapshot_id="",
-            upper_bound=seen,
+            # Not what the replica has executed: it may have transactions of its own. R is the
+            # position of a marker after the copy, which all that the sessions see comes before.
+            upper_bound=marker.position,
             opened_at=datetime.now(timezone.utc),
             on_replica=self.has_replica,
             marker=marker,

@@ -39,13 +39,13 @@ from cdc.sources.values import (
     Settled,
     SnapshotQuery,
     SourceTable,
+    StoredValue,
     TableSize,
     TableStats,
     View,
 )
 from schemas.ddl_postgres import read_ddl
 from schemas.table import Column, TableId, TableSchema
-from schemas.type_rule import TypeRule
 
 _SLOT_TIMEOUT_S, _SAMPLE_TIMEOUT_S, _LOOK_TIMEOUT_S = 120.0, 1800.0, 10.0
 
@@ -99,7 +99,7 @@ class PostgresSource:
         with self._connections.open("admin") as session:
             return planned.plan(session, table, fingerprint, actions)
 
-    def stored_value(self, table: SourceTable, column: Column, stored: str) -> tuple[str, TypeRule]:
+    def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
         """What rows older than a column show, as text of what its rule reads, and the rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)

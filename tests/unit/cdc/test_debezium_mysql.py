@@ -77,7 +77,7 @@ def test_what_we_make_passes_the_audit(kind: str) -> None:
 
 def test_each_kind_has_its_connector_and_server_identity() -> None:
     classes = set()
-    for kind, identity in (("mysql", "@@server_uuid"), ("mariadb", "@@server_uid")):
+    for kind, identity in (("mysql", "@@server_uuid"), ("mariadb", "@@hostname")):
         settings, capture = made(read(kind))
         classes.add(settings["connector.class"])
         assert identity in heartbeat_sql(capture)

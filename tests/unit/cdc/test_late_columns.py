@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import datetime, timezone
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
@@ -26,6 +27,7 @@ class Writer:
 
     def __init__(self, *names: str) -> None:
         self._names = names
+        self.after = [SimpleNamespace(column=name) for name in names]
 
     def field(self, name: str) -> str | None:
         return name if name in self._names else None
@@ -116,5 +118,14 @@ def test_events_with_none_or_two_of_the_names_stop_the_table(names: tuple[str, .
 def test_a_column_that_events_may_lack_is_not_asked_for() -> None:
     late = LateColumns(absent={"c": "NULL"})
     late.require(schema("id", "c"), written(("id",), ("id", "c")))
+    late.require(schema("id", "c"), written(("id", "gone")))
     with pytest.raises(SchemaChangeError, match="had another name for a while"):
         LateColumns().require(schema("id", "c"), written(("id",)))
+
+
+def test_a_new_column_that_had_another_name_at_first_stops_the_table() -> None:
+    late = LateColumns(absent={"c": "5"}, new=frozenset({"c"}), known=frozenset({"id", "out"}))
+    late.require(schema("id", "c"), written(("id",), ("id", "out"), ("id", "c", "x")))
+    with pytest.raises(SchemaChangeError, match=r"'x'.*name of before") as caught:
+        late.require(schema("id", "c"), written(("id", "x")))
+    assert "tributary bootstrap" in caught.value.remedy

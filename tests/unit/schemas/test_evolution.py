@@ -27,7 +27,7 @@ from schemas.changes import (
 )
 from schemas.evolution import LakeColumns, diff
 from schemas.table import Column
-from schemas.widening import widens
+from schemas.widening import keeps_rows, prints_alike, widens
 
 LAKE_TYPES = {
     "smallint": "int",
@@ -36,6 +36,7 @@ LAKE_TYPES = {
     "text": "string",
     "numeric(10,2)": "decimal(10,2)",
     "numeric(20,2)": "decimal(20,2)",
+    "numeric(20,4)": "decimal(20,4)",
 }
 
 
@@ -284,11 +285,54 @@ def retyped(shown: str, **facts: Any) -> dict[str, Any]:
 
 def test_a_wider_type_evolves_also_by_a_rewrite() -> None:
     for facts in ({}, {"relfilenode": 9}):
-        change, *new_file = compared(retyped("numeric(20,2)", **facts))
+        change, *new_file = compared(retyped("numeric(20,4)", **facts))
         assert isinstance(change, WidenType)
         assert (change.verdict, change.moves_lake) == (Verdict.EVOLVE, True)
         # USING may have changed rows: nothing tells, so it is said.
         assert [type(one) for one in new_file] == ([NewFile] if facts else [])
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "kept"),
+    [
+        ("varchar(10)", "varchar(20)", True),
+        ("varchar(20)", "varchar(10)", False),
+        ("varchar(20)", "mediumtext", True),
+        ("text", "tinytext", False),
+        ("int(11)", "int(5)", True),
+        ("datetime(6)", "datetime(3)", False),
+        ("enum('a','b')", "enum('a','b','c')", True),
+        ("enum('a','b')", "enum('b','a')", False),
+        ("char(5)", "varchar(5)", False),
+        ("longblob", "longtext", False),
+    ],
+)
+def test_modify_keeps_rows_where_nothing_can_be_cut_off(was: str, now: str, kept: bool) -> None:
+    assert keeps_rows(was, now) is kept
+
+
+def test_more_digits_alone_rewrite_nothing_so_that_a_new_file_is_using() -> None:
+    change, *_ = compared(retyped("numeric(20,2)"))
+    assert isinstance(change, WidenType)
+    change, *_ = compared(retyped("numeric(20,2)", relfilenode=9))
+    assert isinstance(change, RewriteColumn)
+    assert change.verdict is Verdict.BOOTSTRAP
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "alike"),
+    [
+        ("cidr", "inet", False),
+        ("xml", "text", False),
+        ("text", "character varying(9)", True),
+        ("citext", "text", True),
+        ("timestamp(3) without time zone", "timestamp(6) without time zone", True),
+    ],
+)
+def test_types_that_are_one_in_the_lake_may_show_a_row_otherwise(
+    was: str, now: str, alike: bool
+) -> None:
+    assert prints_alike(was, now) is alike
 
 
 @pytest.mark.parametrize(
