@@ -72,10 +72,9 @@ def follow(
     source = context.sources[table.table.source]
     schema = source.schema(table, settings)
     # A column that came and went is no change, but who looks next must not take it for a new one;
-    # nor need a statement that was harmless be looked at again.
-    if not compared.changes and _known(handoff["fingerprint"]) == _known(
-        compared.fingerprint.facts
-    ):
+    # nor is a statement that was harmless to be looked at again.
+    moved = _known(handoff["fingerprint"]) != _known(compared.fingerprint.facts)
+    if not (compared.changes or compared.statements or moved):
         lake = LakeTable(context.spark, path, carried(schema, handoff), settings)
         return LakeShape(lake, table, schema), latest
     for change in compared.changes:

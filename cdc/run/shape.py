@@ -43,6 +43,7 @@ class Comparison:
         lake: The lake's columns.
         changes: What is not as the lake has it.
         ignored: Columns that a table leaves out because it is frozen.
+        statements: How many statements the log tells of since the catalog that the lake follows.
     """
 
     source_table: SourceTable
@@ -52,6 +53,7 @@ class Comparison:
     lake: LakeColumns
     changes: tuple[Change, ...]
     ignored: tuple[str, ...] = ()
+    statements: int = 0
 
 
 def compare(
@@ -104,7 +106,8 @@ def compare(
         changes += _another_key(source_table, settings, handoff)
     changes += _another_hash_key(source_table, wanted, handoff, config)
     ignored = () if ruled is settings else _left_out(settings, source_table, lake, renamed)
-    return Comparison(source_table, fingerprint, ruled, wanted, lake, changes, ignored)
+    statements = told.count if told is not None else 0
+    return Comparison(source_table, fingerprint, ruled, wanted, lake, changes, ignored, statements)
 
 
 def _truncated(source: Source, before: Catalog, now: Catalog) -> frozenset[int]:

@@ -41,7 +41,6 @@ if TYPE_CHECKING:
     from cdc.lease import Lease
     from cdc.position_check import TopicFacts
     from cdc.run.context import RunContext
-    from cdc.sources.values import Fingerprint
 
 _log = logging.getLogger(__name__)
 
@@ -171,7 +170,7 @@ class _TableRun:
             self.result = replace(self.result, commits=self.result.commits + 1)
             self._keep_history(followed.record.handoff or {})
         self._remember(followed)
-        self._accept(compared.fingerprint)
+        self._accept(compared)
         crash("run.after_plan")
         if any(at[partition] < end.get(partition, 0) for partition in at):
             self._apply_range(shape, followed, end)
@@ -254,12 +253,14 @@ class _TableRun:
         self.result = replace(self.result, warnings=(*self.result.warnings, *warnings))
         return compared
 
-    def _accept(self, fingerprint: Fingerprint) -> None:
+    def _accept(self, compared: Comparison) -> None:
         """Cache which catalog and settings the lake follows, so that idle tables stay closed."""
-        attempt = self._record.attempt
+        attempt, fingerprint = self._record.attempt, compared.fingerprint
         settings = settings_digest(self._settings, self._context.config.lake)
         now = (fingerprint.digest, settings)
-        if attempt is not None and (attempt.fingerprint_digest, attempt.settings_digest) != now:
+        if attempt is not None and (
+            compared.statements or (attempt.fingerprint_digest, attempt.settings_digest) != now
+        ):
             accepted = replace(
                 attempt,
                 fingerprint=dict(fingerprint.facts),

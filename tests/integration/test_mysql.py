@@ -16,7 +16,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc import spark as spark_module
 from cdc.config import Config
-from cdc.debezium import definition_changes, fresh_starts
+from cdc.debezium import definition_changes, fresh_starts, listing
 from cdc.lake.publish import current_path
 from cdc.progress import NullProgress
 from cdc.run import RunResult, run_tables
@@ -283,3 +283,46 @@ def starts(shop: MysqlShop) -> int:
     services = shop.services
     names = services.capture(shop.table("t"))
     return len(fresh_starts(definition_changes(services.kafka, services.schemas, names)))
+
+
+@pytest.mark.breadth
+def test_a_cascade_is_in_the_binlog_or_the_table_is_refused(shop: MysqlShop) -> None:
+    """MySQL's server cascades itself since 9.6, and logs it; MariaDB's engine does it unseen."""
+    shop.query(
+        "CREATE TABLE parent (id int PRIMARY KEY)",
+        "CREATE TABLE child (id int PRIMARY KEY, parent int,"
+        " FOREIGN KEY (parent) REFERENCES parent (id) ON DELETE CASCADE)",
+        "INSERT INTO parent VALUES (1), (2)",
+        "INSERT INTO child VALUES (10, 1), (20, 2)",
+    )
+    (outcome,) = shop.onboard("child")
+    if shop.database.kind == "mariadb":
+        assert "changes its rows without an event" in str(outcome.error)
+        return
+    succeeded([outcome])
+    shop.query("DELETE FROM parent WHERE id = 1")
+    run_without_error(shop)
+    shop.assert_equal("child")
+    assert [row.id for row in lake(shop, "child").select("id").collect()] == [20]
+
+
+@pytest.mark.breadth
+def test_a_table_that_left_the_list_is_not_put_back_in_silence(shop: MysqlShop) -> None:
+    create(shop, "a", 3)
+    create(shop, "b", 3)
+    succeeded(shop.onboard("a"))
+    services, names = shop.services, shop.services.capture(shop.table("a"))
+    running = services.connect.connector(names.connector)
+    assert running is not None
+    services.connect.put_connector(names.connector, {**running, **listing(names, ())})
+    shop.query("UPDATE a SET v = 7 WHERE id = 1")
+    succeeded(shop.onboard("b"))
+    assert members(services, names) == {shop.table("b")}
+    (again,) = shop.onboard("a")
+    assert "does not list table" in str(again.error)
+    results = {result.table.name: result for result in shop.run()}
+    assert results["a"].state is State.NEEDS_BOOTSTRAP
+    assert "does not list it" in (results["a"].error or {})["message"]
+    succeeded(bootstrap(services, [shop.table("a")]))
+    assert members(services, names) == {shop.table("a"), shop.table("b")}
+    shop.assert_equal("a", "b")
