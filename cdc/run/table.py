@@ -211,8 +211,7 @@ class _TableRun:
         facts = self._checks.facts(self._record)
         position_check.check_server(self._table, known=handoff, now=facts.server)
         source = self._context.sources[self._table.source]
-        rests_on = handoff.get("reads_upto")
-        recorded = source.position(rests_on) if rests_on else None
+        recorded = source.position(upto) if (upto := handoff.get("reads_upto")) else None
         position_check.check_log(self._table, facts.log, stored=facts.stored, recorded=recorded)
         position_check.check_starts(self._table, fresh_starts(facts.told), handoff.get("told_upto"))
         source_table, fingerprint = source.described(self._table, self._record.publication)

@@ -130,7 +130,7 @@ class MysqlCaptured:
         def reached() -> bool:
             self.mark()
             stored = self.stored()
-            return stored is not None and stored.contains(position)  # type: ignore[arg-type]
+            return stored is not None and stored.reaches(position)  # type: ignore[arg-type]
 
         wait_until(reached, f"{position} is stored", WAIT_S, self.describe)
 

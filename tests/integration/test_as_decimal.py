@@ -178,7 +178,7 @@ def wait_for_all(shop: Shop, name: str) -> None:
     """Wait until everything that is committed can be read from Kafka."""
     services, record = shop.services, shop.record(name)
     source, slot = services.source(record.table.source), services.capture_of(record).slot
-    upto = source.write_marker().lsn
+    upto = source.write_marker().position
     for _ in range(600):
         health = source.slot_health(slot)
         if health and health.confirmed_flush_lsn and health.confirmed_flush_lsn >= upto:

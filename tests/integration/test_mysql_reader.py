@@ -275,7 +275,7 @@ def a_view(lab: Lab) -> View:
     reached = replica.wait_for_position(
         lab.connections, written.executed, timeout_s=30, progress=NullProgress()
     )
-    assert reached.contains(written.executed)
+    assert reached.reaches(written.executed)
     with lab.connections.open("snapshot", on_replica=True) as session:
         server, is_replica = primary.identity(session, lab.kind)
         assert is_replica
@@ -284,7 +284,7 @@ def a_view(lab: Lab) -> View:
     assert server != written.server
     return View(
         snapshot_id="",
-        lsn_upper_bound=Lsn(0),
+        upper_bound=Lsn(0),
         opened_at=datetime.now(UTC),
         on_replica=True,
         marker=Marker(written.id, written.server, None, Lsn(0)),
@@ -428,7 +428,7 @@ def test_grants_are_enough_and_what_is_wrong_with_the_binlog_is_named(lab: Lab) 
     with lab.connections.open("admin") as session:
         assert preparation.audit(session, table) == []
         executed: GtidSet = primary.executed(session, lab.kind)
-        assert executed.contains(primary.purged(session, lab.kind))
+        assert executed.reaches(primary.purged(session, lab.kind))
         assert primary.binlog_bytes(session) > 0
     lab.database.root("SET GLOBAL binlog_row_image = 'MINIMAL'")
     try:

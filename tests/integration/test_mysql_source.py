@@ -41,7 +41,7 @@ def the_source(services: Services) -> tuple[str, MysqlSourceConfig]:
 
 def lines(services: Services) -> dict[str, Check]:
     name, _ = the_source(services)
-    return {line.name: line for line in services.inspected(name).checks()}
+    return {line.name: line for line in services.source(name).checks()}
 
 
 def faults(services: Services) -> dict[str, Check]:

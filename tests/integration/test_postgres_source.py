@@ -10,13 +10,15 @@ import pytest
 from cdc.config import TableSettings
 from cdc.errors import CaptureError, SourceError
 from cdc.progress import NullProgress
+from cdc.sources.postgres.connection import Connections
+from cdc.sources.postgres.primary import wait_for_older_transactions
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.selection import require_named
 from cdc.sources.values import Fingerprint
 from schemas.errors import SchemaError, UnsupportedTypeError
 from schemas.table import TableId
 from tests.integration.conftest import Database
-from tests.integration.sources import open_source, table_id
+from tests.integration.sources import open_source, source_config, table_id
 
 QUIET = NullProgress()
 PUBLICATION = "pub_test"
@@ -238,16 +240,19 @@ def test_wait_for_older_transactions_names_what_blocks(
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     with psycopg.connect(database.dsn(), application_name="slow batch") as open_one:
         open_one.execute("INSERT INTO t VALUES (1)")
-        x0 = source.current_transaction_id()
         with pytest.raises(SourceError, match=rf"session {open_one.info.backend_pid}.*slow batch"):
-            source.wait_for_older_transactions(x0, timeout_s=0.5, progress=QUIET)
+            source.settle(timeout_s=0.5, progress=QUIET)
         ended = threading.Timer(0.5, open_one.rollback)
         ended.start()
-        source.wait_for_older_transactions(x0, timeout_s=20, progress=QUIET)
+        x0 = int(source.settle(timeout_s=20, progress=QUIET).by)
         ended.join()
         # one that began after x0 does not count
         open_one.execute("INSERT INTO t VALUES (2)")
-        source.wait_for_older_transactions(x0, timeout_s=0.5, progress=QUIET)
+        connections = Connections(database.name, source_config(database))
+        with connections.open("admin") as session:
+            wait_for_older_transactions(
+                session, x0, source=database.name, timeout_s=0.5, progress=QUIET
+            )
 
 
 def test_wait_for_older_transactions_counts_prepared_ones(
@@ -262,9 +267,8 @@ def test_wait_for_older_transactions_counts_prepared_ones(
         session.execute(f"PREPARE TRANSACTION '{gid}'".encode())
         session.rollback()
     try:
-        x0 = source.current_transaction_id()
         with pytest.raises(SourceError, match=f"prepared transaction '{gid}'"):
-            source.wait_for_older_transactions(x0, timeout_s=0.5, progress=QUIET)
+            source.settle(timeout_s=0.5, progress=QUIET)
     finally:
         database.execute(f"ROLLBACK PREPARED '{gid}'")
-    source.wait_for_older_transactions(x0, timeout_s=5, progress=QUIET)
+    source.settle(timeout_s=5, progress=QUIET)

@@ -120,7 +120,7 @@ def test_view_contains_what_committed_before_the_marker_and_nothing_later(
             session.execute(f"SET TRANSACTION SNAPSHOT '{view.snapshot_id}'".encode())
             assert session.execute("SELECT id FROM t").fetchall() == [(1,)]
         assert source.current_position() >= view.upper_bound
-        assert later.lsn > view.upper_bound
+        assert later.position > view.upper_bound
         source.assert_view_alive(view)
     with pytest.raises(SnapshotLostError, match="closed"):
         source.assert_view_alive(view)
