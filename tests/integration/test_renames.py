@@ -93,6 +93,7 @@ def test_rows_that_are_kept_deleted_keep_its_values(orders: Orders) -> None:
 
 
 @settings(columns={"renames": {"content": "body", "text": "content"}})
+@pytest.mark.breadth
 def test_a_column_may_be_renamed_again_before_and_after_a_look(orders: Orders) -> None:
     orders.execute(f"INSERT INTO T VALUES (1, 'a', {BIG}, 1), (2, 'b', {BIG}, 2)")
     orders.run()
