@@ -340,8 +340,17 @@ class _Diff:
         had, has = self._lake.types[old.name], self._wanted[new.name].lake_type
         if had == has:
             return (old.type, new.type) not in SOURCE_WIDER
-        # More digits alone rewrite nothing.
-        return widens(had, has) and more_digits_only(old.type, new.type)
+        # More digits alone rewrite nothing; but another column may have.
+        return (
+            widens(had, has)
+            and more_digits_only(old.type, new.type)
+            and not any(
+                number in self._now.columns
+                and was.type != (now := self._now.columns[number]).type
+                and not more_digits_only(was.type, now.type)
+                for number, was in self._before.columns.items()
+            )
+        )
 
     def _defined_otherwise(self, old: CatalogColumn, new: CatalogColumn) -> bool:
         """Whether statements of a log may have changed rows that the catalog shows no more."""

@@ -317,6 +317,10 @@ def test_more_digits_alone_rewrite_nothing_so_that_a_new_file_is_using() -> None
     change, *_ = compared(retyped("numeric(20,2)", relfilenode=9))
     assert isinstance(change, RewriteColumn)
     assert change.verdict is Verdict.BOOTSTRAP
+    both = {"1": column("id", "bigint", written="800"), **retyped("numeric(20,2)")["columns"]}
+    both["1"] = {**both["1"], "shown": "bigint"}
+    changes = compared(with_columns({"1": both["1"], "3": both["3"]}, relfilenode=9))
+    assert [type(one) for one in changes[:2]] == [WidenType, WidenType], "id was written anew"
 
 
 @pytest.mark.parametrize(
