@@ -253,8 +253,13 @@ def _stays(old: PostgresType, new: PostgresType) -> bool:
         return True
     if new.typmod == -1 and (old.name, new.name) in (("varchar", "text"), ("text", "varchar")):
         return True
+    if old.name != new.name:
+        return False
     limits = new.typmod == -1 or (old.typmod != -1 and new.typmod >= old.typmod)
-    return old.name == new.name and old.name in _LONGER and limits
+    if old.name == "numeric":
+        # More digits before the point only; the scale is in the lower half.
+        return limits and (new.typmod == -1 or (new.typmod - old.typmod) % (1 << 16) == 0)
+    return old.name in _LONGER and limits
 
 
 def _refused(table: TableId, why: str) -> DdlError:
