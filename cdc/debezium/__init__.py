@@ -24,14 +24,13 @@ from cdc.debezium.heartbeat import (
     parse_heartbeat,
     wait_for_heartbeat,
 )
-from cdc.debezium.kind import FOLLOWED_SETTINGS, Finding
+from cdc.debezium.kind import Finding
 from cdc.debezium.names import CaptureNames, Kind, names, topic_collisions, topic_for
 from cdc.debezium.postgres import CONNECTOR_CLASS
 from cdc.debezium.transactions import TransactionReader
 
 __all__ = [
     "CONNECTOR_CLASS",
-    "FOLLOWED_SETTINGS",
     "CaptureNames",
     "DefinitionChange",
     "Finding",

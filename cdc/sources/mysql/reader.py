@@ -121,8 +121,7 @@ def explain_failure(table: TableId, text: str) -> SourceError:
     if denied := _DENIED.search(text):
         return PermanentError(
             f"table {table} could not be read: {denied[0].strip()}",
-            remedy="Give credentials.snapshot what `tributary grants` prints: SELECT on the table"
-            " and on tributary.marker.",
+            remedy="Give credentials.snapshot SELECT on the table and on tributary.marker.",
             table=table,
         )
     if unfit := _UNFIT.search(text):
