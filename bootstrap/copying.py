@@ -16,8 +16,6 @@ from cdc.errors import FencedError, LakeError, PermanentError, SnapshotLostError
 from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import delete_path
-from cdc.lake.timeline import Timeline
-from cdc.lake.write import LakeTable
 from cdc.replay_pause import resuming
 from cdc.sources.base import Fingerprint
 from cdc.sources.selection import require_named
@@ -76,7 +74,7 @@ class Copying:
         require_same_server(self.record, marker)
         self._note(marker_id=marker.id)
         crash("bootstrap.after_marker")
-        if not Timeline(self.context.spark, self._attempt.path).exists:
+        if not self.context.timeline(self._attempt).exists:
             # A process that died while it created the table may have left a part of it.
             delete_path(self.context.spark, self._attempt.path)
         failed, one_view = 0, True
@@ -253,7 +251,7 @@ class Copying:
             source=self.source,
             table=table,
             schema=schema,
-            lake=LakeTable(self.context.spark, self._attempt.path, schema, self.settings),
+            lake=self.context.lake(self.record, schema, self.settings),
             lake_config=self.context.config.lake,
             taken_at=self._attempt.started_at,
             parallel=self.settings.parallel_chunks,
@@ -275,7 +273,7 @@ class Copying:
         )
 
     def _committed(self) -> frozenset[int]:
-        timeline = Timeline(self.context.spark, self._attempt.path)
+        timeline = self.context.timeline(self._attempt)
         return timeline.chunks(str(self._attempt.id))
 
     def _note(self, **facts: Any) -> None:

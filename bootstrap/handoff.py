@@ -25,16 +25,14 @@ from bootstrap.copying import (
     require_unchanged,
 )
 from bootstrap.errors import AttemptSpoiledError, BootstrapError
+from bootstrap.publish import publish
 from bootstrap.steps import LakeFacts, Step, next_step
 from cdc.attempt import Attempt
 from cdc.debezium import names
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.failpoints import crash
-from cdc.lake.publish import attempt_path, delete_path, write_pointer
+from cdc.lake.publish import attempt_path, delete_path
 from cdc.lake.timeline import Timeline
-from cdc.lake.write import LakeTable
-from cdc.quarantine import Quarantine
-from cdc.run import keep_name
 from cdc.run.shape import settings_digest
 from cdc.sources.base import Fingerprint
 from cdc.state import RESUMABLE, State, TableRecord, transition, with_attempt
@@ -193,7 +191,7 @@ class _Bootstrap:
         attempt = self._record.attempt
         if attempt is None or attempt.start_offsets is None:
             return LakeFacts()
-        timeline = Timeline(self._context.spark, attempt.path)
+        timeline = self._context.timeline(attempt)
         handoff, latest = timeline.handoff(), timeline.latest_offsets()
         return LakeFacts(
             chunks=timeline.chunks(str(attempt.id)),
@@ -312,7 +310,7 @@ class _Bootstrap:
         described, now = self._source.described(self._table, self._record.publication)
         require_unchanged(self._record, self._attempt, now)
         schema = self._source.schema(described, self._settings)
-        lake = LakeTable(self._context.spark, attempt.path, schema, self._settings)
+        lake = self._context.lake(self._record, schema, self._settings)
         commit = handoff_commit(self._record, attempt, schema, self._context)
         lake.empty_commit(commit, self._guard_handoff)
         crash("bootstrap.after_handoff_commit")
@@ -339,19 +337,8 @@ class _Bootstrap:
 
     def _publish(self) -> None:
         """Show the table to readers: pointer and name move from the former generation to this."""
-        crash("bootstrap.before_publish")
-        attempt = self._attempt
-        write_pointer(
-            self._context.spark,
-            self._record.base_path,
-            path=attempt.path,
-            generation=self._record.generation,
-            attempt=str(attempt.id),
-        )
-        Quarantine(self._context.store).forget(self._table, but=str(attempt.id))
-        crash("bootstrap.after_publish")
-        keep_name(self._context, self._record)
-        self._store(transition(self._record, State.INCREMENTAL, at=_now()))
+        shown = publish(self._context, self._record, self._settings, self._lease)
+        self._store(transition(self._record, State.INCREMENTAL, at=_now(), attempt=shown))
 
     def _fingerprint(self) -> Fingerprint:
         return self._source.fingerprint(self._table, self._record.publication, on_replica=False)

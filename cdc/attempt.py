@@ -31,6 +31,8 @@ class Attempt:
         transaction_offsets: Of a log, where its transactions' ends begin, recorded before O.
         transaction_topic_id: UUID of the topic that holds them.
         told_upto: Where the topic of statements ended before O, of connectors that tell them.
+        shard: Of a shard, its name, once its rows are in the table that several shards share:
+            ``path`` is that table's then.
     """
 
     id: UUID
@@ -50,6 +52,7 @@ class Attempt:
     transaction_offsets: Mapping[int, int] | None = None
     transaction_topic_id: str | None = None
     told_upto: int | None = None
+    shard: str | None = None
 
     def to_json(self) -> dict[str, Any]:
         """The attempt as plain values."""
@@ -71,6 +74,7 @@ class Attempt:
             "transaction_offsets": offsets_to_json(self.transaction_offsets),
             "transaction_topic_id": self.transaction_topic_id,
             "told_upto": self.told_upto,
+            "shard": self.shard,
         }
 
     @classmethod
@@ -94,6 +98,7 @@ class Attempt:
             transaction_offsets=offsets_from_json(value.get("transaction_offsets")),
             transaction_topic_id=value.get("transaction_topic_id"),
             told_upto=value.get("told_upto"),
+            shard=value.get("shard"),
         )
 
 

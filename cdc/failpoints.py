@@ -32,6 +32,7 @@ FAILPOINTS: tuple[str, ...] = (
     "bootstrap.after_handoff_commit",
     "bootstrap.after_catching_up",
     "bootstrap.before_publish",
+    "shards.after_join",
     "bootstrap.after_publish",
     "run.before_follow",
     "run.after_follow",

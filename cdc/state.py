@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
@@ -12,7 +12,7 @@ from typing import Any
 from cdc.attempt import Attempt, offsets_from_json, offsets_to_json
 from cdc.errors import StateError
 from schemas.errors import TributaryError
-from schemas.table import TableId
+from schemas.table import Shard, TableId
 
 
 class State(str, Enum):
@@ -109,7 +109,8 @@ class TableRecord:
         topic: The topic that carries its changes.
         publication: The publication that it is in.
         updated_at: When the record last changed.
-        shard: Part of a sharded table, ``None`` when there are no shards.
+        shard: Its part in a lake table that several source tables feed; ``None`` when it feeds one
+            of its own.
         attempt: The current attempt of the generation.
         resume_to: Where a PAUSED or FAILED table was.
         reason: Why it is PAUSED or NEEDS_BOOTSTRAP.
@@ -131,7 +132,7 @@ class TableRecord:
     publication: str
     updated_at: datetime
     generation: int = 1
-    shard: str | None = None
+    shard: Shard | None = None
     attempt: Attempt | None = None
     resume_to: State | None = None
     reason: str | None = None
@@ -161,7 +162,7 @@ class TableRecord:
             "publication": self.publication,
             "updated_at": self.updated_at.isoformat(),
             "generation": self.generation,
-            "shard": self.shard,
+            "shard": None if self.shard is None else asdict(self.shard),
             "attempt": None if self.attempt is None else self.attempt.to_json(),
             "resume_to": None if self.resume_to is None else self.resume_to.value,
             "reason": self.reason,
@@ -186,7 +187,7 @@ class TableRecord:
             publication=value["publication"],
             updated_at=datetime.fromisoformat(value["updated_at"]),
             generation=value["generation"],
-            shard=value["shard"],
+            shard=None if value["shard"] is None else Shard(**value["shard"]),
             attempt=None if attempt is None else Attempt.from_json(attempt),
             resume_to=None if resume_to is None else State(resume_to),
             reason=value["reason"],

@@ -54,32 +54,27 @@ class Store:
         self._engine.dispose()
 
     def tables(self) -> list[TableRecord]:
-        """The records of all tables, by source, schema, table and shard."""
+        """The records of all tables, by source, schema and table."""
         return self._records(beside=False)
 
     def builds(self) -> list[TableRecord]:
         """The records of generations that are being built beside a table's own."""
         return self._records(beside=True)
 
-    def get(
-        self, table: TableId, *, shard: str | None = None, beside: bool = False
-    ) -> TableRecord | None:
+    def get(self, table: TableId, *, beside: bool = False) -> TableRecord | None:
         """The record of a table, if there is one.
 
         Args:
             table: The table.
-            shard: Which part of a sharded table.
             beside: Whether to look for the generation that is built beside the table's own.
         """
         with self.transaction() as connection:
-            row = connection.execute(
-                sa.select(table_rows).where(_key(table, shard, beside))
-            ).first()
+            row = connection.execute(sa.select(table_rows).where(_key(table, beside))).first()
         return None if row is None else _record(row.record, row.version)
 
     def newest(self, record: TableRecord) -> TableRecord:
         """The record as it is now; the one that is given when the store has none any more."""
-        return self.get(record.table, shard=record.shard, beside=record.beside) or record
+        return self.get(record.table, beside=record.beside) or record
 
     def put(
         self,
@@ -108,7 +103,6 @@ class Store:
             "source": record.table.source,
             "schema_name": record.table.schema,
             "table_name": record.table.name,
-            "shard": record.shard or "",
             "beside": record.beside,
         }
         try:
@@ -152,10 +146,10 @@ class Store:
                     raise _changed_meanwhile(record, record.version)
         return replace(taken, version=former.version + 1)
 
-    def delete(self, table: TableId, *, shard: str | None = None, beside: bool = False) -> None:
+    def delete(self, table: TableId, *, beside: bool = False) -> None:
         """Forget a table, or the generation built beside it; its run history stays."""
         with self.transaction() as connection:
-            connection.execute(sa.delete(table_rows).where(_key(table, shard, beside)))
+            connection.execute(sa.delete(table_rows).where(_key(table, beside)))
 
     def record_schema(self, entry: SchemaEntry) -> None:
         """Add to the schema history what is not in it yet."""
@@ -269,7 +263,6 @@ class Store:
             table_rows.c.source,
             table_rows.c.schema_name,
             table_rows.c.table_name,
-            table_rows.c.shard,
         )
         query = sa.select(table_rows).where(table_rows.c.beside == beside).order_by(*columns)
         with self.transaction() as connection:
@@ -344,16 +337,12 @@ def _of(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
     )
 
 
-def _key(table: TableId, shard: str | None, beside: bool) -> sa.ColumnElement[bool]:
-    return (
-        _of(table_rows, table)
-        & (table_rows.c.shard == (shard or ""))
-        & (table_rows.c.beside == beside)
-    )
+def _key(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
+    return _of(table_rows, table) & (table_rows.c.beside == beside)
 
 
 def _is(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
-    return _key(record.table, record.shard, record.beside) & (table_rows.c.version == version)
+    return _key(record.table, record.beside) & (table_rows.c.version == version)
 
 
 def _values(record: TableRecord, version: int) -> dict[str, Any]:

@@ -40,7 +40,6 @@ table_rows = sa.Table(
     sa.Column("source", _name(), primary_key=True),
     sa.Column("schema_name", _name(), primary_key=True),
     sa.Column("table_name", _name(), primary_key=True),
-    sa.Column("shard", _name(), primary_key=True),
     sa.Column("beside", sa.Boolean, primary_key=True),
     sa.Column("state", sa.String(32), nullable=False),
     sa.Column("generation", sa.Integer, nullable=False),

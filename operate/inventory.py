@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import ConfigError
 from cdc.sources.values import TableStats
 from cdc.state import State
-from operate.selection import expand, is_wildcard, sources_of
+from operate.selection import expand, sources_of, stands_for_many
 from operate.verdict import Verdict, glance
 from schemas.table import TableId
 
@@ -86,7 +86,7 @@ def at_source(services: Services, arguments: Sequence[str]) -> list[TableId]:
     Tables that cannot travel are left out of a wildcard: naming one says why.
     """
     known: list[TableId] = []
-    if any(is_wildcard(argument) for argument in arguments):
+    if any(stands_for_many(argument, services.config) for argument in arguments):
         found = discover(services, sources_of(arguments, services.config))
         known = [entry.stats.table for entry in found if entry.verdict.ok]
     return expand(arguments, services.config, known, where="that could be onboarded")

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cdc.config import Config
+    from cdc.lease import Lease
     from operate.context import Services
 
 LEASE_WAIT_S = 120.0
@@ -142,7 +143,7 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
     """
     if services.store.get(table) is None:
         raise _not_on_plan(table)
-    with services.leases.hold(table, wait_s=LEASE_WAIT_S):
+    with services.leases.hold(table, wait_s=LEASE_WAIT_S) as lease:
         record = services.store.get(table)
         if record is None:
             raise _not_on_plan(table)
@@ -159,7 +160,7 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
                 gone = capture.dismantle(services, names, delete_topics=delete_data)
                 done += [f"dropped {what}" for what in gone]
         if delete_data:
-            _delete_data(services, record)
+            _delete_data(services, record, lease)
             Quarantine(services.store).forget(table)
             done.append(f"deleted {record.base_path} and topic {record.topic}")
             services.store.put(replace(record, last_commit=None, updated_at=_now()))
@@ -176,12 +177,19 @@ def _others(services: Services, record: TableRecord) -> bool:
     )
 
 
-def _delete_data(services: Services, record: TableRecord) -> None:
+def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:
     from cdc.lake.publish import delete_path
     from cdc.run import drop_name
 
-    drop_name(services.spark, services.config, record)
-    delete_path(services.spark, record.base_path)
+    shard, attempt, base = record.shard, record.attempt, record.base_path
+    if shard is not None and attempt is not None and attempt.shard is not None:
+        settings = services.config.table_settings(record.table)
+        shared = services.run_context.shared(attempt.path)
+        if not shared.remove(shard, settings, lambda _: lease.check()):
+            base = shard.base_path  # it was the last one
+    if shard is None or base == shard.base_path:
+        drop_name(services.spark, services.config, record)
+    delete_path(services.spark, base)
     services.kafka.delete_topic(record.topic)
 
 
@@ -208,8 +216,9 @@ def published_path(services: Services, table: TableId) -> str:
     record = services.store.get(table)
     if record is None:
         raise _not_on_plan(table)
-    local = folder_here(services.config, record.base_path) is not None
-    path = current_path(record.base_path, None if local else services.spark)
+    base = record.base_path if record.shard is None else record.shard.base_path
+    local = folder_here(services.config, base) is not None
+    path = current_path(base, None if local else services.spark)
     if path is None:
         raise StateError(
             f"table {table} is {record.state.value} and not published yet",

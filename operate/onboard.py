@@ -19,6 +19,7 @@ from operate.lifecycle import forget_build, require
 from operate.lost_capture import is_copying
 from operate.outcome import Outcome, for_each
 from operate.render import seconds
+from operate.shards import is_beside, refuse_shard_column, require_same_shard
 from operate.undo import look, undo
 from operate.verdict import DEFAULT_MESSAGE_BYTES, judge, too_large
 from schemas.errors import TributaryError
@@ -64,6 +65,7 @@ def examine(services: Services, table: TableId) -> Candidate:
     if record is not None and record.state is not State.RETIRED:
         services.config.settings_on_plan(table, record.tier)
         _refuse_other_tier(record, settings.tier)
+        require_same_shard(record, services.config.shard(table))
     _free_path(services, table)
     source = services.source(table.source)
     found = source.table(table)
@@ -73,7 +75,9 @@ def examine(services: Services, table: TableId) -> Candidate:
     require_exact_view(source, table, settings)
     notes = (*verdict.notes, *_size(services, found))
     require_named(found, settings)
-    return Candidate(found, source.schema(found, settings), notes)
+    schema = source.schema(found, settings)
+    refuse_shard_column(schema, services.config.shard(table))
+    return Candidate(found, schema, notes)
 
 
 def _size(services: Services, table: SourceTable) -> Iterator[str]:
@@ -210,6 +214,7 @@ def register(services: Services, table: TableId) -> Outcome:
                 topic=names.topic(table),
                 publication=names.publication,
                 updated_at=now,
+                shard=services.config.shard(table),
             )
         )
     elif record.state is State.RETIRED:
@@ -219,6 +224,7 @@ def register(services: Services, table: TableId) -> Outcome:
             tier=names.tier,
             topic=names.topic(table),
             publication=names.publication,
+            shard=services.config.shard(table),
         )
         record = services.store.put(again)
     else:
@@ -228,13 +234,13 @@ def register(services: Services, table: TableId) -> Outcome:
 
 def _free_path(services: Services, table: TableId) -> str:
     """The table's path in the lake, if no other table was ever given it or one around it."""
-    path = services.config.table_path(table)
-    taken = {
-        record.base_path: record.table
-        for record in services.store.tables()
-        if record.table != table
-    }
-    other = overlapping(path, taken)
+    path, shard = services.config.table_path(table), services.config.shard(table)
+    others = [record for record in services.store.tables() if record.table != table]
+    other = overlapping(path, {record.base_path: record.table for record in others})
+    if shard is not None:
+        # The whole table lies around its shards' copies.
+        strangers = {one.base_path: one.table for one in others if not is_beside(one, shard)}
+        other = other or overlapping(shard.base_path, strangers)
     if other is not None:
         raise ConfigError(
             f"table {table} would be written to {path}, which table {other} has or lies in",

@@ -139,12 +139,12 @@ def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
 
 def _now(services: Services, table: TableId) -> tuple[Mapping[str, Any], Comparison]:
     """What the lake follows, and the lake beside the source."""
-    from cdc.lake.timeline import Timeline
+    from cdc.lake.shards import timeline_of
 
     record = require(services, table)
     if record.attempt is None:
         raise _not_copied(table)
-    latest = Timeline(services.spark, record.attempt.path).latest_offsets()
+    latest = timeline_of(services.spark, record.attempt).latest_offsets()
     if latest is None:
         raise _not_copied(table)
     handoff = latest.record.handoff

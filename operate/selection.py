@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cdc.config.tables import Pattern
+from cdc.config.patterns import Pattern
+from cdc.config.shards import fed_by
 from cdc.errors import ConfigError
 from schemas.table import TableId
 
@@ -15,8 +16,13 @@ if TYPE_CHECKING:
 _WILD = frozenset("*?[")
 
 
-def is_wildcard(argument: str) -> bool:
+def stands_for_many(argument: str, config: Config) -> bool:
     """Whether a table argument stands for any number of tables."""
+    return is_wildcard(argument) or argument in config.sharded
+
+
+def is_wildcard(argument: str) -> bool:
+    """Whether a table argument is a pattern."""
     return bool(_WILD & set(argument))
 
 
@@ -24,13 +30,14 @@ def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
     """Sources that have to be asked to expand the wildcards among the arguments."""
     wanted: set[str] = set()
     for argument in arguments:
-        if is_wildcard(argument):
-            pattern = Pattern.parse(argument)
-            wanted.update(
-                name
-                for name in config.sources
-                if pattern.matches(TableId(name, pattern.parts.schema, pattern.parts.name))
-            )
+        if argument in config.sharded:
+            patterns = [Pattern.parse(text) for text in config.tables[argument].from_]
+        elif is_wildcard(argument):
+            patterns = [Pattern.parse(argument)]
+        else:
+            continue
+        for pattern in patterns:
+            wanted.update(name for name in config.sources if pattern.covers_source(name))
     return sorted(wanted)
 
 
@@ -40,7 +47,8 @@ def expand(
     """Turn table arguments into tables, in the order given, each once.
 
     Args:
-        arguments: ``[source:]schema.table``, whose parts may hold ``*``, ``?`` and ``[...]``.
+        arguments: ``[source:]schema.table``, whose parts may hold ``*``, ``?`` and ``[...]``; or
+            the name of a lake table that several source tables feed.
         config: The configuration, for the default source.
         known: Tables that a wildcard can stand for.
         where: Where those come from, for the error.
@@ -52,11 +60,14 @@ def expand(
     candidates = sorted(known)
     chosen: dict[TableId, None] = {}
     for argument in arguments:
-        if not is_wildcard(argument):
+        if argument in config.sharded:
+            matching = [one for one in candidates if fed_by(one, config.tables) == argument]
+        elif is_wildcard(argument):
+            pattern = Pattern.parse(argument)
+            matching = [table for table in candidates if pattern.matches(table)]
+        else:
             chosen[config.table_id(argument)] = None
             continue
-        pattern = Pattern.parse(argument)
-        matching = [table for table in candidates if pattern.matches(table)]
         if not matching:
             raise ConfigError(
                 f"{argument!r} matches no table {where}",

@@ -14,6 +14,7 @@ from cdc.quarantine import Quarantine
 from cdc.sources.values import LogHealth
 from cdc.state import State, TableRecord
 from operate.candidates import why_not_copied
+from operate.shards import SharedStatus, shared_tables
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -111,6 +112,8 @@ class TableStatus:
             "resume_to": None if record.resume_to is None else record.resume_to.value,
             "generation": record.generation,
             "tier": record.tier,
+            "shard": None if record.shard is None else record.shard.name,
+            "shard_of": None if record.shard is None else record.shard.of,
             "topic": record.topic,
             "path": None if attempt is None else attempt.path,
             "position": None if commit is None else commit.position,
@@ -148,6 +151,7 @@ class Status:
 
     tables: tuple[TableStatus, ...]
     captures: tuple[CaptureStatus, ...]
+    shared: tuple[SharedStatus, ...] = ()
 
     @property
     def needs_bootstrap(self) -> bool:
@@ -166,6 +170,7 @@ class Status:
         return {
             "tables": [table.to_json() for table in self.tables],
             "captures": [capture.to_json() for capture in self.captures],
+            "shared": [one.to_json() for one in self.shared],
         }
 
 
@@ -193,7 +198,7 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
         table = _table(services, record, build, ends, lacking, now, trouble, beat)
         runs = services.store.last_runs(record.table, _SHOWN_RUNS) if wanted else ()
         found.append(replace(table, runs=tuple(runs)))
-    return Status(tuple(found), captures)
+    return Status(tuple(found), captures, shared_tables(found))
 
 
 def _ends(

@@ -106,6 +106,23 @@ def _quoted(text: str, position: int) -> tuple[str, int]:
     return "", position
 
 
+@dataclass(frozen=True)
+class Shard:
+    """A source table's part in a lake table that several source tables feed.
+
+    Args:
+        of: Name of the lake table.
+        name: What the lake column holds for the rows of this part.
+        column: Name of that column.
+        base_path: Folder of the lake table.
+    """
+
+    of: str
+    name: str
+    column: str
+    base_path: str
+
+
 DROPPED = "dropped"
 """What stands for the source type of a column that only the lake still has."""
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
+
+from schemas.errors import SchemaError
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _WIDER = {
@@ -126,3 +129,36 @@ def widens(old: str, new: str) -> bool:
     if narrow is None:
         return False
     return scale >= int(narrow[2]) and digits - scale >= int(narrow[1]) - int(narrow[2])
+
+
+def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict[str, str]:
+    """The columns of a table that several shards feed, each as wide as the widest of them.
+
+    Args:
+        parts: Name of each shard, with its columns as pairs of name and Spark type; the order of
+            their first appearance is the table's.
+
+    Raises:
+        SchemaError: The types of a column in two shards do not go together.
+    """
+    types: dict[str, str] = {}
+    since: dict[str, str] = {}
+    for shard, columns in parts:
+        for name, kind in columns:
+            known = types.get(name, kind)
+            if known == kind or widens(kind, known):
+                chosen = known
+            elif widens(known, kind):
+                chosen = kind
+            else:
+                raise SchemaError(
+                    f"column {name!r} is {kind} in shard {shard} and {known} in shard"
+                    f" {since[name]}; one column of the lake cannot hold both",
+                    remedy="Give both the same type on the sources, or leave the column out with"
+                    " columns.exclude; then bootstrap the shard again.",
+                    field=name,
+                )
+            if name not in types or chosen != known:
+                since[name] = shard
+            types[name] = chosen
+    return types

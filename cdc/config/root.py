@@ -9,15 +9,10 @@ from pydantic import Field
 
 from cdc.config.kafka import ConnectConfig, KafkaConfig
 from cdc.config.lake import CatalogConfig, LakeConfig, SparkConfig, StateConfig
+from cdc.config.patterns import Pattern, pattern_problem
+from cdc.config.shards import copy_path, fed_by, shard_conflicts, shard_of, sharded
 from cdc.config.source import SourceConfig, SourceName
-from cdc.config.tables import (
-    Pattern,
-    TableSettings,
-    is_append_tier,
-    overlay,
-    pattern_problem,
-    resolve,
-)
+from cdc.config.tables import TableSettings, is_append_tier, overlay, resolve
 from cdc.config.templates import (
     CAPTURE_PLACES,
     TABLE_PLACES,
@@ -29,7 +24,7 @@ from cdc.config.templates import (
 from cdc.config.values import Section
 from cdc.config.values import defaults as section_defaults
 from cdc.errors import ConfigError
-from schemas.table import TableId
+from schemas.table import Shard, TableId
 
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
 
@@ -118,15 +113,36 @@ class Config(Section):
             )
         return settings
 
+    def shard(self, table: TableId) -> Shard | None:
+        """The table's part in a lake table that it feeds together with others, if it does.
+
+        Raises:
+            ConfigError: It would feed two.
+        """
+        name = fed_by(table, self.tables)
+        if name is None:
+            return None
+        return shard_of(table, name, self.table_settings(table), self.lake.url)
+
+    @property
+    def sharded(self) -> frozenset[str]:
+        """Names of the lake tables that several source tables feed."""
+        return frozenset(sharded(self.tables))
+
     def table_path(self, table: TableId) -> str:
-        """Base path of the table in the lake; names are encoded so that none leaves its folder."""
+        """Folder in which the table is copied; names are encoded so that none leaves its folder."""
+        if (shard := self.shard(table)) is not None:
+            return copy_path(shard)
         template = self.table_settings(table).name or self.lake.name
         return f"{self.lake.url}/{fill(template, table)}"
 
-    def catalog_name(self, table: TableId) -> tuple[str, str] | None:
-        """Database and name of the table in the catalog, None without one."""
+    def catalog_name(self, table: TableId, shard: Shard | None = None) -> tuple[str, str] | None:
+        """Database and name of the lake table in the catalog, None without one."""
         if self.catalog is None:
             return None
+        if shard is not None:
+            database, _, name = shard.of.lower().rpartition(".")
+            return database, name
         return fill_name(self.catalog.database, table), fill_name(self.catalog.table, table)
 
     def conflicts(self) -> list[Conflict]:
@@ -144,9 +160,10 @@ class Config(Section):
         found += self._capture_conflicts()
         found += self._append_conflicts()
         found += self._hash_conflicts()
+        found += self._shard_conflicts()
         found += [(("defaults", *path), reason) for path, reason in self.defaults.conflicts()]
         for text, settings in self.tables.items():
-            if problem := pattern_problem(text, self.sources):
+            if not settings.from_ and (problem := pattern_problem(text, self.sources)):
                 found.append((("tables", text), problem))
             found += [
                 (("tables", text, *path), reason)
@@ -154,6 +171,14 @@ class Config(Section):
                 if path[0] in settings.model_fields_set
             ]
         return found
+
+    def _shard_conflicts(self) -> Iterator[Conflict]:
+        if self.defaults.from_:
+            yield ("defaults", "from"), "is for a section of tables"
+        yield from shard_conflicts(self.tables, self.sources)
+        for name in sorted(self.sharded):
+            if self.catalog is not None and "." not in name:
+                yield ("tables", name), "with from and a catalog it is database.table"
 
     def _hash_conflicts(self) -> Iterator[Conflict]:
         if self.lake.hash_key is None:
@@ -190,7 +215,9 @@ class Config(Section):
             path = ("defaults", "name")
             yield from template_problems(path, self.defaults.name, TABLE_PLACES, everything)
         for text, settings in self.tables.items():
-            if settings.name is not None and not pattern_problem(text, self.sources):
+            if settings.name is None or settings.from_:
+                continue
+            if not pattern_problem(text, self.sources):
                 open_parts = Pattern.parse(text).open_parts - ({"source"} - several)
                 place = ("tables", text, "name")
                 yield from template_problems(place, settings.name, TABLE_PLACES, open_parts)

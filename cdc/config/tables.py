@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timezone
-from fnmatch import fnmatchcase
 from typing import Annotated, Any, Literal, cast
 
 from pydantic import AfterValidator, ByteSize, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError
 
+from cdc.config.patterns import Pattern
 from cdc.config.templates import Conflict
 from cdc.config.values import NonEmpty, Options, Positive, Section, defaults
-from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
 from schemas.type_rule import MAX_DIGITS
 
-_WILD = frozenset("*?[")
 _TIME = "(?:[01][0-9]|2[0-3]):[0-5][0-9]"
 _WINDOW = f"^{_TIME}-{_TIME}$"
 _DIGITS = "[12]?[0-9]|3[0-8]"
@@ -116,6 +113,13 @@ class ResyncLimits(Section):
 class TableSettings(Section):
     """How one table, or each table that matches a pattern, is replicated."""
 
+    from_: Annotated[tuple[NonEmpty, ...], Field(alias="from", default_factory=tuple)]
+    """Source tables that together are one table of the lake, by patterns. The key under tables is
+    that table's name then."""
+    shard_column: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")] = "_shard"
+    """Lake column, first of the key, that tells from which of these a row comes."""
+    shard: NonEmpty = "{source}.{schema}.{table}"
+    """What it holds for the rows of one of them."""
     name: NonEmpty | None = None
     """Path of the table under lake.url, instead of lake.name."""
     tier: Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")] = "default"
@@ -187,6 +191,8 @@ class TableSettings(Section):
     def conflicts(self) -> list[Conflict]:
         """Combinations that cannot work, as (path of the key, what is wrong)."""
         found: list[Conflict] = list(self._mode_conflicts())
+        if self.from_ and self.appends:
+            found.append((("mode",), "append is for tables of one source table"))
         if self.columns.include and self.columns.exclude:
             found.append((("columns",), "give include or exclude, not both"))
         lost = set(self.key_columns) & set(self.columns.exclude)
@@ -241,61 +247,19 @@ def _names(columns: Iterable[str]) -> str:
     return ", ".join(sorted(columns))
 
 
-@dataclass(frozen=True)
-class Pattern:
-    """A key of ``tables``: a table name whose parts may hold ``*``, ``?`` and ``[...]``."""
-
-    text: str
-    parts: TableId
-
-    @classmethod
-    def parse(cls, text: str) -> Pattern:
-        """Read ``*`` or ``[source:]schema.table``; without a source it matches every source.
-
-        Raises:
-            InvalidIdentifierError: The text is not of that form.
-        """
-        if text == "*":
-            return cls(text, TableId("*", "*", "*"))
-        return cls(text, TableId.parse(text, default_source="*"))
-
-    def matches(self, table: TableId) -> bool:
-        """Whether the pattern covers the table."""
-        return (
-            fnmatchcase(table.source, self.parts.source)
-            and fnmatchcase(table.schema, self.parts.schema)
-            and fnmatchcase(table.name, self.parts.name)
-        )
-
-    @property
-    def open_parts(self) -> set[str]:
-        """The parts, as places of a name template, for which the pattern lets many names stand."""
-        parts = {
-            "source": self.parts.source,
-            "schema": self.parts.schema,
-            "table": self.parts.name,
-        }
-        return {place for place, part in parts.items() if _WILD & set(part)}
-
-    @property
-    def specificity(self) -> tuple[bool, bool, bool, int]:
-        """Higher wins: a whole table name, a whole schema, a whole source, then more letters."""
-        parts = (self.parts.name, self.parts.schema, self.parts.source)
-        table, schema, source = (not _WILD & set(part) for part in parts)
-        return table, schema, source, sum(letter not in _WILD for letter in "".join(parts))
-
-
 def resolve(
     table: TableId, base: TableSettings, overrides: Mapping[str, TableSettings]
 ) -> TableSettings:
     """Settings of one table: the defaults, overlaid by what each matching pattern sets.
 
     Patterns apply from the least to the most specific; among equals the later in the file wins.
+    Those of a table that many source tables feed are the ones it is fed ``from``.
     """
     matching = [
         (pattern.specificity, settings)
         for text, settings in overrides.items()
-        if (pattern := Pattern.parse(text)).matches(table)
+        for one in settings.from_ or (text,)
+        if (pattern := Pattern.parse(one)).matches(table)
     ]
     matching.sort(key=lambda pair: pair[0])
     return overlay(base, (settings for _, settings in matching))
@@ -315,14 +279,3 @@ def _merge(base: dict[str, Any], over: dict[str, Any]) -> dict[str, Any]:
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
         merged[key] = _merge(merged[key], value) if both else value
     return merged
-
-
-def pattern_problem(text: str, sources: Iterable[str]) -> str | None:
-    """What is wrong with a key of ``tables``, or ``None``."""
-    try:
-        pattern = Pattern.parse(text)
-    except InvalidIdentifierError:
-        return "is not *, schema.table or source:schema.table"
-    if not any(fnmatchcase(source, pattern.parts.source) for source in sources):
-        return f"names no configured source ({', '.join(sorted(sources))})"
-    return None

@@ -40,7 +40,9 @@ def template_problems(
     if missing := sorted(needed - found):
         names = ", ".join(f"{{{name}}}" for name in missing)
         yield path, f"would give several tables one path; it must hold {names}"
-    if places == TABLE_PLACES and any(part in ("", ".", "..") for part in template.split("/")):
+    if path[-1] in ("name", "table") and any(
+        part in ("", ".", "..") for part in template.split("/")
+    ):
         yield path, "must be a relative path without empty, . or .. parts"
 
 
@@ -67,6 +69,11 @@ def fill_name(template: str, table: TableId) -> str:
 def _encoded(name: str) -> str:
     # What looks like an encoded character is encoded as well.
     return re.sub(r"[^a-z0-9_]|_(?=x[0-9a-f]+_)", lambda match: f"_x{ord(match[0]):x}_", name)
+
+
+def encoded(name: str) -> str:
+    """The name as one part of a path, one to one."""
+    return _safe(name)
 
 
 def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:

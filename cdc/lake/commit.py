@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import base64
 import getpass
 import json
 import socket
+import zlib
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
@@ -59,6 +61,8 @@ class CommitRecord:
         schema_ids: Registry ids of the writer schemas of the events.
         chunk_ids: Snapshot chunks that this commit holds.
         handoff: Facts of the handoff (O, R, H, x0, marker, fingerprint, ...) as plain JSON values.
+        shards: Of a table that several source tables feed, for each by its shard's name: its own
+            last record as plain JSON values, and the instant of its commit, None for this one.
         run_id: The run that wrote it.
         tool_version: Version of this product.
         host: Machine that wrote it.
@@ -79,6 +83,7 @@ class CommitRecord:
     schema_ids: tuple[int, ...] = ()
     chunk_ids: tuple[int, ...] = ()
     handoff: Mapping[str, Any] | None = None
+    shards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     run_id: str | None = None
     tool_version: str = field(default_factory=_tool_version)
     host: str = field(default_factory=socket.gethostname)
@@ -90,9 +95,15 @@ class CommitRecord:
         if self.watermark is not None and self.watermark.tzinfo is None:
             raise ValueError("the watermark of a commit must be an aware datetime")
 
+    def to_plain(self) -> dict[str, Any]:
+        """The record as plain JSON values."""
+        return dict(json.loads(self.to_json()))
+
     def to_json(self) -> str:
         """The record as one line of JSON."""
         values = asdict(self)
+        # Each commit carries all of them, and they are much alike.
+        values["shards"] = _packed(self.shards) if self.shards else None
         values["table"] = [self.table.source, self.table.schema, self.table.name]
         values["watermark"] = self.watermark.isoformat() if self.watermark else None
         return json.dumps({"format": _FORMAT, **values}, separators=(",", ":"), sort_keys=True)
@@ -105,7 +116,19 @@ class CommitRecord:
             LakeError: The text is not a commit record, or of a format this version cannot read.
         """
         try:
-            values = json.loads(text)
+            return cls.from_plain(json.loads(text))
+        except ValueError as error:
+            raise _unreadable(str(error)) from error
+
+    @classmethod
+    def from_plain(cls, values: dict[str, Any]) -> CommitRecord:
+        """Read what :meth:`to_plain` gave.
+
+        Raises:
+            LakeError: As :meth:`from_json`.
+        """
+        try:
+            values = dict(values)
             if values.pop("format") != _FORMAT:
                 raise _unreadable("it has a format that this version does not know")
             known = {item.name for item in fields(cls)}
@@ -115,11 +138,21 @@ class CommitRecord:
                 values["watermark"] = datetime.fromisoformat(values["watermark"])
             for name in ("start_offsets", "offsets"):
                 values[name] = {int(key): int(at) for key, at in values.get(name, {}).items()}
+            values["shards"] = _unpacked(values["shards"]) if values.get("shards") else {}
             for name in ("schema_ids", "chunk_ids"):
                 values[name] = tuple(values.get(name, ()))
             return cls(**values)
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
             raise _unreadable(str(error)) from error
+
+
+def _packed(values: Mapping[str, Any]) -> str:
+    text = json.dumps(values, separators=(",", ":"), sort_keys=True)
+    return base64.b64encode(zlib.compress(text.encode())).decode()
+
+
+def _unpacked(text: str) -> Any:
+    return json.loads(zlib.decompress(base64.b64decode(text)))
 
 
 def _unreadable(reason: str) -> LakeError:

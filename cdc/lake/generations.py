@@ -71,7 +71,9 @@ def generations(
     building = {
         str(record.attempt.id): record
         for record in records
-        if record.attempt is not None and record.state not in _GIVEN_UP
+        if record.attempt is not None
+        and record.attempt.shard is None  # else its rows are in the table that shards share
+        and record.state not in _GIVEN_UP
     }
     found = []
     for place, one in enumerate(published):

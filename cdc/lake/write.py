@@ -114,6 +114,17 @@ class LakeTable:
         """Add rows that are not in the table yet, without looking; else like `upsert`."""
         return self._change(rows, "insert", commit, guard)
 
+    def fill(self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize) -> str:
+        """Create the table with ``rows``, whose size decides its index; else like `upsert`."""
+        index = IndexLayout.choose(self._settings, self.layout, size)
+        check = CommitGuard(self._spark, self.path, commit, guard)
+        operation = "upsert" if index.is_bucket else "insert"
+        return self._write(rows, operation, commit, index, check)
+
+    def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
+        """Replace all rows of the partitions that ``rows`` has rows for; else like `upsert`."""
+        return self._change(rows, "insert_overwrite", commit, guard)
+
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
         """Replace everything the table holds by ``rows``, in one commit; else like `upsert`."""
         if not self.layout.soft_delete:

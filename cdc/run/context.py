@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium import names
+from cdc.errors import StateError
+from cdc.lake.shards import ShardTable, SharedTable, timeline_of
+from cdc.lake.write import LakeTable
 from cdc.spark import in_this_thread
 from cdc.state import State
 from schemas.table import TableId
@@ -15,16 +19,19 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc.config import Config
+    from cdc.attempt import Attempt
+    from cdc.config import Config, TableSettings
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
     from cdc.kafka import KafkaAdmin
+    from cdc.lake.timeline import Timeline
     from cdc.lease import Leases
     from cdc.progress import Progress
     from cdc.sources.base import Source
     from cdc.state import TableRecord
     from cdc.store import Store
     from schemas.registry import SchemaRegistry
+    from schemas.table import TableSchema
 
 
 @dataclass(frozen=True)
@@ -54,11 +61,49 @@ class RunContext:
     progress: Progress
     run_id: str
     connect: ConnectClient | None = None
+    _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
+    _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @property
     def spark(self) -> SparkSession:
         """The session, as the current one of whichever thread asks."""
         return in_this_thread(self.session)
+
+    def timeline(self, attempt: Attempt) -> Timeline:
+        """The commits of an attempt."""
+        return timeline_of(self.spark, attempt)
+
+    def lake(self, record: TableRecord, schema: TableSchema, settings: TableSettings) -> LakeTable:
+        """The lake table of a record's attempt, or its part of one that several shards share.
+
+        Raises:
+            ConfigError: ``settings.hudi`` changes what the lake's correctness depends on.
+            SchemaError: The table cannot be laid out as lake rows.
+        """
+        attempt = record.attempt
+        if attempt is None:
+            raise StateError(
+                f"table {record.table} has no attempt",
+                remedy="The state store was altered; offboard the table and onboard it again.",
+                table=record.table,
+            )
+        if attempt.shard is None or record.shard is None:
+            return LakeTable(self.spark, attempt.path, schema, settings)
+        return ShardTable(
+            self.spark,
+            attempt.path,
+            schema,
+            settings,
+            shard=record.shard,
+            shared=self.shared(attempt.path),
+        )
+
+    def shared(self, path: str) -> SharedTable:
+        """The one writer of a table that several shards share, in this process."""
+        with self._lock:
+            if path not in self._shared:
+                self._shared[path] = SharedTable(lambda: self.spark, self.leases, path)
+            return self._shared[path]
 
     def capture(self, record: TableRecord) -> CaptureNames:
         """The capture that a table's changes come from."""

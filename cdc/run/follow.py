@@ -14,7 +14,6 @@ from cdc.failpoints import crash
 from cdc.hidden import hidden
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
-from cdc.lake.write import LakeTable
 from cdc.run.shape import Comparison, carried, fill_value, followed, renames
 from cdc.semantic_types import quoted
 from schemas.catalog import Catalog
@@ -25,8 +24,10 @@ if TYPE_CHECKING:
 
     from cdc.config import LakeConfig
     from cdc.lake.guard import Guard
+    from cdc.lake.write import LakeTable
     from cdc.run.context import RunContext
     from cdc.sources.values import SourceTable
+    from cdc.state import TableRecord
     from schemas.table import TableSchema
 
 _log = logging.getLogger(__name__)
@@ -48,7 +49,7 @@ class LakeShape:
 
 
 def follow(
-    context: RunContext, path: str, latest: Committed, compared: Comparison, guard: Guard
+    context: RunContext, kept: TableRecord, latest: Committed, compared: Comparison, guard: Guard
 ) -> tuple[LakeShape, Committed]:
     """Commit what the changes ask of the lake, together with the catalog that it follows then.
 
@@ -57,7 +58,7 @@ def follow(
 
     Args:
         context: What runs work with.
-        path: Base path of the lake table.
+        kept: The table as the state store has it.
         latest: Its newest commit with offsets.
         compared: The lake beside its source; no change asks for a bootstrap.
         guard: Called under the commit; raises to refuse it.
@@ -75,7 +76,7 @@ def follow(
     # nor is a statement that was harmless to be looked at again.
     moved = _known(handoff["fingerprint"]) != _known(compared.fingerprint.facts)
     if not (compared.changes or compared.statements or moved):
-        lake = LakeTable(context.spark, path, carried(schema, handoff), settings)
+        lake = context.lake(kept, carried(schema, handoff), settings)
         return LakeShape(lake, table, schema), latest
     for change in compared.changes:
         _log.info("table %s: %s (%s)", table.table, change, change.verdict.value)
@@ -93,7 +94,7 @@ def follow(
         schema_ids=record.schema_ids,
         config=context.config.lake,
     )
-    lake = LakeTable(context.spark, path, carried(schema, new), settings)
+    lake = context.lake(kept, carried(schema, new), settings)
     commit = CommitRecord(
         kind="run",
         table=record.table,

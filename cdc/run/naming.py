@@ -63,12 +63,14 @@ def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
 
 
 def _entry(config: Config, record: TableRecord) -> CatalogEntry | None:
-    name = config.catalog_name(record.table)
+    shard = record.shard
+    name = config.catalog_name(record.table, shard)
     if name is None or record.attempt is None:
         return None
+    partition_by = config.table_settings(record.table).partition_by
     return CatalogEntry(
         *name,
-        table_base=record.base_path,
+        table_base=record.base_path if shard is None else shard.base_path,
         path=record.attempt.path,
-        partition_by=config.table_settings(record.table).partition_by,
+        partition_by=partition_by if shard is None else (shard.column, *partition_by),
     )

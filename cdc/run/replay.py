@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING
 
 from cdc import position_check
 from cdc.errors import LostHistoryError, StateError, copy_again
-from cdc.lake.timeline import Committed, Timeline
+from cdc.lake.timeline import Committed
 from cdc.plan import Range
 from cdc.quarantine import Quarantine
 from cdc.run.batch import BatchWriter, Replayed
@@ -57,7 +57,7 @@ def replay_table(
         LeaseHeldError: A run holds the table.
     """
     with context.leases.hold(record.table, wait_s=lease_wait_s) as lease:
-        current = context.store.get(record.table, shard=record.shard) or record
+        current = context.store.get(record.table) or record
         return _Replay(context, current, lease).run(first)
 
 
@@ -71,7 +71,7 @@ class _Replay:
 
     def run(self, first: int | None) -> Replayed:
         attempt = self._attempt()
-        latest = Timeline(self._context.spark, attempt.path).latest_offsets()
+        latest = self._context.timeline(attempt).latest_offsets()
         if latest is None or latest.record.attempt != str(attempt.id):
             raise self._refused("its lake table carries no offsets of this attempt")
         start = self._start(attempt, latest, first)
@@ -160,7 +160,7 @@ class _Replay:
                 remedy=f"Let a run look at it first: `tributary run {self._table}`.",
                 table=self._table,
             )
-        shape, _ = follow(self._context, attempt.path, latest, compared, guard)
+        shape, _ = follow(self._context, self._record, latest, compared, guard)
         return shape
 
     def _refused(self, reason: str) -> StateError:

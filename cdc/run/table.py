@@ -24,7 +24,7 @@ from cdc.errors import (
 )
 from cdc.failpoints import crash
 from cdc.history import RunEntry, SchemaEntry
-from cdc.lake.timeline import Committed, Timeline
+from cdc.lake.timeline import Committed
 from cdc.run.batch import Applied, BatchWriter
 from cdc.run.checks import CaptureChecks, topic_facts
 from cdc.run.commits import commit_guard, commit_summary
@@ -141,8 +141,7 @@ class _TableRun:
         attempt = self._record.attempt
         if attempt is None:
             raise _no_offsets(self._record, "it has no attempt")
-        timeline = Timeline(self._context.spark, attempt.path)
-        latest = timeline.latest_offsets()
+        latest = self._context.timeline(attempt).latest_offsets()
         if latest is None:
             raise _no_offsets(self._record, f"no commit under {attempt.path} carries offsets")
         if latest.record.attempt != str(attempt.id):
@@ -165,7 +164,7 @@ class _TableRun:
         self._keep_history(handoff)
         compared = self._compared(handoff, latest.record.schema_ids)
         guard = commit_guard(self._table, self._lease, latest)
-        shape, followed = follow(self._context, attempt.path, latest, compared, guard)
+        shape, followed = follow(self._context, self._record, latest, compared, guard)
         if followed is not latest:
             self.result = replace(self.result, commits=self.result.commits + 1)
             self._keep_history(followed.record.handoff or {})

@@ -94,6 +94,15 @@ def _show_status(renderer: Renderer, found: Any) -> None:
         )
     heads = ("table", "state", "position", "freshness", "behind", "last commit (UTC)")
     renderer.table(heads, rows, numbers="freshness,behind")
+    for shared in found.shared:
+        old = "unknown" if shared.freshness_s is None else seconds(shared.freshness_s)
+        joining = f", {len(shared.joining)} on their way" if shared.joining else ""
+        renderer.line(
+            f"{shared.name}: {shared.shards} shards{joining}; the oldest is {old} behind",
+            style="yellow" if shared.late else None,
+        )
+        for name, state in shared.held_back.items():
+            renderer.line(f"  shard {name} is {state}", style="yellow")
     for table in found.tables:
         record = table.record
         why = record.reason or (record.error or {}).get("message")

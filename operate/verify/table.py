@@ -14,8 +14,6 @@ from bootstrap.chunks import chunk_count
 from bootstrap.steps import reaches
 from cdc.errors import LakeError, LostHistoryError, StateError
 from cdc.hidden import hidden
-from cdc.lake.timeline import Timeline
-from cdc.lake.write import LakeTable
 from cdc.run import run_table
 from cdc.run.shape import frozen, lake_columns
 from cdc.sources.values import KeyRange
@@ -157,13 +155,13 @@ class _Verification:
                 state=record.state.value,
             )
         self._services, self._context, self._id = services, context, table
-        self._topic, self._path = record.topic, record.attempt.path
+        self._topic, self._attempt = record.topic, record.attempt
         self._tier = record.tier
         self._source = services.source(table.source)
         self._table = self._source.table(table)
         self._settings = self._lake_settings(services)
         self._schema = self._source.schema(self._table, self._settings)
-        self._lake = LakeTable(services.spark, self._path, self._schema, self._settings)
+        self._lake = context.lake(record, self._schema, self._settings)
         self._capture = Capture(
             table=table,
             topic=record.topic,
@@ -178,7 +176,7 @@ class _Verification:
     def _lake_settings(self, services: Services) -> TableSettings:
         """The table's settings; those of a frozen table name the columns that the lake took."""
         settings = services.config.settings_on_plan(self._id, self._tier)
-        latest = Timeline(services.spark, self._path).latest_offsets()
+        latest = self._context.timeline(self._attempt).latest_offsets()
         if latest is None or latest.record.handoff is None:
             return settings
         return frozen(settings, self._table, lake_columns(latest.record.handoff))
@@ -201,7 +199,7 @@ class _Verification:
             result = judge(pending, self._round(pending, rounds))
             differences += result.differences
             pending = result.pending
-        timeline = Timeline(self._services.spark, self._path)
+        timeline = self._context.timeline(self._attempt)
         latest = timeline.latest_offsets()
         beyond = found.differing - len(found.suspects)
         return Verification(
@@ -256,7 +254,7 @@ class _Verification:
         )
         split, found = comparison.compare()
         self._require_rows(found.rows)
-        latest = Timeline(self._services.spark, self._path).latest_offsets()
+        latest = self._context.timeline(self._attempt).latest_offsets()
         return Verification(
             table=self._id,
             rows_compared=found.rows,
@@ -349,7 +347,7 @@ class _Verification:
                 )
 
     def _reached(self, target: Mapping[int, int]) -> bool:
-        latest = Timeline(self._services.spark, self._path).latest_offsets()
+        latest = self._context.timeline(self._attempt).latest_offsets()
         return latest is not None and reaches(latest.record.offsets, target)
 
     def _difference(self, suspect: Suspect) -> Difference:

@@ -41,6 +41,9 @@ _ENDPOINT = {
 }
 
 _TABLE = {
+    "from": [],
+    "shard_column": "_shard",
+    "shard": "{schema}",
     "name": "sales/{schema}/{table}",
     "tier": "hot",
     "key_columns": ["id"],

@@ -6,7 +6,8 @@ import copy
 
 import pytest
 
-from cdc.config.tables import Pattern, TableSettings, configured_tier, is_append_tier
+from cdc.config.patterns import Pattern
+from cdc.config.tables import TableSettings, configured_tier, is_append_tier
 from cdc.config.templates import overlapping
 from cdc.errors import ConfigError
 from schemas.errors import InvalidIdentifierError

@@ -21,7 +21,7 @@ from cdc.state import (
     with_attempt,
     with_commit,
 )
-from schemas.table import TableId
+from schemas.table import Shard, TableId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 LATER = NOW + timedelta(hours=1)
@@ -249,7 +249,7 @@ def test_whatever_is_tried_the_record_stays_consistent(moves: list[State]) -> No
 def test_a_record_survives_json(state: State) -> None:
     full = replace(
         record(state, resume_to=State.INCREMENTAL),
-        shard="eu",
+        shard=Shard("orders", "eu", "_shard", "file:///lake/orders"),
         reason="why",
         error=ERROR.to_dict(),
         remedy="do",

@@ -1,0 +1,127 @@
+"""Shows a copy that has caught up to readers: by the table's pointer, or among its shards."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import BootstrapError
+from cdc.failpoints import crash
+from cdc.lake.index import SnapshotSize
+from cdc.lake.publish import attempt_path, current_path, write_pointer
+from cdc.lake.shard_write import ShardWrite
+from cdc.lake.shards import ShardTimeline
+from cdc.quarantine import Quarantine
+from cdc.run import keep_name
+from schemas.table import Column, TableSchema
+
+if TYPE_CHECKING:
+    from cdc.attempt import Attempt
+    from cdc.config import TableSettings
+    from cdc.lease import Lease
+    from cdc.run import RunContext
+    from cdc.state import TableRecord
+    from schemas.table import Shard
+
+
+def publish(
+    context: RunContext, record: TableRecord, settings: TableSettings, lease: Lease
+) -> Attempt:
+    """Show a table's attempt to readers; repeatable, since each step is found done.
+
+    Args:
+        context: What runs work with.
+        record: The table; its attempt has caught up.
+        settings: The table's settings.
+        lease: The table's.
+
+    Returns:
+        The attempt as it is from now on.
+
+    Raises:
+        SchemaError: A shard's columns or key do not go with those of the others.
+        LakeError: The lake cannot be written.
+        FencedError: Another process has taken the table over.
+    """
+    attempt = _attempt(record)
+    crash("bootstrap.before_publish")
+    if record.shard is not None:
+        attempt = _joined(context, record, record.shard, settings, lease)
+    else:
+        write_pointer(
+            context.spark,
+            record.base_path,
+            path=attempt.path,
+            generation=record.generation,
+            attempt=str(attempt.id),
+        )
+    Quarantine(context.store).forget(record.table, but=str(attempt.id))
+    crash("bootstrap.after_publish")
+    keep_name(context, replace(record, attempt=attempt))
+    return attempt
+
+
+def _joined(
+    context: RunContext, record: TableRecord, shard: Shard, settings: TableSettings, lease: Lease
+) -> Attempt:
+    """Bring a shard's rows into the table that it shares, in place of those that it had there.
+
+    Rows and offsets move in one commit, so readers see all of the shard's rows, or those before.
+    """
+    attempt = _attempt(record)
+    # The one path is the table's for its life; which shard comes first does not matter.
+    identity = uuid.uuid5(uuid.NAMESPACE_URL, shard.base_path)
+    shown = current_path(shard.base_path, context.spark)
+    path = shown or attempt_path(shard.base_path, identity)
+    there = ShardTimeline(context.spark, path, shard.name).latest_offsets()
+    if there is None or there.record.attempt != str(attempt.id):
+        latest = context.timeline(attempt).latest_offsets()
+        handoff = latest.record.handoff if latest is not None else None
+        if latest is None or handoff is None:
+            raise BootstrapError(
+                f"the copy of shard {shard.name} under {attempt.path} carries no offsets",
+                remedy=f"Run `tributary resync {record.table}`.",
+                table=record.table,
+                path=attempt.path,
+            )
+        columns = (
+            Column(str(one["name"]), str(one["lake"]), str(one["lake"]))
+            for one in handoff["columns"]
+        )
+        schema = TableSchema(record.table, tuple(columns), tuple(handoff["key"]))
+        copied = context.lake(record, schema, settings)
+        context.shared(path).write(
+            ShardWrite(
+                shard,
+                schema,
+                settings,
+                copied.read(),
+                replace(latest.record, kind="run"),
+                lambda _: lease.check(),
+                replaces=True,
+                size=_size(attempt),
+            )
+        )
+    crash("shards.after_join")
+    if shown is None:
+        write_pointer(
+            context.spark, shard.base_path, path=path, generation=1, attempt=str(identity)
+        )
+    return replace(attempt, path=path, shard=shard.name)
+
+
+def _size(attempt: Attempt) -> SnapshotSize:
+    rows = sum(int(chunk["rows"]) for chunk in attempt.chunks)
+    size = sum(int(chunk["bytes"]) for chunk in attempt.chunks)
+    return SnapshotSize(rows=rows, bytes=size, commits=1)
+
+
+def _attempt(record: TableRecord) -> Attempt:
+    if record.attempt is None:
+        raise BootstrapError(
+            f"table {record.table} has no attempt",
+            remedy="The state store was altered; offboard the table and onboard it again.",
+            table=record.table,
+        )
+    return record.attempt

@@ -1,0 +1,76 @@
+"""Which source tables feed one table of the lake together, and under which name each does."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+
+from cdc.config.patterns import Pattern, pattern_problem
+from cdc.config.tables import TableSettings
+from cdc.config.templates import TABLE_PLACES, Conflict, encoded, template_problems
+from cdc.errors import ConfigError
+from schemas.table import Shard, TableId
+
+_NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")
+_FOLDER = "_shards"
+"""Holds the copies of shards until they are in the table."""
+
+
+def sharded(tables: Mapping[str, TableSettings]) -> dict[str, TableSettings]:
+    """The sections of lake tables that several source tables feed, by the lake table's name."""
+    return {name: settings for name, settings in tables.items() if settings.from_}
+
+
+def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
+    """The name of the lake table that a source table feeds together with others.
+
+    Raises:
+        ConfigError: It would feed two.
+    """
+    found = [
+        name
+        for name, settings in sharded(tables).items()
+        if any(Pattern.parse(one).matches(table) for one in settings.from_)
+    ]
+    if len(found) > 1:
+        raise ConfigError(
+            f"table {table} would feed {' and '.join(found)}",
+            remedy="Narrow the patterns of `from`, so that it feeds one.",
+            field=f"tables.{found[1]}.from",
+            table=table,
+        )
+    return found[0] if found else None
+
+
+def shard_of(table: TableId, name: str, settings: TableSettings, lake_url: str) -> Shard:
+    """A source table's part in the lake table of that name."""
+    path = settings.name or name.replace(".", "/")
+    return Shard(
+        of=name,
+        name=settings.shard.format(source=table.source, schema=table.schema, table=table.name),
+        column=settings.shard_column,
+        base_path=f"{lake_url}/{path}",
+    )
+
+
+def copy_path(shard: Shard) -> str:
+    """Where a shard's rows are until they are in the table; different for different names."""
+    return f"{shard.base_path}/{_FOLDER}/{encoded(shard.name)}"
+
+
+def shard_conflicts(
+    tables: Mapping[str, TableSettings], sources: Iterable[str]
+) -> Iterator[Conflict]:
+    """What is wrong with sections of tables that several source tables feed."""
+    known = list(sources)
+    for name, settings in sharded(tables).items():
+        place = ("tables", name)
+        if _NAME.fullmatch(name) is None:
+            reason = "is the lake table's name then: letters, digits and _, or two such and a dot"
+            yield place, f"with from it {reason}"
+        for number, text in enumerate(settings.from_):
+            if problem := pattern_problem(text, known):
+                yield (*place, "from", str(number)), f"{text}: {problem}"
+        yield from template_problems((*place, "shard"), settings.shard, TABLE_PLACES, set())
+        if settings.name is not None:
+            yield from template_problems((*place, "name"), settings.name, frozenset(), set())

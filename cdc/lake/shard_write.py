@@ -1,0 +1,154 @@
+"""What shards want to commit to the table that they share, and how that table looks then."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from cdc.lake.commit import CommitRecord
+from schemas.errors import SchemaError
+from schemas.table import Column, Shard, TableId, TableSchema
+from schemas.widening import merged_types
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from cdc.config import TableSettings
+    from cdc.lake.guard import Guard
+    from cdc.lake.index import SnapshotSize
+    from cdc.lake.timeline import Committed
+
+
+@dataclass
+class ShardWrite:
+    """What one shard wants to commit.
+
+    Args:
+        shard: The shard.
+        schema: Its columns as the lake has them, without the shard column.
+        settings: The table's settings.
+        rows: Meta and source columns; None commits its record alone.
+        commit: What the commit says about the shard; None takes the shard out of the table.
+        guard: Called under the commit, with the shard's own commits; raises to refuse it.
+        replaces: Whether the rows take the place of all that the shard has.
+        size: What it brings, which decides the index of a table that is not there yet.
+    """
+
+    shard: Shard
+    schema: TableSchema
+    settings: TableSettings
+    rows: DataFrame | None
+    commit: CommitRecord | None
+    guard: Guard
+    replaces: bool = False
+    size: SnapshotSize | None = None
+    instant: str | None = field(default=None, init=False)
+    error: Exception | None = field(default=None, init=False)
+
+    @property
+    def done(self) -> bool:
+        """Whether it was committed or refused."""
+        return self.instant is not None or self.error is not None
+
+
+def carried(latest: Committed | None) -> dict[str, Mapping[str, Any]]:
+    """The shards' own accounts as the next commit carries them along."""
+    if latest is None:
+        return {}
+    return {
+        name: {"record": one["record"], "instant": one["instant"] or latest.instant}
+        for name, one in latest.record.shards.items()
+    }
+
+
+def record_of(
+    wanted: Sequence[ShardWrite], entries: Mapping[str, Mapping[str, Any]]
+) -> CommitRecord:
+    """The commit of what some shards want, which carries the others' accounts along."""
+    shards = dict(entries)
+    for one in wanted:
+        shards.pop(one.shard.name, None)
+        if one.commit is not None:
+            shards[one.shard.name] = {"record": one.commit.to_plain(), "instant": None}
+    first = wanted[0]
+    return CommitRecord(
+        kind="run",
+        table=_table(first.shard),
+        attempt=first.commit.attempt if first.commit is not None else "",
+        run_id=first.commit.run_id if first.commit is not None else None,
+        shards=shards,
+    )
+
+
+def types_of(
+    entries: Mapping[str, Mapping[str, Any]], wanted: Sequence[ShardWrite]
+) -> dict[str, str]:
+    """The shared table's columns by name, as wide as any shard's."""
+    writing = {one.shard.name for one in wanted}
+    parts: list[tuple[str, Iterable[tuple[str, str]]]] = [
+        (name, _columns_of(entry)) for name, entry in entries.items() if name not in writing
+    ]
+    for one in wanted:
+        # What it had before stays a column of the table, whatever the shard has now.
+        if one.shard.name in entries:
+            parts.append((one.shard.name, _columns_of(entries[one.shard.name])))
+        parts.append((one.shard.name, ((c.name, c.lake_type) for c in one.schema.columns)))
+    return merged_types(parts)
+
+
+def _columns_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
+    handoff = entry["record"].get("handoff") or {"columns": ()}
+    return [(str(one["name"]), str(one["lake"])) for one in handoff["columns"]]
+
+
+def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, Mapping[str, Any]]) -> None:
+    """Refuse a shard whose rows are found by another key than those of the others.
+
+    Raises:
+        SchemaError: Names the two.
+    """
+    keys = {
+        name: tuple((entry["record"].get("handoff") or {"key": ()})["key"])
+        for name, entry in entries.items()
+    }
+    keys |= {one.shard.name: one.schema.key for one in wanted[:1] if not keys}
+    known, key = next(iter(keys.items()))
+    for one in wanted:
+        if one.schema.key != key and one.commit is not None:
+            raise SchemaError(
+                f"the key of shard {one.shard.name} is ({', '.join(one.schema.key)}), and that of"
+                f" shard {known} is ({', '.join(key)}); all rows of {one.shard.of} have one key",
+                remedy="Set key_columns so that all shards have the same.",
+                table=one.schema.table,
+            )
+
+
+def settings_of(wanted: ShardWrite) -> TableSettings:
+    """The settings of the shared table: the shards lie in partitions of their own."""
+    by = (wanted.shard.column, *wanted.settings.partition_by)
+    return wanted.settings.model_copy(update={"partition_by": by})
+
+
+def schema_before(entry: Mapping[str, Any], shard: Shard) -> TableSchema:
+    """A shard's columns as its last commit left them."""
+    columns = (Column(name, kind, kind) for name, kind in _columns_of(entry))
+    key = (entry["record"].get("handoff") or {"key": ()})["key"]
+    return TableSchema(_table(shard), tuple(columns), tuple(key))
+
+
+def schema_of(wanted: ShardWrite, types: Mapping[str, str]) -> TableSchema:
+    """The shared table's columns: the shard's name first, then those of all shards."""
+    shard = wanted.shard
+    columns = (Column(name, kind, kind) for name, kind in types.items())
+    return TableSchema(
+        _table(shard),
+        (Column(shard.column, "text", "string", nullable=False), *columns),
+        (shard.column, *wanted.schema.key),
+    )
+
+
+def _table(shard: Shard) -> TableId:
+    """How errors and Hudi's own properties name a shared table."""
+    schema, _, name = shard.of.rpartition(".")
+    return TableId("lake", schema or "shared", name)

@@ -1,0 +1,323 @@
+"""One Hudi table that several source tables feed, each its own part, with one account per part.
+
+Each source table is a shard: it is copied, followed and committed as a table of its own, and its
+rows are those that have its name in the shard column. What a commit of one shard says about itself
+is carried along by the commits of all others, so the newest commit has every shard's offsets.
+
+Hudi lets one writer commit at a time. So shards that are ready together go into one commit: whoever
+comes first takes along all that wait. Where the joint commit fails, each is tried alone, so that
+the one whose rows cannot be written is the only one that stops.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc.errors import FencedError, LakeError
+from cdc.lake.commit import CommitRecord
+from cdc.lake.layout import OFFSET, OP, RowLayout, column
+from cdc.lake.shard_write import (
+    ShardWrite,
+    carried,
+    record_of,
+    require_one_key,
+    schema_before,
+    schema_of,
+    settings_of,
+    types_of,
+)
+from cdc.lake.timeline import Committed, Timeline
+from cdc.lake.write import LakeTable
+from schemas.table import Shard, TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc.attempt import Attempt
+    from cdc.config import TableSettings
+    from cdc.lake.guard import Guard
+    from cdc.lease import Leases
+
+_log = logging.getLogger(__name__)
+_TURN_S = 900.0
+"""How long to wait for another process that commits to the same table, in seconds."""
+_LAST_OFFSET = 2**63 - 1
+"""The offset of what deletes a row whatever it has."""
+
+
+class ShardTimeline(Timeline):
+    """The commits of a shared table as one shard sees them: only its own, each once at least.
+
+    Args:
+        spark: The session whose JVM and file systems are used.
+        path: Base path of the Hudi table.
+        shard: Name of the shard.
+    """
+
+    def __init__(self, spark: SparkSession, path: str, shard: str) -> None:
+        self._shard = shard
+        super().__init__(spark, path)
+
+    def _newest_first(self) -> Iterator[Committed]:
+        for committed in super()._newest_first():
+            mine = committed.record.shards.get(self._shard)
+            if mine is None:
+                return  # it came later, or had left by then
+            self._whole(committed)
+            record = CommitRecord.from_plain(dict(mine["record"]))
+            instant = str(mine["instant"] or committed.instant)
+            yield Committed(instant, committed.action, record, committed.index)
+
+
+def timeline_of(spark: SparkSession, attempt: Attempt) -> Timeline:
+    """The commits of the Hudi table that an attempt's rows are in, as far as they are its own."""
+    if attempt.shard is None:
+        return Timeline(spark, attempt.path)
+    return ShardTimeline(spark, attempt.path, attempt.shard)
+
+
+class SharedTable:
+    """The writer of one shared Hudi table in this process. Safe to share among threads.
+
+    Args:
+        spark: Gives the session of the thread that asks.
+        leases: One process commits at a time.
+        path: Base path of the Hudi table.
+    """
+
+    def __init__(self, spark: Callable[[], SparkSession], leases: Leases, path: str) -> None:
+        self._spark = spark
+        self._leases = leases
+        self.path = path
+        self._waiting: list[ShardWrite] = []
+        self._lock = threading.Lock()
+        self._turn = threading.Lock()
+
+    def write(self, wanted: ShardWrite) -> str:
+        """Commit what a shard wants, together with what others want by then.
+
+        Returns:
+            The commit's instant.
+
+        Raises:
+            SchemaError: The shard's columns or key do not go with those of the others.
+            FencedError: The guard refused, or another writer has taken the table over.
+            LakeError: The rows cannot be written; nothing of the shard was committed.
+            LeaseHeldError: Another process commits to the table for too long.
+        """
+        with self._lock:
+            self._waiting.append(wanted)
+        with self._turn:
+            if not wanted.done:
+                with self._lock:
+                    together, self._waiting = self._waiting, []
+                self._commit_all(together)
+        if wanted.error is not None:
+            raise wanted.error
+        return wanted.instant or ""
+
+    def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> bool:
+        """Take a shard out of the table, with its rows.
+
+        Returns:
+            Whether other shards are left; the last one stays as it is.
+        """
+        spark = self._spark()
+        entries = carried(Timeline(spark, self.path).latest())
+        if shard.name not in entries:
+            return bool(entries)
+        if len(entries) == 1:
+            return False
+        schema = schema_before(entries[shard.name], shard)
+        columns = RowLayout(schema).input_columns
+        none = spark.range(0).select(*(F.lit(None).cast(k).alias(n) for n, k in columns))
+        self.write(ShardWrite(shard, schema, settings, none, None, guard, replaces=True))
+        return True
+
+    def _commit_all(self, wanted: Sequence[ShardWrite]) -> None:
+        joint = [one for one in wanted if not one.replaces]
+        if len(joint) > 1:
+            try:
+                self._commit(joint)
+            except Exception as error:  # noqa: BLE001 - each is tried alone, and told its own error
+                _log.warning("%d shards of %s are tried alone: %s", len(joint), self.path, error)
+        for one in wanted:
+            if not one.done:
+                try:
+                    self._commit([one])
+                except Exception as error:  # noqa: BLE001 - raised where the shard waits for it
+                    one.error = error
+
+    def _commit(self, wanted: Sequence[ShardWrite]) -> None:
+        spark = self._spark()
+        with self._leases.hold(f"lake table {self.path}", wait_s=_TURN_S) as lease:
+            latest = Timeline(spark, self.path).latest()
+            entries = carried(latest)
+            types = types_of(entries, wanted)
+            lake = LakeTable(spark, self.path, schema_of(wanted[0], types), settings_of(wanted[0]))
+            require_one_key(wanted, entries)
+
+            def only_ours(now: Timeline) -> None:
+                lease.check()
+                newest = now.latest()
+                if (newest and newest.instant) != (latest and latest.instant):
+                    raise _moved_on(self.path)
+
+            def guard(now: Timeline) -> None:
+                only_ours(now)
+                for one in wanted:
+                    one.guard(ShardTimeline(spark, self.path, one.shard.name))
+
+            if any(types[name] != kind for name, kind in types_of(entries, ()).items()):
+                # A column has one type in all files.
+                alone = replace(record_of(wanted, entries), shards=entries)
+                lake.overwrite(_filled(lake.read(), lake), alone, only_ours)
+                latest = Timeline(spark, self.path).latest()
+            instant = self._write(lake, wanted, record_of(wanted, entries), guard, latest is None)
+        for one in wanted:
+            one.instant = instant
+
+    def _write(
+        self,
+        lake: LakeTable,
+        wanted: Sequence[ShardWrite],
+        commit: CommitRecord,
+        guard: Guard,
+        new: bool,
+    ) -> str:
+        frames = [_framed(one, lake) for one in wanted if one.rows is not None]
+        if not frames:
+            return lake.empty_commit(commit, guard)
+        rows = reduce(lambda one, other: one.unionByName(other), frames)
+        first = wanted[0]
+        if new:
+            if first.size is None:
+                raise _not_there(first, self.path)
+            return lake.fill(rows, commit, guard, first.size)
+        if not first.replaces:
+            return lake.upsert(rows, commit, guard)
+        # Not by key: a copied row sorts before every change, and would lose against a former one.
+        mine = column(first.shard.column) == F.lit(first.shard.name)
+        there = lake.read()
+        if lake.layout.partition_by == (first.shard.column,):
+            if not rows.isEmpty():
+                return lake.overwrite_partitions(rows, commit, guard)
+            if not lake.layout.soft_delete:
+                key = (column(name) for name in lake.layout.schema.key)
+                last = F.lit(_LAST_OFFSET).alias(OFFSET)
+                gone = there.where(mine).select(*key, F.lit("d").alias(OP), last)
+                return lake.upsert(_filled(gone, lake), commit, guard)
+        return lake.overwrite(_filled(there.where(~mine), lake).unionByName(rows), commit, guard)
+
+
+class ShardTable(LakeTable):
+    """A shard's part of a shared Hudi table, as the table that the shard would be by itself.
+
+    Args:
+        spark: The session.
+        path: Base path of the shared table.
+        schema: The shard's columns, without the shard column.
+        settings: The table's settings.
+        shard: The shard.
+        shared: Who writes the shared table; None to read only.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        schema: TableSchema,
+        settings: TableSettings,
+        *,
+        shard: Shard,
+        shared: SharedTable | None = None,
+    ) -> None:
+        super().__init__(spark, path, schema, settings)
+        self._shard = shard
+        self._shared = shared
+
+    def read(self) -> DataFrame:
+        """The shard's rows as of the last commit, with its own columns and their types."""
+        rows = super().read().where(column(self._shard.column) == F.lit(self._shard.name))
+        latest = self.timeline().latest_offsets()
+        handoff = (latest.record.handoff if latest is not None else None) or {"columns": ()}
+        types = {str(one["name"]): str(one["lake"]) for one in handoff["columns"]}
+        return rows.select(
+            *(
+                column(name).cast(types[name]).alias(name) if name in types else column(name)
+                for name in rows.columns
+                if name in types or name.startswith(("_hoodie_", "_cdc_"))
+            )
+        )
+
+    def timeline(self) -> Timeline:
+        """The shard's own commits, as of now."""
+        return ShardTimeline(self._spark, self.path, self._shard.name)
+
+    def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
+        """Commit a record without rows; else like `upsert`."""
+        return self._change(None, "insert", commit, guard)
+
+    def _change(
+        self, rows: DataFrame | None, operation: str, commit: CommitRecord, guard: Guard
+    ) -> str:
+        if self._shared is None:
+            raise LakeError(
+                f"shard {self._shard.name} of the lake table at {self.path} was opened to be read",
+                remedy="This is a defect of this version; report it.",
+                table=commit.table,
+                path=self.path,
+            )
+        wanted = ShardWrite(
+            self._shard,
+            self.layout.schema,
+            self._settings,
+            rows,
+            commit,
+            guard,
+            replaces=operation.startswith("insert_overwrite"),
+        )
+        return self._shared.write(wanted)
+
+
+def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
+    """A shard's rows with all columns of the shared table."""
+    if wanted.rows is None:
+        raise AssertionError("a write without rows has no frame")
+    name = F.lit(wanted.shard.name).alias(wanted.shard.column)
+    return _filled(wanted.rows.select("*", name), lake)
+
+
+def _filled(rows: DataFrame, lake: LakeTable) -> DataFrame:
+    """The rows with exactly the input columns of the table; NULL where they lack one."""
+    there = set(rows.columns)
+    return rows.select(
+        *(
+            (column(name) if name in there else F.lit(None)).cast(kind).alias(name)
+            for name, kind in lake.layout.input_columns
+        )
+    )
+
+
+def _moved_on(path: str) -> FencedError:
+    return FencedError(
+        f"the lake table at {path} was committed to by another process meanwhile",
+        remedy="Nothing was committed. Run again; it starts from the newest commit.",
+        path=path,
+    )
+
+
+def _not_there(wanted: ShardWrite, path: str) -> LakeError:
+    return LakeError(
+        f"there is no lake table at {path}, which shard {wanted.shard.name} of"
+        f" {wanted.shard.of} was written to",
+        remedy="Restore it; or bootstrap the shards again.",
+        path=path,
+    )

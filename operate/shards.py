@@ -1,0 +1,145 @@
+"""What has to hold of source tables that feed one lake table together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any
+
+from cdc.errors import ConfigError, StateError
+from cdc.state import State
+
+if TYPE_CHECKING:
+    from cdc.state import TableRecord
+    from operate.status import TableStatus
+    from schemas.table import Shard, TableSchema
+
+
+_JOINING = frozenset({State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP})
+
+
+@dataclass(frozen=True)
+class SharedStatus:
+    """A lake table that several source tables feed, as of now.
+
+    Args:
+        name: Its name.
+        base_path: Its folder.
+        shards: How many are in it.
+        joining: Shards whose first copy is not in it yet.
+        held_back: Shards that are in it and not kept up to date, each with its state.
+        watermark: Event time up to which all of its shards are complete; None while one has none.
+        freshness_s: Seconds since then.
+        late: Whether that is older than the strictest of their targets.
+    """
+
+    name: str
+    base_path: str
+    shards: int
+    joining: tuple[str, ...]
+    held_back: dict[str, str]
+    watermark: datetime | None
+    freshness_s: float | None
+    late: bool
+
+    def to_json(self) -> dict[str, Any]:
+        """The status as plain values."""
+        return {
+            "name": self.name,
+            "base_path": self.base_path,
+            "shards": self.shards,
+            "joining": list(self.joining),
+            "held_back": self.held_back,
+            "watermark": self.watermark,
+            "freshness_s": self.freshness_s,
+            "late": self.late,
+        }
+
+
+def shared_tables(tables: Iterable[TableStatus]) -> tuple[SharedStatus, ...]:
+    """The lake tables that several of these tables feed: no fresher than the oldest of them."""
+    found: dict[str, list[tuple[Shard, TableStatus]]] = {}
+    for table in tables:
+        shard = table.record.shard
+        if shard is not None and table.record.state is not State.RETIRED:
+            found.setdefault(shard.of, []).append((shard, table))
+    return tuple(_shared(parts) for _, parts in sorted(found.items()))
+
+
+def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
+    first = parts[0][0]
+    joining = [
+        shard.name
+        for shard, table in parts
+        if (table.record.resume_to or table.record.state) in _JOINING
+        and table.record.generation == 1
+    ]
+    there = [(shard, table) for shard, table in parts if shard.name not in joining]
+    marks = [table.watermark for _, table in there]
+    known = [mark for mark in marks if mark is not None]
+    whole = bool(known) and len(known) == len(marks)
+    ages = [table.freshness_s for _, table in there if table.freshness_s is not None]
+    freshness = max(ages, default=None) if whole else None
+    target = min(table.target_s for _, table in parts)
+    return SharedStatus(
+        name=first.of,
+        base_path=first.base_path,
+        shards=len(there),
+        joining=tuple(joining),
+        held_back={
+            shard.name: table.record.state.value
+            for shard, table in there
+            if table.record.state is not State.INCREMENTAL
+        },
+        watermark=min(known) if whole else None,
+        freshness_s=freshness,
+        late=freshness is not None and freshness > target,
+    )
+
+
+def is_beside(record: TableRecord, shard: Shard) -> bool:
+    """Whether a table on the plan feeds the same lake table."""
+    return record.shard is not None and record.shard.base_path == shard.base_path
+
+
+def require_same_shard(record: TableRecord, shard: Shard | None) -> None:
+    """Refuse settings by which a table on the plan would be another part of the lake.
+
+    Raises:
+        StateError: They say otherwise than when the table was onboarded.
+    """
+    if record.shard != shard:
+        was, now = _described(record.shard), _described(shard)
+        raise StateError(
+            f"table {record.table} was onboarded as {was}, and its settings say {now}",
+            remedy="Set from, shard, shard_column and name back; or offboard the table and onboard"
+            " it again.",
+            table=record.table,
+            field="from",
+        )
+
+
+def refuse_shard_column(schema: TableSchema, shard: Shard | None) -> None:
+    """Refuse a table that has a column of the shard column's name.
+
+    Raises:
+        ConfigError: It has.
+    """
+    if shard is None:
+        return
+    for column in schema.columns:
+        if column.name.lower() == shard.column.lower():
+            raise ConfigError(
+                f"table {schema.table} has a column {column.name!r}, which {shard.of} takes for the"
+                " name of the shard",
+                remedy="Set shard_column to another name.",
+                table=schema.table,
+                field="shard_column",
+            )
+
+
+def _described(shard: Shard | None) -> str:
+    if shard is None:
+        return "a table of its own"
+    return f"shard {shard.name} of {shard.of} (column {shard.column}) in {shard.base_path}"
