@@ -19,7 +19,8 @@ import yaml
 
 from stack.errors import StackError
 from stack.local import LocalStack
-from stack.postgres import ADMIN, POSTGRES
+from stack.postgres import POSTGRES
+from stack.roles import ADMIN
 from tests.integration.databases import OwnDatabase
 
 _NUMBERS = itertools.count(1)

@@ -207,9 +207,11 @@ def test_offboarding_the_last_table_takes_the_capture_along(shop: Shop) -> None:
 
     shop.database.execute("UPDATE orders SET v = 7 WHERE id = 1")
     succeeded(shop.onboard("orders"))
-    assert shop.record("orders").generation == 2
+    record = shop.record("orders")
+    assert record.generation == 2
+    assert record.attempt is not None
     shop.assert_equal("orders")
-    assert published_path(services, shop.table("orders")) == shop.record("orders").attempt.path
+    assert published_path(services, record.table) == record.attempt.path
     offboard(services, shop.table("orders"), delete_data=True)
     assert services.kafka.topics(own) == {}, "nobody would ever delete them"
 
