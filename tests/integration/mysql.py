@@ -137,7 +137,7 @@ def mysql_stack_of(
 
 @contextlib.contextmanager
 def own_mysql_database(stack: LocalStack, kind: str) -> Iterator[MysqlDatabase]:
-    """An empty database for a block; dropped with the connectors whose names begin with its."""
+    """An empty database for a block; dropped with the connectors that capture it."""
     stack.up()  # the test before may have left a server dead
     created = MysqlDatabase(stack, f"t{os.getpid()}_{next(_NUMBERS)}", kind)
     created.root(
@@ -150,15 +150,21 @@ def own_mysql_database(stack: LocalStack, kind: str) -> Iterator[MysqlDatabase]:
         yield created
     finally:
         stack.up()
-        url = f"{stack.addresses().connect_url}/connectors"
-        for connector in httpx.get(url, timeout=30).raise_for_status().json():
-            if connector.startswith(created.name):
-                httpx.delete(f"{url}/{connector}", timeout=90).raise_for_status()
+        delete_connectors(stack, created.name)
         created.root(
             f"DROP DATABASE {created.name}",
             f"REVOKE ALL PRIVILEGES ON {created.name}.* FROM {ADMIN}@'{HOST}'",
             *(f"REVOKE SELECT ON {created.name}.* FROM {r}@'{HOST}'" for r in (CAPTURE, SNAPSHOT)),
         )
+
+
+def delete_connectors(stack: LocalStack, name: str) -> None:
+    """Delete the connectors whose topics are named after a source."""
+    url = f"{stack.addresses().connect_url}/connectors"
+    listed = httpx.get(url, params={"expand": "info"}, timeout=30).raise_for_status().json()
+    for connector, found in listed.items():
+        if f"{found['info']['config']['topic.prefix']}_".startswith(f"{name}_"):
+            httpx.delete(f"{url}/{connector}", timeout=90).raise_for_status()
 
 
 def kind_of(item: pytest.Item) -> str | None:
