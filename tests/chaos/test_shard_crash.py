@@ -17,6 +17,7 @@ from stack.postgres import POSTGRES
 from tests.integration.kinds import database_of
 from tests.integration.project import Project
 from tests.integration.running import spark as spark
+from tests.integration.shop import settle
 
 POINTS = ["bootstrap.before_publish", "shards.after_join", "bootstrap.after_publish"]
 RUN_POINTS = ["run.in_commit", "run.after_commit"]
@@ -61,7 +62,9 @@ def test_a_shard_killed_at_each_point_and_repeated(
         assert outcome.error is None, outcome.error
         if point in RUN_POINTS:
             project.execute(f"update {name} set t = 'again' where id = 1")
-            project.run("run", project.label(name), crash_at=point)
+            settle(services, table)
+            killed = project.run("run", project.label(name), crash_at=point)
+            assert killed.code == -signal.SIGKILL, killed.stderr[-3000:]
         everyone = [record.table for record in services.store.tables()]
         found, failures = verify_tables(services, everyone)
         assert not failures
