@@ -105,9 +105,10 @@ def _joined(
         )
     crash("shards.after_join")
     if shown is None:
-        write_pointer(
-            context.spark, shard.base_path, path=path, generation=1, attempt=str(identity)
-        )
+        with context.shared(path).alone():
+            write_pointer(
+                context.spark, shard.base_path, path=path, generation=1, attempt=str(identity)
+            )
     return replace(attempt, path=path, shard=shard.name)
 
 

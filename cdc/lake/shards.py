@@ -14,6 +14,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -43,7 +44,7 @@ if TYPE_CHECKING:
     from cdc.attempt import Attempt
     from cdc.config import TableSettings
     from cdc.lake.guard import Guard
-    from cdc.lease import Leases
+    from cdc.lease import Lease, Leases
 
 _log = logging.getLogger(__name__)
 _TURN_S = 900.0
@@ -99,6 +100,16 @@ class SharedTable:
         self._waiting: list[ShardWrite] = []
         self._lock = threading.Lock()
         self._turn = threading.Lock()
+
+    @contextmanager
+    def alone(self) -> Iterator[Lease]:
+        """Change what the shards share, while no other of them and no other process does.
+
+        Raises:
+            LeaseHeldError: Another process does for too long.
+        """
+        with self._leases.hold(f"lake table {self.path}", wait_s=_TURN_S) as lease:
+            yield lease
 
     def write(self, wanted: ShardWrite) -> str:
         """Commit what a shard wants, together with what others want by then.
@@ -157,7 +168,7 @@ class SharedTable:
 
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:
         spark = self._spark()
-        with self._leases.hold(f"lake table {self.path}", wait_s=_TURN_S) as lease:
+        with self.alone() as lease:
             latest = Timeline(spark, self.path).latest()
             entries = carried(latest)
             types = types_of(entries, wanted)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from cdc.errors import LeaseHeldError
@@ -27,7 +28,8 @@ def keep_name(context: RunContext, record: TableRecord) -> None:
     """
     entry, catalog = _entry(context.config, record), context.config.catalog
     if entry is not None and catalog is not None:
-        show(context.spark, catalog.metastore, entry)
+        with nullcontext() if record.shard is None else context.shared(entry.path).alone():
+            show(context.spark, catalog.metastore, entry)
 
 
 def follow_name(context: RunContext, record: TableRecord) -> None:

@@ -157,9 +157,11 @@ def settle(services: Services, table: TableId) -> None:
 
 def succeeded(outcomes: Sequence[Outcome]) -> None:
     """All tables went through; shows the errors of those that did not."""
-    assert not [(str(one.table), one.error) for one in outcomes if one.failed]
+    failed = [(str(one.table), one.error) for one in outcomes if one.failed]
+    assert not failed, failed
 
 
 def run_without_error(shop: Shop) -> None:
     """A run; shows the errors of tables that it stopped."""
-    assert [result.error for result in shop.run() if result.error] == []
+    errors = [result.error for result in shop.run() if result.error]
+    assert not errors, errors
