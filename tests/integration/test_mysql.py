@@ -159,6 +159,10 @@ def create(shop: MysqlShop, name: str, rows: int) -> None:
 def test_a_table_travels_while_it_is_written_to(shop: MysqlShop) -> None:
     create(shop, "orders", 8000)
     create(shop, "parts", 500)
+    shop.query(
+        "ALTER TABLE parts ADD COLUMN code char(5) DEFAULT 'ab',"
+        " ADD COLUMN state enum('on', 'longer') DEFAULT 'on'"
+    )
     number = "floor(rand() * 8000) + 1"
     with shop.writing(
         f"UPDATE orders SET v = v + 1 WHERE id = {number}",
@@ -177,6 +181,9 @@ def test_a_table_travels_while_it_is_written_to(shop: MysqlShop) -> None:
             assert result.error is None, result.error
     assert done[0] > 50
     shop.assert_equal("orders", "parts")
+    # Most rows are the copy's: a text as long as it is, whatever its type's length.
+    parts = lake(shop, "parts").groupBy("code", "state").count().collect()
+    assert [tuple(row) for row in parts] == [("ab", "on", 500)]
     found = status(shop.services, [])
     assert [one.problem for one in found.captures] == [None]
     assert {one.record.state for one in found.tables} == {State.INCREMENTAL}
