@@ -1,4 +1,7 @@
-"""The demo's shop on MySQL and MariaDB, in SQL that both understand."""
+"""The demo's shop on MySQL and MariaDB, in SQL that both understand.
+
+Newer MySQL takes ``manual`` for a word of its own, and has no ``md5`` unless it is installed.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,7 @@ _CREATE: tuple[str, ...] = (
       stock int unsigned NOT NULL,
       colour enum('red', 'green', 'blue') NOT NULL,
       size tinyint unsigned,
-      manual mediumtext NOT NULL
+      `manual` mediumtext NOT NULL
     )""",
     """CREATE TABLE shop.orders (
       id bigint unsigned NOT NULL AUTO_INCREMENT PRIMARY KEY,
@@ -75,9 +78,10 @@ _FILL: tuple[str, ...] = (
         20000,
     ),
     _filled(
-        """INSERT INTO shop.products (sku, title, price, stock, colour, size, manual)
+        """INSERT INTO shop.products (sku, title, price, stock, colour, size, `manual`)
         SELECT concat('SKU-', lpad(i, 5, '0')), concat('Product ', i), (i % 500) + 0.99, 100000,
-               elt(i % 3 + 1, 'red', 'green', 'blue'), nullif(i % 7, 0), repeat(md5(i), 100)""",
+               elt(i % 3 + 1, 'red', 'green', 'blue'), nullif(i % 7, 0),
+               repeat(sha2(i, 256), 50)""",
         1000,
     ),
     _filled(
@@ -94,9 +98,9 @@ _FILL: tuple[str, ...] = (
     ),
     _filled(
         """INSERT INTO shop.carts (id, customer_id, skus, wrapping, weight_kg, expires_on, token)
-        SELECT md5(i), i, concat('SKU-00001,SKU-', lpad(i % 1000 + 1, 5, '0')),
+        SELECT left(sha2(i, 256), 32), i, concat('SKU-00001,SKU-', lpad(i % 1000 + 1, 5, '0')),
                elt(i % 3 + 1, '', 'box', 'paper,ribbon'), i / 7.0,
-               date('2026-01-01') + INTERVAL i % 365 DAY, unhex(md5(i))""",
+               date('2026-01-01') + INTERVAL i % 365 DAY, unhex(left(sha2(i, 256), 32))""",
         5000,
     ),
     _filled("INSERT INTO shop.page_views (path) SELECT concat('/product/', i)", 1000),
@@ -151,16 +155,17 @@ _DEEDS: tuple[Deed, ...] = (
             """INSERT INTO shop.carts (id, customer_id, skus, wrapping, weight_kg, expires_on,
                                        token)
             VALUES (uuid(), %(r)s %% 4000 + 1, 'SKU-00007', 'ribbon', %(r)s / 3.0, current_date,
-                    unhex(md5(%(n)s)))""",
+                    unhex(left(sha2(%(n)s, 256), 32)))""",
         ),
     ),
     Deed(
         "an old cart is dropped and comes back",
         3,
         (
-            "DELETE FROM shop.carts WHERE id = md5(%(r)s %% 4000 + 1)",
+            "DELETE FROM shop.carts WHERE id = left(sha2(%(r)s %% 4000 + 1, 256), 32)",
             """INSERT INTO shop.carts (id, customer_id, skus)
-            VALUES (md5(%(r)s %% 4000 + 1), 1, '') ON DUPLICATE KEY UPDATE customer_id = 1""",
+            VALUES (left(sha2(%(r)s %% 4000 + 1, 256), 32), 1, '')
+            ON DUPLICATE KEY UPDATE customer_id = 1""",
         ),
     ),
     Deed(
