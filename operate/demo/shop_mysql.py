@@ -1,6 +1,6 @@
 """The demo's shop on MySQL and MariaDB, in SQL that both understand.
 
-Newer MySQL takes ``manual`` for a word of its own, and has no ``md5`` unless it is installed.
+Newer MySQL takes ``manual`` for a word of its own, and not every server has ``md5``.
 """
 
 from __future__ import annotations
