@@ -36,6 +36,9 @@ _REQUIRED = {
     # Values that do not fit must fail, not turn into NULL.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
+    # Drivers call MySQL's enums and texts of a fixed length CHAR(n), and Spark would fill each
+    # value that it reads of them with spaces, which the stream does not have.
+    "spark.sql.legacy.charVarcharAsString": "true",
     # Parquet's old form of lists, the default of its Avro writer, cannot hold NULL elements.
     "spark.hadoop.parquet.avro.write-old-list-structure": "false",
     "spark.sql.parquet.writeLegacyFormat": "false",

@@ -8,6 +8,7 @@ from typing import Annotated
 import typer
 
 from operate.cli.options import OutputOption, VerboseOption
+from operate.cli.stack import SourceKind
 from operate.exit_codes import ExitCode
 from operate.render import Output, Renderer
 
@@ -18,9 +19,17 @@ def register(app: typer.Typer) -> None:
 
 
 def demo(
+    source: Annotated[
+        SourceKind, typer.Option("--source", help="The database that the shop is on.")
+    ] = SourceKind.POSTGRES,
     keep: Annotated[bool, typer.Option("--keep", help="Leave the servers up afterwards.")] = False,
     folder: Annotated[
-        Path, typer.Option("--dir", help="Folder of servers, configuration, state and lake.")
+        Path,
+        typer.Option(
+            "--dir",
+            help="Folder of servers, configuration, state and lake. A former demo's data in it is"
+            " deleted.",
+        ),
     ] = Path(".tributary/demo"),
     config: Annotated[
         Path | None,
@@ -39,7 +48,8 @@ def demo(
 
     renderer = Renderer(output)
     with renderer.progress() as progress:
-        told = Demo(folder, renderer, progress, config=config).run(keep=keep)
+        story = Demo(folder, renderer, progress, kind=source.value, config=config)
+        told = story.run(keep=keep)
     renderer.document(told.to_json())
     if not told.ok:
         raise typer.Exit(ExitCode.ERROR)

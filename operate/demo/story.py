@@ -9,14 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from cdc.config import PostgresSourceConfig
 from cdc.errors import ConfigError
 from cdc.lake.write import LakeTable
 from cdc.run import run_tables
-from cdc.sources.postgres.connection import Connections
 from cdc.state import State
 from operate.context import Services, services
-from operate.demo import shop
+from operate.demo.kinds import SHOPS
+from operate.demo.sessions import Sessions, sessions
+from operate.demo.shop import KEYLESS, SCHEMA, TABLES, Witness
 from operate.demo.writers import Writers
 from operate.lifecycle import offboard, require
 from operate.onboard import onboard
@@ -26,14 +26,11 @@ from operate.verify.batch import verify_tables
 from operate.verify.table import Verification
 from schemas.table import TableId
 from stack.local import LocalStack
-from stack.postgres import POSTGRES
 
 if TYPE_CHECKING:
     from cdc.progress import Progress
     from cdc.run import RunResult
 
-SOURCE = "shop"
-DEFAULT_FOLDER = Path(".tributary/demo")
 CONFIG = "tributary.yaml"
 
 _WARM_UP_S = 2.0
@@ -46,13 +43,16 @@ class Told:
     """What the demo did, for ``--output json`` and the exit code.
 
     Args:
+        source: The kind of source.
         onboarded: One outcome per table, the refused one among them.
         runs: The incremental runs.
         verified: One verification per table that travelled.
+        failures: What went wrong, by table.
         transactions: Transactions that the writers committed, by what they did.
         seconds: Duration of each step by name.
     """
 
+    source: str
     onboarded: list[Outcome] = field(default_factory=list)
     runs: list[list[RunResult]] = field(default_factory=list)
     verified: list[Verification] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Told:
     def ok(self) -> bool:
         """Whether every table travelled and is equal, and the keyless one was refused."""
         return (
-            len(self.verified) == len(shop.TABLES)
+            len(self.verified) == len(TABLES)
             and all(one.equal and one.rows_compared > 0 for one in self.verified)
             and not self.failures
         )
@@ -73,6 +73,7 @@ class Told:
         """The demo as plain values."""
         return {
             "ok": self.ok,
+            "source": self.source,
             "onboarded": [outcome.to_json() for outcome in self.onboarded],
             "runs": [[result.to_dict() for result in run] for run in self.runs],
             "verified": [one.to_json() for one in self.verified],
@@ -89,17 +90,25 @@ class Demo:
         folder: Holds the stack, the configuration, the state and the lake.
         renderer: Where the story is told.
         progress: Where long work is shown.
+        kind: The kind of source that the shop is on, of `operate.demo.kinds.SHOPS`.
         config: Where to write the configuration; None takes the folder. Only there is a file that
             exists replaced.
     """
 
     def __init__(
-        self, folder: Path, renderer: Renderer, progress: Progress, *, config: Path | None = None
+        self,
+        folder: Path,
+        renderer: Renderer,
+        progress: Progress,
+        *,
+        kind: str,
+        config: Path | None = None,
     ) -> None:
         self.folder = folder.resolve()
         self.config = self.folder / CONFIG if config is None else config.resolve()
         self._renderer, self._progress = renderer, progress
-        self.told = Told()
+        self._shop = SHOPS[kind]
+        self.told = Told(kind)
 
     def run(self, *, keep: bool) -> Told:
         """Do everything, and take the servers down again unless they are to be kept."""
@@ -108,11 +117,12 @@ class Demo:
         with ExitStack() as ending:
             if not keep:
                 ending.callback(stack.down)
-            with self._step("1. Start PostgreSQL with a replica, Kafka, Connect and a registry"):
-                if not any(server.pid for server in stack.status()):
+            title, kind = self._shop.title, self._shop.kind
+            with self._step(f"1. Start {title} with a replica, Kafka, Connect and a registry"):
+                if not any(s.pid for s in stack.status()) or stack.addresses().kinds != (kind,):
                     stack.down(delete=True)  # a former demo's data
-                stack.up(sources=[POSTGRES])
-                text = stack.config_text(source=SOURCE, kinds=[POSTGRES])
+                stack.up(sources=[kind])
+                text = stack.config_text(source=SCHEMA, kinds=[kind])
                 self.config.write_text(text, encoding="utf-8")
             self._tell(opened_on=stack)
         self._farewell(keep=keep)
@@ -129,23 +139,18 @@ class Demo:
 
     def _tell(self, *, opened_on: LocalStack) -> None:
         with services(self.config, self._progress) as opened:
-            source = opened.config.source(SOURCE)
-            if not isinstance(source, PostgresSourceConfig):
-                raise ConfigError(
-                    f"sources.{SOURCE}.kind: the demo's shop is on PostgreSQL, not {source.kind}",
-                    remedy="Leave --config out: the demo then runs servers of its own.",
-                    field=f"sources.{SOURCE}.kind",
-                )
+            ((name, source),) = opened.config.sources.items()
+            at_source = sessions(name, source)
             self._clean(opened)
             with self._step("2. Fill a shop with orders, and let customers and shop go on"):
-                self._create(Connections(SOURCE, source))
-            with Writers(SOURCE, source) as writers:
+                self._create(at_source)
+            with Writers(at_source, self._shop.deeds) as writers:
                 time.sleep(_WARM_UP_S)
                 with self._step("3. Onboard its tables while they are written to"):
                     self._onboard(opened, writers)
                 if not self.told.failures:
                     with self._step("4. Change rows by hand, and run"):
-                        self._change_and_run(opened, Connections(SOURCE, source))
+                        self._change_and_run(opened, at_source)
                     with self._step("5. Verify, while the writers go on"):
                         self._verify(opened)
                 self.told.transactions = writers.deeds
@@ -162,20 +167,17 @@ class Demo:
         known = [record.table for record in opened.store.tables()]
         for_each(known, lambda t: offboard(opened, t, delete_data=True), action="offboard")
 
-    def _create(self, connections: Connections) -> None:
-        with connections.open("admin") as session:
-            session.execute(shop.CREATE.encode())
-            for statement in shop.FILL:
-                session.execute(statement.encode())
+    def _create(self, at_source: Sessions) -> None:
+        with at_source() as session:
+            for statement in (*self._shop.create, *self._shop.fill):
+                session.run(statement)
 
     def _onboard(self, opened: Services, writers: Writers) -> None:
         before = writers.total
-        self.told.onboarded = onboard(
-            opened, [_table(name) for name in (*shop.TABLES, shop.KEYLESS)]
-        )
+        self.told.onboarded = onboard(opened, [_table(opened, name) for name in (*TABLES, KEYLESS)])
         rows = []
         for outcome in self.told.onboarded:
-            if outcome.table.name == shop.KEYLESS:
+            if outcome.table.name == KEYLESS:
                 continue
             if outcome.error is not None or outcome.state is not State.INCREMENTAL:
                 self.told.failures.append(outcome)
@@ -204,7 +206,7 @@ class Demo:
             f"While this ran, the writers committed {writers.total - before:,} transactions."
         )
         for outcome in self.told.onboarded:
-            if outcome.table.name == shop.KEYLESS:
+            if outcome.table.name == KEYLESS:
                 self._refused(outcome)
             elif outcome.error is not None:
                 self._renderer.error(outcome.error)
@@ -216,26 +218,26 @@ class Demo:
             return
         self._renderer.line(f"Refused, as it must be: {outcome.error.message}.")
 
-    def _change_and_run(self, opened: Services, connections: Connections) -> None:
-        before = [self._look(opened, connections, one, one.before) for one in shop.WITNESSES]
-        with connections.open("admin") as session:
-            for witness in shop.WITNESSES:
-                for statement in witness.change.split(";"):
-                    session.execute(statement.encode())
+    def _change_and_run(self, opened: Services, at_source: Sessions) -> None:
+        witnesses = self._shop.witnesses
+        before = [self._look(opened, at_source, one, one.before) for one in witnesses]
+        with at_source() as session:
+            for statement in (change for witness in witnesses for change in witness.changes):
+                session.run(statement)
         for number in range(_RUNS):
             if number:
                 time.sleep(_BETWEEN_RUNS_S)
             self._run(opened)
-        for witness, then in zip(shop.WITNESSES, before, strict=True):
-            now = self._look(opened, connections, witness, witness.after)
+        for witness, then in zip(witnesses, before, strict=True):
+            now = self._look(opened, at_source, witness, witness.after)
             self._renderer.line(f"{witness.what[0].upper()}{witness.what[1:]}:")
             self._renderer.table(
-                ("", f"shop.{witness.table} at the source", "in the lake"),
+                ("", f"{SCHEMA}.{witness.table} at the source", "in the lake"),
                 [("before", *then), ("after", *now)],
             )
 
     def _run(self, opened: Services) -> None:
-        names = {_table(name) for name in shop.TABLES}
+        names = {_table(opened, name) for name in TABLES}
         records = [record for record in opened.store.tables() if record.table in names]
         results = run_tables(
             opened.run_context, records, parallel=opened.config.spark.parallel_tables
@@ -253,26 +255,27 @@ class Demo:
                 self._renderer.warning(f"{result.table}: {result.error['message']}")
 
     def _look(
-        self, opened: Services, connections: Connections, witness: shop.Witness, where: str
+        self, opened: Services, at_source: Sessions, witness: Witness, where: str
     ) -> tuple[str, str]:
         """The witness as the source and as the lake have it."""
-        table = _table(witness.table)
+        table = _table(opened, witness.table)
         record = require(opened, table)
-        source = opened.source(SOURCE)
+        source = opened.source(table.source)
         found = source.table(table)
         settings = opened.config.table_settings(table)
         path = record.attempt.path if record.attempt is not None else ""
         lake = LakeTable(opened.spark, path, source.schema(found, settings), settings).read()
         in_lake = [name for name in witness.columns if name in lake.columns]
-        at_source = [column.name for column in found.columns if column.name in witness.columns]
-        with connections.open("admin") as session:
-            query = f"SELECT {', '.join(at_source)} FROM shop.{witness.table} WHERE {where}"  # noqa: S608 - fixed text
-            ours = session.execute(query.encode()).fetchone()
+        names = [column.name for column in found.columns if column.name in witness.columns]
+        with at_source() as session:
+            ours = session.first(
+                f"SELECT {', '.join(names)} FROM {SCHEMA}.{witness.table} WHERE {where}"  # noqa: S608 - fixed text
+            )
         theirs = lake.where(where).select(*in_lake).first()
-        return _shown(at_source, ours), _shown(in_lake, theirs)
+        return _shown(names, ours), _shown(in_lake, theirs)
 
     def _verify(self, opened: Services) -> None:
-        wanted = [_table(name) for name in shop.TABLES]
+        wanted = [_table(opened, name) for name in TABLES]
         self.told.verified, failures = verify_tables(opened, wanted)
         self.told.failures += failures
         self._renderer.table(
@@ -318,8 +321,8 @@ class Demo:
         self._renderer.line(f"({seconds(took)})", style="dim")
 
 
-def _table(name: str) -> TableId:
-    return TableId(SOURCE, shop.SCHEMA, name)
+def _table(opened: Services, name: str) -> TableId:
+    return opened.config.table_id(f"{SCHEMA}.{name}")
 
 
 def _handoff(opened: Services, table: TableId) -> tuple[int, int]:

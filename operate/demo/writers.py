@@ -6,12 +6,12 @@ import random
 import threading
 import time
 from collections import Counter
+from collections.abc import Sequence
 from types import TracebackType
 
-from cdc.config import PostgresSourceConfig
 from cdc.errors import SourceError
-from cdc.sources.postgres.connection import Connections, Session
-from operate.demo.shop import DEEDS, Deed
+from operate.demo.sessions import Session, Sessions
+from operate.demo.shop import Deed
 
 _PAUSE_AFTER_ERROR_S = 0.5
 
@@ -20,8 +20,8 @@ class Writers:
     """Live writers, as a context manager.
 
     Args:
-        source: Key of the source.
-        config: The source.
+        sessions: Opens a session on the source; each writer has its own.
+        deeds: What they do.
         count: How many writers.
         rate: Transactions per second of each.
         seed: Makes the choice of deeds repeatable.
@@ -29,14 +29,15 @@ class Writers:
 
     def __init__(
         self,
-        source: str,
-        config: PostgresSourceConfig,
+        sessions: Sessions,
+        deeds: Sequence[Deed],
         *,
         count: int = 3,
         rate: float = 40.0,
         seed: int = 7,
     ) -> None:
-        self._connections = Connections(source, config)
+        self._sessions = sessions
+        self._deeds = deeds
         self._pause_s = 1.0 / rate
         self._stop = threading.Event()
         self._lock = threading.Lock()
@@ -86,12 +87,12 @@ class Writers:
             return list(self._failures)
 
     def _work(self, number: int, chance: random.Random) -> None:
-        weights = [deed.weight for deed in DEEDS]
+        weights = [deed.weight for deed in self._deeds]
         while not self._stop.is_set():
             try:
-                with self._connections.open("admin") as session:
+                with self._sessions() as session:
                     while not self._stop.is_set():
-                        (deed,) = chance.choices(DEEDS, weights)
+                        (deed,) = chance.choices(self._deeds, weights)
                         self._do(session, deed, chance.randint(1, 1_000_000))
                         time.sleep(self._pause_s)
             except SourceError as error:
@@ -102,6 +103,6 @@ class Writers:
     def _do(self, session: Session, deed: Deed, number: int) -> None:
         with session.transaction():
             for statement in deed.statements:
-                session.execute(statement.encode(), {"n": self.total, "r": number})
+                session.run(statement, {"n": self.total, "r": number})
         with self._lock:
             self._done[deed.name] += 1

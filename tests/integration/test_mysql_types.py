@@ -14,10 +14,12 @@ import yaml
 from pyspark.sql import DataFrame, SparkSession
 
 from cdc import spark as spark_module
-from cdc.config import Config
+from cdc.config import Config, MysqlSourceConfig
 from cdc.decode import decode
 from cdc.own_key import PROBLEM, UNAVAILABLE, UNCLEAR
 from cdc.records import read_changes
+from cdc.sources.mysql.source import MysqlSource
+from cdc.sources.values import KeyRange
 from schemas.avro import DebeziumSchema
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import Column, TableId, TableSchema
@@ -202,7 +204,7 @@ def test_each_type_has_one_value_in_copy_and_stream(
             cursor.execute(f"INSERT INTO typed VALUES ({turn}, {values})")
     schema = table_schema(database)
     stream = {row["id"]: row for row in from_stream(spark, config, database, topic, schema, turns)}
-    copy = {row["id"]: row for row in as_copied(spark, database, schema)}
+    copy = {row["id"]: row for row in as_copied(spark, config, database, schema)}
     for turn, row in enumerate(grid):
         asked = set(stream[turn][UNAVAILABLE] or ())
         assert stream[turn][UNCLEAR] == bool(asked)
@@ -278,44 +280,23 @@ def from_stream(
     return rows
 
 
-def as_copied(spark: SparkSession, database: MysqlDatabase, schema: TableSchema) -> list[Any]:
-    """What the rules' own SQL gives, on the server and then in Spark."""
-    rules = [
-        MysqlType.parse(column.source_type).rule(table="typed", column=column.name)
-        for column in schema.columns
-    ]
-    asked = ", ".join(
-        rule.read(f"`{column.name}`") for rule, column in zip(rules, schema.columns, strict=True)
+def as_copied(
+    spark: SparkSession, config: Config, database: MysqlDatabase, schema: TableSchema
+) -> list[Any]:
+    """The rows as a copy reads them: from the replica, through Spark and its driver."""
+    name = f"shop_{database.kind}"
+    section = config.source(name)
+    assert isinstance(section, MysqlSourceConfig)
+    source = MysqlSource(name, section)
+    database.catch_up()
+    query = source.snapshot_query(
+        source.table(TableId(name, database.name, "typed")), schema, [KeyRange()], view=None
     )
-    with database.connect() as connection, connection.cursor() as cursor:
-        cursor.execute("SET time_zone = '+00:00'")
-        cursor.execute("SET NAMES utf8mb4")
-        cursor.execute(f"SELECT {asked} FROM typed")
-        read = [
-            tuple(typed(value, rule.read_type) for value, rule in zip(row, rules, strict=True))
-            for row in cursor.fetchall()
-        ]
-    ddl = ", ".join(f"r{n} {rule.read_type}" for n, rule in enumerate(rules))
-    frame = spark.createDataFrame(read, ddl).selectExpr(
-        *(
-            f"CAST({rule.from_jdbc(f'r{n}')} AS {rule.lake_type}) AS `{column.name}`"
-            for n, (rule, column) in enumerate(zip(rules, schema.columns, strict=True))
-        )
-    )
-    return shown(frame, schema)
-
-
-def typed(value: Any, kind: str) -> Any:
-    """As a JDBC driver would give it."""
-    if value is None:
-        return None
-    if kind in ("int", "bigint"):
-        return int(value)
-    if kind.startswith("decimal"):
-        return Decimal(value)
-    if kind == "binary":
-        return bytearray(value)
-    return float(value) if kind == "double" else str(value)
+    frame = spark.read.jdbc(
+        query.url, query.table, predicates=list(query.predicates), properties=query.properties
+    ).selectExpr(*query.select)
+    cast = (f"CAST(`{column.name}` AS {column.lake_type})" for column in schema.columns)
+    return shown(frame.selectExpr(*cast).toDF(*frame.columns), schema)
 
 
 def shown(frame: DataFrame, schema: TableSchema, *more: str) -> list[Any]:

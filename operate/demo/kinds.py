@@ -1,0 +1,12 @@
+"""The kinds of source that the demo has a shop on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from operate.demo.shop import ShopKind
+from operate.demo.shop_mysql import MARIADB, MYSQL
+from operate.demo.shop_postgres import POSTGRES
+
+SHOPS: Mapping[str, ShopKind] = {shop.kind: shop for shop in (POSTGRES, MYSQL, MARIADB)}
+"""The shop of each kind, in the order of the stack's."""

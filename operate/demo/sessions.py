@@ -1,0 +1,100 @@
+"""Sessions that the demo writes and looks by, the same on every kind of source."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from typing import Protocol
+
+from cdc.config import MysqlSourceConfig, PostgresSourceConfig, SourceConfig
+from cdc.sources.mysql import connection as mysql
+from cdc.sources.postgres import connection as postgres
+
+
+class Session(Protocol):
+    """A session of the login ``admin`` on the primary, in autocommit mode."""
+
+    def run(self, statement: str, values: Mapping[str, int] | None = None) -> None:
+        """Run a statement.
+
+        Args:
+            statement: The statement.
+            values: Take the places of ``%(name)s``; with values, a percent sign is written twice.
+        """
+
+    def first(self, query: str) -> Sequence[object] | None:
+        """The first row of a query, or None without one."""
+
+    def transaction(self) -> AbstractContextManager[object]:
+        """One transaction for the length of a block; an error rolls it back."""
+
+
+Sessions = Callable[[], AbstractContextManager[Session]]
+"""Opens a session for the length of a block; its errors are `cdc.errors.SourceError`."""
+
+
+def sessions(source: str, config: SourceConfig) -> Sessions:
+    """What opens sessions on a source; each call connects anew, from any thread.
+
+    Args:
+        source: Key of the source.
+        config: The source.
+    """
+    if isinstance(config, PostgresSourceConfig):
+        return _on_postgres(postgres.Connections(source, config))
+    return _on_mysql(source, config)
+
+
+def _on_postgres(connections: postgres.Connections) -> Sessions:
+    @contextmanager
+    def opened() -> Iterator[Session]:
+        with connections.open("admin") as session:
+            yield _PostgresSession(session)
+
+    return opened
+
+
+class _PostgresSession:
+    def __init__(self, session: postgres.Session) -> None:
+        self._session = session
+
+    def run(self, statement: str, values: Mapping[str, int] | None = None) -> None:
+        self._session.execute(statement.encode(), values)
+
+    def first(self, query: str) -> Sequence[object] | None:
+        return self._session.execute(query.encode()).fetchone()
+
+    def transaction(self) -> AbstractContextManager[object]:
+        return self._session.transaction()
+
+
+def _on_mysql(source: str, config: MysqlSourceConfig) -> Sessions:
+    connections = mysql.Connections(source, config)
+
+    @contextmanager
+    def opened() -> Iterator[Session]:
+        with connections.open("admin") as session:
+            # Else a DELETE that finds no row keeps others from inserting where it would be.
+            session.rows("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
+            yield _MysqlSession(session)
+
+    return opened
+
+
+class _MysqlSession:
+    def __init__(self, session: mysql.Session) -> None:
+        self._session = session
+
+    def run(self, statement: str, values: Mapping[str, int] | None = None) -> None:
+        # As the driver would; it takes values by their order only here, and numbers need no quotes.
+        self._session.rows(statement if values is None else statement % values)
+
+    def first(self, query: str) -> Sequence[object] | None:
+        return next(iter(self._session.rows(query)), None)
+
+    @contextmanager
+    def transaction(self) -> Iterator[None]:
+        self._session.rows("START TRANSACTION")
+        yield
+        # After an error the session is closed, which rolls back.
+        self._session.rows("COMMIT")
