@@ -102,7 +102,7 @@ class Source(Protocol):
         """
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """The table as statements would leave it. Nothing is run or locked.
+        """The table as statements would leave it. None of them is run.
 
         Raises:
             DdlError: A statement is not understood, or does not fit the table.

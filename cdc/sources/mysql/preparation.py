@@ -146,22 +146,28 @@ def audit(session: Session, table: SourceTable) -> list[str]:
 
 
 def _cascades(session: Session, table: SourceTable) -> list[str]:
-    """Foreign keys by which the engine changes rows of the table that no event tells.
-
-    MySQL's server does that itself since 9.6, unless it is told not to, and logs it.
-    """
-    version = str(session.value("SELECT version()"))
-    numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2])
-    if server_kind(session) == "mysql" and numbers >= (9, 6):
-        native = session.rows("SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'")
-        if not native or str(native[0][1]) in ("OFF", "0"):
-            return []
+    """Foreign keys by which the engine changes rows of the table that no event tells."""
+    if not cascades_unseen(session):
+        return []
     names = (table.table.schema, table.table.name)
     return [
         f"foreign key {name} changes its rows without an event (ON DELETE {delete}, ON UPDATE"
         f" {update}): only the parent's change is in the binlog"
         for name, delete, update in session.rows(_CASCADES, names)
     ]
+
+
+def cascades_unseen(session: Session) -> bool:
+    """Whether the engine changes rows by foreign keys, which no event tells.
+
+    MySQL's server does that itself since 9.6, unless it is told not to, and logs it.
+    """
+    version = str(session.value("SELECT version()"))
+    numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2])
+    if server_kind(session) != "mysql" or numbers < (9, 6):
+        return True
+    native = session.rows("SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'")
+    return bool(native) and str(native[0][1]) not in ("OFF", "0")
 
 
 def _xa_prepared(session: Session) -> int:

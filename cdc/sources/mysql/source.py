@@ -18,6 +18,7 @@ from cdc.sources.mysql import (
     checks,
     grants,
     lookup,
+    planned,
     preparation,
     primary,
     reader,
@@ -44,7 +45,7 @@ from cdc.sources.values import (
     TableStats,
     View,
 )
-from schemas.errors import DdlError
+from schemas.ddl_mysql_planned import read_planned
 from schemas.table import Column, TableId, TableSchema
 
 _SAMPLE_TIMEOUT_S, _LOOK_TIMEOUT_S = 1800.0, 10.0
@@ -102,12 +103,10 @@ class MysqlSource:
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """Not of MySQL: nothing here reads its statements."""
-        raise DdlError(
-            f"statements of a {self._config.kind} source are not understood yet",
-            remedy="`tributary schema diff` shows what a change that was made leads to.",
-            table=table.table,
-        )
+        """The table as statements would leave it; none of them is run."""
+        statements = read_planned(ddl, table.table)
+        with self._connections.open("admin") as session:
+            return planned.plan(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
         """What rows older than a column show, as text of what its rule reads, and the rule."""
