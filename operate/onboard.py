@@ -73,7 +73,8 @@ def examine(services: Services, table: TableId) -> Candidate:
     require_exact_view(source, table, settings)
     notes = (*verdict.notes, *_size(services, found))
     require_named(found, settings)
-    return Candidate(found, source.schema(found, settings), notes)
+    schema = source.schema(found, settings)
+    return Candidate(found, schema, (*notes, *_key(source, found, schema.key)))
 
 
 def _size(services: Services, table: SourceTable) -> Iterator[str]:
@@ -86,6 +87,23 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
     if large := too_large(table, largest, limit or DEFAULT_MESSAGE_BYTES):
         asks = "raise" if limit else "set, unless the brokers allow more"
         yield f"{large} ({asks} kafka.topic.max_message_bytes)"
+
+
+def _key(source: Source, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
+    """Refuse a table with rows that its key cannot find; a look that takes too long is told."""
+    try:
+        obstacle = source.key_obstacle(table, key)
+    except SourceError as error:
+        yield f"its key was not looked at: {error.message}"
+        return
+    if obstacle is not None:
+        problem, remedy = obstacle
+        raise CaptureError(
+            f"table {table.table} cannot be copied: {problem}",
+            remedy=remedy,
+            table=table.table,
+            refused=True,
+        )
 
 
 def require_exact_view(source: Source, table: TableId, settings: TableSettings) -> None:

@@ -337,6 +337,13 @@ class Source(Protocol):
             SourceError: The sample takes too long, or the table cannot be read.
         """
 
+    def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
+        """Why rows that are there cannot be found by a key of the lake, and what to do; else None.
+
+        Raises:
+            SourceError: The look takes too long, or the table cannot be read.
+        """
+
     def sample_boundaries(
         self,
         table: SourceTable,

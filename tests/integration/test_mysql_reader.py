@@ -194,6 +194,20 @@ def test_spark_reads_the_chunks_under_views_behind_the_fence(lab: Lab, spark: Sp
         lab.database.root(f"GRANT SELECT ON {lab.database.name}.* TO {SNAPSHOT}@'127.0.0.1'")
 
 
+@pytest.mark.breadth
+def test_a_zero_date_in_a_key_ends_the_copy(lab: Lab, spark: SparkSession) -> None:
+    preparation.prepare(lab.connections)
+    table = lab.make(
+        "dated",
+        "CREATE TABLE dated (d date NOT NULL PRIMARY KEY)",
+        "SET SESSION sql_mode = ''",
+        "INSERT INTO dated VALUES ('2024-02-29'), ('0000-00-00')",
+    )
+    error = failure(lab, spark, table, a_view(lab))
+    assert isinstance(error, PermanentError), error
+    assert "zero or partial date" in error.message
+
+
 def failure(lab: Lab, spark: SparkSession, table: SourceTable, view: View) -> SourceError:
     query = reader.snapshot_query(
         lab.connections, table, as_schema(table), [KeyRange()], view=view, fetch_size=100

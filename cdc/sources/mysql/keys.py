@@ -132,3 +132,12 @@ def relation(table: SourceTable) -> str:
 def relation_of(table: TableId) -> str:
     """Likewise, of a table of which only the name is known."""
     return f"{quoted(table.schema)}.{quoted(table.name)}"
+
+
+def zero_date(where: str) -> tuple[str, str]:
+    """What is wrong with a date that no calendar has in a key, and what to do."""
+    return (
+        f"a row has a zero or partial date {where}, which no row of the lake can have",
+        "Give such rows real dates, or name other columns in key_columns; NO_ZERO_DATE and"
+        " NO_ZERO_IN_DATE in a strict sql_mode keep new ones out.",
+    )
