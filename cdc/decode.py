@@ -168,6 +168,7 @@ class _Plan:
     unavailable: str
     unclear: str
     garbled: str
+    zeroed: str
     former: str
 
 
@@ -196,6 +197,7 @@ def _plan(
     flags: list[tuple[str, str]] = []
     unclear: list[str] = []
     garbled: list[tuple[str, str]] = []
+    zeroed: list[tuple[str, str]] = []
     given: dict[str, str] = {}
     former: dict[str, str] = {}
     for column in table.columns:
@@ -227,7 +229,12 @@ def _plan(
         expression = value.sql
         shown = placeholder_test(raw, field, placeholder)
         maybe_null = None if nulls_are_kept else default_test(raw, field)
-        if schema.from_binlog and (zero := zero_date_test(raw, field)) is not None:
+        zero = zero_date_test(raw, field) if schema.from_binlog else None
+        if zero is not None and column.name in table.key:
+            # By that key the source would show another row, and none that is gone.
+            former_zero = zero_date_test(f"{event}.before.{quoted(field.name)}", field)
+            zeroed.append((column.name, f"({zero} OR {former_zero})"))
+        elif zero is not None:
             maybe_null = zero if maybe_null is None else f"({maybe_null} OR {zero})"
         if maybe_null is not None:
             unclear.append(maybe_null)
@@ -260,6 +267,7 @@ def _plan(
         unavailable=_names_where(flags),
         unclear=f"coalesce({' OR '.join(unclear)}, FALSE)" if unclear else "FALSE",
         garbled=_names_where(garbled),
+        zeroed=_names_where(zeroed),
         former=changed_key(event, _of_key(former, table), values) if own_key else "NULL",
     )
 
@@ -323,6 +331,7 @@ def _normal(
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
         f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
         f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
+        f"{of('zeroed', 'ARRAY<STRING>')} AS _zeroed",
         f"{of('former', key_type(table))} AS {FORMER}",
         *(
             pick(
@@ -355,6 +364,8 @@ def _normal(
         WHEN _op IN ({rows}) AND NOT _has_row THEN 'the row after the change is missing'
         WHEN _op IN ({rowless}) AND _has_row THEN 'there is a row after a delete or TRUNCATE'
         WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])
+        WHEN _zeroed IS NOT NULL THEN concat('a zero date, or what stands for one, in key column ',
+          _zeroed[0])
         {lost}
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
         {"" if table.key else _NOT_OF_A_LOG}

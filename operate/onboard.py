@@ -77,7 +77,7 @@ def examine(services: Services, table: TableId) -> Candidate:
     require_named(found, settings)
     schema = source.schema(found, settings)
     refuse_shard_column(schema, services.config.shard(table))
-    return Candidate(found, schema, notes)
+    return Candidate(found, schema, (*notes, *_key(source, found, schema.key)))
 
 
 def _size(services: Services, table: SourceTable) -> Iterator[str]:
@@ -90,6 +90,23 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
     if large := too_large(table, largest, limit or DEFAULT_MESSAGE_BYTES):
         asks = "raise" if limit else "set, unless the brokers allow more"
         yield f"{large} ({asks} kafka.topic.max_message_bytes)"
+
+
+def _key(source: Source, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
+    """Refuse a table with rows that its key cannot find; a look that takes too long is told."""
+    try:
+        obstacle = source.key_obstacle(table, key)
+    except SourceError as error:
+        yield f"its key was not looked at: {error.message}"
+        return
+    if obstacle is not None:
+        problem, remedy = obstacle
+        raise CaptureError(
+            f"table {table.table} cannot be copied: {problem}",
+            remedy=remedy,
+            table=table.table,
+            refused=True,
+        )
 
 
 def require_exact_view(source: Source, table: TableId, settings: TableSettings) -> None:

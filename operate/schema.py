@@ -12,6 +12,7 @@ from cdc.run.told import told
 from operate.lifecycle import require
 from schemas.avro import DebeziumSchema
 from schemas.changes import Change, Verdict
+from schemas.ddl_mysql import Told
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -96,7 +97,7 @@ def difference(services: Services, table: TableId) -> Difference:
         StateError: The table is not on the plan, or was not copied yet.
         UnsupportedTypeError: A new column has a type without a rule.
     """
-    handoff, compared = _now(services, table)
+    handoff, compared, _ = _now(services, table)
     record = require(services, table)
     registered = services.registry.newest(f"{record.topic}-value")
     writer = None if registered is None else DebeziumSchema.parse(registered.text)
@@ -120,15 +121,21 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
     Raises:
         DdlError: A statement is not understood, or does not fit the table.
         StateError: The table is not on the plan, or was not copied yet.
+        SchemaError: The key that the settings name would not be unique, or allow NULL.
         UnsupportedTypeError: A new column would have a type without a rule.
     """
-    handoff, compared = _now(services, table)
+    handoff, compared, before = _now(services, table)
     source = services.source(table.source)
     planned = source.planned(compared.source_table, compared.fingerprint, ddl)
     settings = services.config.table_settings(table)
     lake = services.config.lake
-    then = compare(source, planned.table, planned.fingerprint, settings, handoff, lake)
-    return Answer(table, (*planned.told, *then.changes))
+    # The next run is told these statements together with those that were executed already.
+    log = planned.statements and (before or Told()).and_then(planned.statements)
+    then = compare(source, planned.table, planned.fingerprint, settings, handoff, lake, log)
+    answer = Answer(table, (*planned.told, *then.changes))
+    if answer.verdict is not Verdict.BOOTSTRAP:
+        source.schema(planned.table, then.settings)  # as the run that follows does
+    return answer
 
 
 def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
@@ -137,8 +144,8 @@ def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
     return services.store.schema_history(table)
 
 
-def _now(services: Services, table: TableId) -> tuple[Mapping[str, Any], Comparison]:
-    """What the lake follows, and the lake beside the source."""
+def _now(services: Services, table: TableId) -> tuple[Mapping[str, Any], Comparison, Told | None]:
+    """What the lake follows, the lake beside the source, and what the log tells since."""
     from cdc.lake.shards import timeline_of
 
     record = require(services, table)
@@ -159,7 +166,8 @@ def _now(services: Services, table: TableId) -> tuple[Mapping[str, Any], Compari
     settings = services.config.table_settings(table)
     lake = services.config.lake
     statements = told(services.run_context, record, handoff, fingerprint)
-    return handoff, compare(source, source_table, fingerprint, settings, handoff, lake, statements)
+    compared = compare(source, source_table, fingerprint, settings, handoff, lake, statements)
+    return handoff, compared, statements
 
 
 def _not_copied(table: TableId) -> StateError:

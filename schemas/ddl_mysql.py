@@ -18,8 +18,11 @@ from sqlglot.errors import SqlglotError
 
 from schemas.catalog import CatalogColumn
 from schemas.changes import Verdict
+from schemas.widening import loses_letters
 
 _DIALECT = "mysql"
+EXECUTED_COMMENT = re.compile(r"/\*M?!")
+"""How a comment begins that the servers run, and the parser leaves out."""
 _ZERO_DATE = re.compile(r"\b(?:0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)\b")
 """Dates that no calendar has: the lake has NULL for them."""
 _CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)
@@ -92,6 +95,23 @@ class Told:
             return Verdict.BOOTSTRAP, "old rows get values that are no constant to tell", None
         return Verdict.FILL, f"old rows get its default, {column.default[:60]}", column.default
 
+    def and_then(self, later: Told) -> Told:
+        """What these statements and later ones did in all."""
+        return Told(
+            count=self.count + later.count,
+            added={**self.added, **later.added},
+            gone=self.gone | later.gone,
+            defined=self.defined + later.defined,
+            defaulted=self.defaulted | later.defaulted,
+            grave=[*self.grave, *later.grave],
+        )
+
+    def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
+        """Whether definitions of a column may have changed rows that the catalog shows no more."""
+        times = self.defined[new.name.lower()]
+        stricter = (old.nullable and not new.nullable) or loses_letters(old, new)
+        return times > 1 or (times == 1 and stricter)
+
     def is_another(self, column: str) -> bool:
         """Whether a column of that name took the place of a former one of that name."""
         return column.lower() in self.gone
@@ -114,6 +134,8 @@ def read_statements(statements: Iterable[str]) -> Told:
 
 
 def _understood(text: str, told: Told) -> bool:
+    if EXECUTED_COMMENT.search(text):
+        return False
     try:
         parsed = sqlglot.parse_one(text, read=_DIALECT)
     except SqlglotError:

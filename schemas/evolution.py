@@ -313,7 +313,7 @@ class _Diff:
         elif self._wanted[name].asked and was != now:
             why = "the server may print the same value otherwise"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
-        elif self._rewritten_by(old, new) or self._defined_otherwise(old, new):
+        elif self._rewritten_by(old, new) or self.told.redefined(old, new):
             why = "ALTER ... TYPE sends no events, and with USING its rows may have other values"
             yield RewriteColumn(verdict=bootstrap, why=why, name=name)
         elif had != has:
@@ -351,13 +351,6 @@ class _Diff:
                 for number, was in self._before.columns.items()
             )
         )
-
-    def _defined_otherwise(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether statements of a log may have changed rows that the catalog shows no more."""
-        if self._now.numbered:
-            return False
-        times = self.told.defined[new.name.lower()]
-        return times > 1 or (times == 1 and old.nullable and not new.nullable)
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
         """Why what the lake's rows hold in place of hidden values is not what new ones get."""

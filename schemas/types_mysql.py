@@ -126,10 +126,18 @@ def _same(lake: str, read_sql: str = COLUMN) -> TypeRule:
     return TypeRule(lake, read_sql, lake, COLUMN)
 
 
+CALENDAR = frozenset({"date", "datetime", "timestamp"})
+"""Types whose values may be dates that no calendar has."""
+
+
+def on_calendar(column: str) -> str:
+    """SQL that is true for a date that a calendar has."""
+    return " AND ".join(f"{part}({column}) > 0" for part in ("YEAR", "MONTH", "DAYOFMONTH"))
+
+
 def _real(moment: str) -> str:
     """NULL for what no calendar has."""
-    parts = " AND ".join(f"{part}({COLUMN}) > 0" for part in ("YEAR", "MONTH", "DAYOFMONTH"))
-    return f"CASE WHEN {parts} THEN {moment} END"
+    return f"CASE WHEN {on_calendar(COLUMN)} THEN {moment} END"
 
 
 _TEXT = _same("string")

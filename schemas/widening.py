@@ -7,6 +7,8 @@ from collections.abc import Iterable
 
 from schemas.errors import SchemaError
 
+from schemas.catalog import CatalogColumn
+
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _WIDER = {
     "tinyint": ("smallint", "int", "bigint"),
@@ -66,6 +68,15 @@ def keeps_rows(old: str, new: str) -> bool:
     return whole or (
         len(sizes[0]) == len(sizes[1]) and all(a <= b for a, b in zip(*sizes, strict=True))
     )
+
+
+def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
+    """Whether a text got a character set that may lack letters which its rows have."""
+    before, after = (
+        [name.replace("utf8mb3", "utf8") for name in one.written.removeprefix(one.type).split()[:1]]
+        for one in (old, new)
+    )
+    return bool(before and after) and before != after and after != ["utf8mb4"]
 
 
 def same_values(was: str, now: str, *, numbered: bool) -> bool:

@@ -26,11 +26,9 @@ from cdc.debezium.heartbeat import (
 )
 from cdc.debezium.kind import Finding
 from cdc.debezium.names import CaptureNames, Kind, names, topic_collisions, topic_for
-from cdc.debezium.postgres import CONNECTOR_CLASS
 from cdc.debezium.transactions import TransactionReader
 
 __all__ = [
-    "CONNECTOR_CLASS",
     "CaptureNames",
     "DefinitionChange",
     "Finding",

@@ -25,11 +25,11 @@ if TYPE_CHECKING:
     from cdc.debezium.names import CaptureNames
     from schemas.table import TableId
 
-CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
+_CONNECTOR_CLASS = "io.debezium.connector.postgresql.PostgresConnector"
 
 _SETTINGS: Mapping[str, str] = {
     **COMMON_SETTINGS,
-    "connector.class": CONNECTOR_CLASS,
+    "connector.class": _CONNECTOR_CLASS,
     "plugin.name": "pgoutput",
     # The publication is the only filter, and only `onboard` changes it.
     "publication.autocreate.mode": "disabled",
@@ -79,7 +79,7 @@ _RULES = Rules(
 class Postgres:
     """A publication filters, a slot holds the place."""
 
-    connector_class = CONNECTOR_CLASS
+    connector_class = _CONNECTOR_CLASS
     followed = FOLLOWED_SETTINGS
     rules = _RULES
 

@@ -102,7 +102,7 @@ class Source(Protocol):
         """
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """The table as statements would leave it. Nothing is run or locked.
+        """The table as statements would leave it. None of them is run.
 
         Raises:
             DdlError: A statement is not understood, or does not fit the table.
@@ -335,6 +335,13 @@ class Source(Protocol):
 
         Raises:
             SourceError: The sample takes too long, or the table cannot be read.
+        """
+
+    def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
+        """Why rows that are there cannot be found by a key of the lake, and what to do; else None.
+
+        Raises:
+            SourceError: The look takes too long, or the table cannot be read.
         """
 
     def sample_boundaries(

@@ -12,6 +12,7 @@ from uuid import UUID
 
 from cdc.position import LogPosition, Lsn
 from schemas.changes import Change
+from schemas.ddl_mysql import Told
 from schemas.table import TableId
 from schemas.type_rule import SourceType, TypeRule
 
@@ -155,11 +156,13 @@ class Planned:
         table: The table.
         fingerprint: Its catalog facts.
         told: Changes that the catalog could not show, but the statements do.
+        statements: What the log will tell of them, where the catalog alone cannot say.
     """
 
     table: SourceTable
     fingerprint: Fingerprint
-    told: tuple[Change, ...]
+    told: tuple[Change, ...] = ()
+    statements: Told | None = None
 
 
 def _differences(path: str, old: Any, new: Any) -> list[str]:

@@ -72,7 +72,7 @@ def check(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Say what planned statements would mean; nothing is run.
+    """Say what planned statements would mean; none of them is run.
 
     Exit code 0 when the lake would follow, 4 when the table would need a bootstrap, 2 when the
     statements are not understood.

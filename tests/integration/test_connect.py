@@ -15,7 +15,7 @@ import stamina
 
 from cdc.config import ConnectConfig
 from cdc.connect import ConnectClient
-from cdc.debezium import CONNECTOR_CLASS
+from cdc.debezium import connector_class
 from cdc.errors import ConnectError
 from stack.local import LocalStack
 from stack.ports import choose
@@ -39,7 +39,7 @@ def test_the_worker_tells_what_it_is(captured: Captured) -> None:
     assert worker.version
     assert worker.exactly_once is True
     assert worker.kafka_cluster_id == captured.kafka.ping()[0]
-    plugin = worker.plugin(CONNECTOR_CLASS)
+    plugin = worker.plugin(connector_class("postgres"))
     assert plugin is not None
     assert plugin.kind == "source"
     assert worker.plugin("no.such.Plugin") is None

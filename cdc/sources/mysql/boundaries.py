@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdc.sources.mysql.connection import Session, quoted
-from cdc.sources.mysql.keys import key_types, predicate, printed, relation
+from cdc.sources.mysql.keys import key_types, predicate, printed, relation, zero_date
 from cdc.sources.values import Boundaries, KeyRange, SourceTable, TableSize
-from schemas.types_mysql import MysqlType
+from schemas.types_mysql import CALENDAR, MysqlType, on_calendar
 
 MEASURED_ROWS = 200
 _FEW_ROWS = 100_000
@@ -95,3 +95,17 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
         if value is not None:
             found.append(int(value))
     return max(found, default=None)
+
+
+def zero_dates(session: Session, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
+    """Why a key with dates that no calendar has identifies no row of the lake; else None.
+
+    They are NULL there, and the connectors send another date for them.
+    """
+    types = zip(key, key_types(table, key), strict=True)
+    for name in (name for name, kind in types if kind.name in CALENDAR):
+        # The zero date itself is looked up where an index begins with the column.
+        for test in (f"{quoted(name)} < '0001-01-01'", f"NOT ({on_calendar(quoted(name))})"):
+            if session.rows(f"SELECT 1 FROM {relation(table)} WHERE {test} LIMIT 1"):  # noqa: S608
+                return zero_date(f"in key column {name!r}")
+    return None

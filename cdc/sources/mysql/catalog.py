@@ -89,7 +89,11 @@ def read_described(session: Session, table: TableId) -> tuple[SourceTable, Finge
         MissingTableError: There is no such table, or the login may not see it.
         SourceError: The login lacks PROCESS.
     """
-    found = _present(describe(session, [table]), table)
+    return as_values(session, _present(describe(session, [table]), table))
+
+
+def as_values(session: Session, found: Described) -> tuple[SourceTable, Fingerprint]:
+    """A table of the primary, and its fingerprint."""
     return _source_table(session, found), found.fingerprint(on_replica=False)
 
 

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from cdc.errors import SourceError
 from cdc.sources.mysql.connection import quoted
 from cdc.sources.values import KeyRange, SourceTable
+from schemas.table import TableId
 from schemas.types_mysql import MysqlType
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "year"})
@@ -125,4 +126,18 @@ def _beyond(parts: Sequence[tuple[str, str]], strictly: str, at_end: str) -> str
 
 def relation(table: SourceTable) -> str:
     """The table as a quoted, qualified name."""
-    return f"{quoted(table.table.schema)}.{quoted(table.table.name)}"
+    return relation_of(table.table)
+
+
+def relation_of(table: TableId) -> str:
+    """Likewise, of a table of which only the name is known."""
+    return f"{quoted(table.schema)}.{quoted(table.name)}"
+
+
+def zero_date(where: str) -> tuple[str, str]:
+    """What is wrong with a date that no calendar has in a key, and what to do."""
+    return (
+        f"a row has a zero or partial date {where}, which no row of the lake can have",
+        "Give such rows real dates, or name other columns in key_columns; NO_ZERO_DATE and"
+        " NO_ZERO_IN_DATE in a strict sql_mode keep new ones out.",
+    )

@@ -8,11 +8,12 @@ from collections.abc import Sequence
 from cdc.config import MysqlEndpoint
 from cdc.errors import PermanentError, ReplicaError, SnapshotLostError, SourceError
 from cdc.sources.mysql.connection import APPLICATION, CONNECT_TIMEOUT_S, Connections, quoted
-from cdc.sources.mysql.keys import key_types, predicate, relation
+from cdc.sources.mysql.keys import key_types, predicate, relation, zero_date
 from cdc.sources.mysql.primary import identity_test
 from cdc.sources.selection import rules
 from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable, View
 from schemas.table import TableId, TableSchema
+from schemas.type_rule import TypeRule
 
 LOCK_TIMEOUT_S = 30
 # The longest that a session waits for the server's next bytes, and the server for the reader to
@@ -26,6 +27,7 @@ _SSL_MODES = {
     "verify_identity": "verify-full",
 }
 _FROM_SERVER = re.compile(r"\(conn=\d+\) ([^\n]+)")
+_ZERO_DATE = "zero date in key column number"
 _NOT_THERE = "Subquery returns more than 1 row"
 _DENIED = re.compile(r"(?:\w+ command denied|Access denied|SELECT command denied)[^\n]*")
 _CHANGED = re.compile(r"Table definition has changed|doesn't exist|Record has changed since")
@@ -67,7 +69,8 @@ def snapshot_query(
         table=f"(SELECT {', '.join(outputs + keys)} FROM {relation(table)}) AS source_rows",  # noqa: S608 - quoted
         predicates=tuple(predicate(one, names, types) for one in ranges),
         select=tuple(
-            f"{rule[column.name].from_jdbc(f'c{number}')} AS {_spark_name(column.name)}"
+            f"{_checked(rule[column.name], number, column.name, schema.key)}"
+            f" AS {_spark_name(column.name)}"
             for number, column in enumerate(schema.columns)
         ),
         properties={
@@ -77,6 +80,14 @@ def snapshot_query(
             "customSchema": ", ".join(shown),
         },
     )
+
+
+def _checked(rule: TypeRule, number: int, name: str, key: Sequence[str]) -> str:
+    """A column in Spark SQL; in the key a date that no calendar has fails, and is no NULL."""
+    value = rule.from_jdbc(f"c{number}")
+    if name not in key or rule.lake_type not in ("date", "timestamp", "timestamp_ntz"):
+        return value
+    return f"coalesce({value}, raise_error('{_ZERO_DATE} {number}.'))"
 
 
 def session_init(view: View | None, kind: str) -> str:
@@ -103,7 +114,8 @@ def session_init(view: View | None, kind: str) -> str:
 
 def is_from_server(text: str) -> bool:
     """Whether the text of a failed Spark job carries an error that the driver has thrown."""
-    return bool(_FROM_SERVER.search(text)) or "org.mariadb.jdbc" in text
+    known = "org.mariadb.jdbc" in text or _ZERO_DATE in text
+    return known or bool(_FROM_SERVER.search(text))
 
 
 def explain_failure(table: TableId, text: str) -> SourceError:
@@ -124,6 +136,9 @@ def explain_failure(table: TableId, text: str) -> SourceError:
             remedy="Give credentials.snapshot SELECT on the table and on tributary.marker.",
             table=table,
         )
+    if _ZERO_DATE in text:
+        problem, remedy = zero_date("in its key")
+        return PermanentError(f"table {table}: {problem}", remedy=remedy, table=table)
     if unfit := _UNFIT.search(text):
         return PermanentError(
             f"table {table}: {unfit[0].strip()}",

@@ -5,10 +5,6 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 from typing import Any, cast
-from uuid import UUID
-
-import pymysql
-from pymysql.constants import ER
 
 from cdc.errors import ReplicaError, SourceError
 from cdc.gtid import GtidSet
@@ -99,22 +95,6 @@ def wait_for_position(
             pause = min(pause * 2, _POLL_S[1])
     finally:
         task.done()
-
-
-def marker_visible(session: Session, marker: UUID) -> bool:
-    """Whether a new statement of the session sees the marker."""
-    query = "SELECT 1 FROM tributary.marker WHERE id = %s"
-    try:
-        return bool(session.rows(query, (str(marker),)))
-    except pymysql.MySQLError as error:
-        # The replica has not executed their creation, or the grant, yet.
-        if error.args and error.args[0] in (
-            ER.NO_SUCH_TABLE,
-            ER.BAD_DB_ERROR,
-            ER.TABLEACCESS_DENIED_ERROR,
-        ):
-            return False
-        raise
 
 
 def _require_other_server(connections: Connections) -> None:

@@ -18,6 +18,7 @@ from cdc.sources.mysql import (
     checks,
     grants,
     lookup,
+    planned,
     preparation,
     primary,
     reader,
@@ -44,10 +45,10 @@ from cdc.sources.values import (
     TableStats,
     View,
 )
-from schemas.errors import DdlError
+from schemas.ddl_mysql_planned import read_planned
 from schemas.table import Column, TableId, TableSchema
 
-_SAMPLE_TIMEOUT_S, _LOOK_TIMEOUT_S = 1800.0, 10.0
+_SAMPLE_S, _LOOK_S = 1800.0, 10.0
 
 
 class MysqlSource:
@@ -102,12 +103,10 @@ class MysqlSource:
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """Not of MySQL: nothing here reads its statements."""
-        raise DdlError(
-            f"statements of a {self._config.kind} source are not understood yet",
-            remedy="`tributary schema diff` shows what a change that was made leads to.",
-            table=table.table,
-        )
+        """The table as statements would leave it; none of them is run."""
+        statements = read_planned(ddl, table.table)
+        with self._connections.open("admin") as session:
+            return planned.plan(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
         """What rows older than a column show, as text of what its rule reads, and the rule."""
@@ -169,7 +168,7 @@ class MysqlSource:
         return preparation.planned(self._connections, tables)
 
     def _no_log(self) -> CaptureError:
-        problem, remedy = self._no_logs()
+        problem, remedy = self.exact_view_obstacle(from_primary=False)
         return CaptureError(f"source {self._name}: {problem}", remedy=remedy)
 
     def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
@@ -287,11 +286,8 @@ class MysqlSource:
         """Not of MySQL."""
         raise self._no_log()
 
-    def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
+    def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str]:
         """Why there can be no such view."""
-        return self._no_logs()
-
-    def _no_logs(self) -> tuple[str, str]:
         return (
             f"mode append is not there for {self._config.kind} yet",
             "Give the table a primary key, or name the columns of a unique index in key_columns.",
@@ -339,10 +335,15 @@ class MysqlSource:
 
     def largest_row(self, table: SourceTable) -> int | None:
         """Bytes of the largest of some sampled rows; None when there are none."""
-        with self._connections.open(
-            "snapshot", on_replica=True, statement_timeout_s=_LOOK_TIMEOUT_S
-        ) as session:
+        opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
+        with opened as session:
             return boundaries.largest_row(session, table)
+
+    def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
+        """Dates in the key that no calendar has."""
+        opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
+        with opened as session:
+            return boundaries.zero_dates(session, table, key)
 
     def sample_boundaries(
         self,
@@ -353,9 +354,8 @@ class MysqlSource:
         size: TableSize | None = None,
     ) -> Boundaries:
         """Cut the key into ranges of about the same number of rows."""
-        with self._connections.open(
-            "snapshot", on_replica=True, statement_timeout_s=_SAMPLE_TIMEOUT_S
-        ) as session:
+        opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
+        with opened as session:
             known = size or boundaries.table_size(session, table)
             return boundaries.sample_boundaries(session, table, key, chunks, known)
 
@@ -388,9 +388,10 @@ class MysqlSource:
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
         """Rows, counted."""
-        with self._connections.open(
-            "snapshot", on_replica=on_replica, statement_timeout_s=_SAMPLE_TIMEOUT_S
-        ) as session:
+        opened = self._connections.open(
+            "snapshot", on_replica=on_replica, statement_timeout_s=_SAMPLE_S
+        )
+        with opened as session:
             return lookup.count(session, table)
 
     def grants_sql(self, tables: Sequence[SourceTable] = ()) -> list[str]:

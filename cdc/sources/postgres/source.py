@@ -47,7 +47,7 @@ from cdc.sources.values import (
 from schemas.ddl_postgres import read_ddl
 from schemas.table import Column, TableId, TableSchema
 
-_SLOT_TIMEOUT_S, _SAMPLE_TIMEOUT_S, _LOOK_TIMEOUT_S = 120.0, 1800.0, 10.0
+_SLOT_TIMEOUT_S, _SAMPLE_S, _LOOK_S = 120.0, 1800.0, 10.0
 
 
 class PostgresSource:
@@ -336,10 +336,12 @@ class PostgresSource:
 
     def largest_row(self, table: SourceTable) -> int | None:
         """Bytes of the largest of some sampled rows; None when there are none."""
-        with self._connections.open(
-            "snapshot", on_replica=True, statement_timeout_s=_LOOK_TIMEOUT_S
-        ) as session:
+        opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
+        with opened as session:
             return boundaries.largest_row(session, table)
+
+    def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
+        """None: values of types that a key may have are what they are."""
 
     def sample_boundaries(
         self,
@@ -350,9 +352,8 @@ class PostgresSource:
         size: TableSize | None = None,
     ) -> Boundaries:
         """Cut the key into up to ``chunks`` ranges of about the same number of rows."""
-        with self._connections.open(
-            "snapshot", on_replica=True, statement_timeout_s=_SAMPLE_TIMEOUT_S
-        ) as session:
+        opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
+        with opened as session:
             known = size or boundaries.table_size(session, table)
             return boundaries.sample(session, table, key, chunks, known)
 
@@ -385,9 +386,8 @@ class PostgresSource:
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
         """Rows, counted."""
-        with self._connections.open(
-            "snapshot", on_replica=on_replica, statement_timeout_s=0
-        ) as session:
+        opened = self._connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0)
+        with opened as session:
             return lookup.count(session, table)
 
     def checks(self) -> list[Check]:

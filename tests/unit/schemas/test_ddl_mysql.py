@@ -46,6 +46,7 @@ def test_what_changes_no_row_is_understood(statement: str) -> None:
         "ALTER TABLE t DROP PRIMARY KEY",
         "ALTER TABLE t ORDER BY a",
         "ALTER TABLE t DISCARD TABLESPACE",
+        "ALTER TABLE t ADD c int /*!80000 , MODIFY a varchar(5) */",
         "this is no statement",
     ],
 )

@@ -11,7 +11,7 @@ from schemas.changes import Change, ChangeType, RenameColumn, RewriteColumn, Ver
 from schemas.evolution import LakeColumns, diff
 from schemas.renames import Renames, related
 from schemas.table import Column
-from tests.unit.schemas.test_evolution import FACTS, LAKE, LAKE_TYPES, column, with_columns
+from tests.unit.schemas.catalogs import FACTS, LAKE, LAKE_TYPES, column, with_columns
 
 
 def compared(

@@ -1,0 +1,362 @@
+"""A table as planned statements would leave it: a value, for which none of them is run.
+
+Only a server can say how its catalog prints a definition. It is asked by a temporary table of that
+one column in our own database, which nobody else sees and no binlog of rows has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pymysql
+from pymysql.constants import CR, ER
+
+from cdc.errors import SourceError
+from cdc.sources.mysql import catalog
+from cdc.sources.mysql.catalog import OWN
+from cdc.sources.mysql.connection import Session, quoted
+from cdc.sources.mysql.keys import relation_of
+from cdc.sources.mysql.preparation import cascades_unseen
+from cdc.sources.mysql.table_facts import Described, describe
+from cdc.sources.values import READ_AT, Fingerprint, Planned
+from schemas.changes import Change, LoseEvents, Verdict
+from schemas.ddl_mysql import read_statements
+from schemas.ddl_mysql_clauses import (
+    Add,
+    AddUnique,
+    Cascade,
+    Clause,
+    Definition,
+    Drop,
+    DropIndex,
+    Redefine,
+    Rename,
+    RenameIndex,
+    SetDefault,
+    SetEngine,
+    Statement,
+)
+from schemas.errors import DdlError
+from schemas.table import TableId
+
+Row = Mapping[str, Any]
+"""A row of ``information_schema.COLUMNS``, as `Described` has it."""
+
+_INDEXES = """
+SELECT INDEX_NAME AS name, COLUMN_NAME AS part, SUB_PART AS prefix
+FROM information_schema.STATISTICS
+WHERE NON_UNIQUE = 0 AND TABLE_SCHEMA = %s AND TABLE_NAME = %s ORDER BY INDEX_NAME, SEQ_IN_INDEX
+"""
+_COLLATION = """
+SELECT TABLE_COLLATION FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
+"""
+# The parser writes backslashes in texts as the servers read them without NO_BACKSLASH_ESCAPES.
+_MODE = "SET SESSION sql_mode = 'STRICT_ALL_TABLES,NO_ENGINE_SUBSTITUTION'"
+_PLACE = f"{OWN}.planned"
+_OURS = frozenset(
+    {ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.OPTION_PREVENTS_STATEMENT}
+)
+"""Errors that say nothing of the statement."""
+
+
+@dataclass(frozen=True)
+class Lookups:
+    """What only the server knows.
+
+    Args:
+        define: The catalog's row of a definition: ``shown``, ``nullable``, ``value``, ``charset``
+            and ``collation``.
+        defaults: By column, its default in the form in which ``define`` gives one.
+        indexes: Columns of the unique indexes by name; none of one on parts of columns.
+    """
+
+    define: Callable[[str], Row]
+    defaults: Mapping[str, str | None]
+    indexes: Mapping[str, tuple[str, ...]]
+
+
+def plan(
+    session: Session, table: TableId, fingerprint: Fingerprint, statements: Sequence[Statement]
+) -> Planned:
+    """What statements would make of a table.
+
+    Args:
+        session: The admin's, on the primary.
+        table: The table.
+        fingerprint: What the answer is compared with.
+        statements: What is planned.
+
+    Raises:
+        DdlError: A statement does not fit the table, or the server does not take a definition.
+        SourceError: The table changes at this moment, or the server cannot be asked.
+    """
+    found = describe(session, [table]).get(table)
+    if found is None or found.fingerprint(on_replica=False).digest != fingerprint.digest:
+        raise SourceError(
+            f"table {table} was changed at this very moment",
+            remedy="Ask again.",
+            table=table,
+        )
+    with _asking(session, table) as lookups:
+        then = planned(found, statements, lookups)
+    source_table, facts = catalog.as_values(session, then)
+    facts = Fingerprint({**facts.facts, READ_AT: fingerprint.facts[READ_AT]})
+    told = read_statements(statement.text for statement in statements)
+    return Planned(source_table, facts, tuple(_unseen(session, statements)), told)
+
+
+def _unseen(session: Session, statements: Sequence[Statement]) -> Iterator[Change]:
+    """What no catalog that a run compares shows, and its audit of the table refuses."""
+    cascades = [
+        clause.sql
+        for statement in statements
+        for clause in statement.clauses
+        if isinstance(clause, Cascade)
+    ]
+    if cascades and cascades_unseen(session):
+        why = "it changes rows, and only the parent's change is in the binlog"
+        for cascade in cascades:
+            yield LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=cascade)
+
+
+@contextmanager
+def _asking(session: Session, table: TableId) -> Iterator[Lookups]:
+    names = (table.schema, table.name)
+    _require_row_format(session, table)
+    collation = str(session.value(_COLLATION, names))
+    session.rows(_MODE)
+
+    def define(definition: str) -> Row:
+        try:
+            session.rows(
+                f"CREATE TEMPORARY TABLE {_PLACE} ({definition})"
+                f" ENGINE = InnoDB DEFAULT COLLATE {collation}"
+            )
+        except pymysql.MySQLError as error:
+            code = error.args[0] if error.args else CR.CR_UNKNOWN_ERROR
+            if code in _OURS or code >= CR.CR_ERROR_FIRST:
+                raise
+            raise _refused(table, f"the server says of {definition}: {error.args[-1]}") from error
+        try:
+            (row,) = session.named(f"SHOW FULL COLUMNS FROM {_PLACE}")
+        finally:
+            session.rows(f"DROP TEMPORARY TABLE {_PLACE}")
+        return _as_catalog(row)
+
+    shown = session.named(f"SHOW COLUMNS FROM {relation_of(table)}")
+    indexes: dict[str, list[str | None]] = {}
+    for row in session.named(_INDEXES, names):
+        whole = row["part"] if row["prefix"] is None else None
+        indexes.setdefault(row["name"], []).append(whole)
+    yield Lookups(
+        define,
+        {row["Field"]: row["Default"] for row in shown},
+        {
+            name: () if None in parts else tuple(str(part) for part in parts)
+            for name, parts in indexes.items()
+        },
+    )
+
+
+def _require_row_format(session: Session, table: TableId) -> None:
+    """Refuse to make a temporary table that a binlog of statements would tell."""
+    found = session.rows("SHOW SESSION VARIABLES LIKE 'binlog_format'")
+    if found and found[0][1] != "ROW":
+        raise SourceError(
+            f"binlog_format of table {table}'s server is {found[0][1]}",
+            remedy="Set it to ROW, as capture needs it.",
+            table=table,
+        )
+
+
+def _as_catalog(row: Row) -> Row:
+    collation = row["Collation"]
+    return {
+        "name": row["Field"],
+        "shown": row["Type"],
+        "value": row["Default"],
+        "nullable": row["Null"],
+        # A collation's name begins with its character set's.
+        "charset": collation and str(collation).partition("_")[0],
+        "collation": collation,
+        "expression": "",
+    }
+
+
+def planned(found: Described, statements: Sequence[Statement], lookups: Lookups) -> Described:
+    """Apply statements to a table's description.
+
+    Raises:
+        DdlError: A statement does not fit the table.
+    """
+    draft = _Draft(found, lookups)
+    for statement in statements:
+        if not statement.clauses and read_statements([statement.text]).grave:
+            break  # what comes after that is about a table that nobody knows
+        draft.apply(statement.clauses)
+    return draft.result()
+
+
+class _Draft:
+    def __init__(self, found: Described, lookups: Lookups) -> None:
+        self._found, self._lookups = found, lookups
+        self._table = found.table
+        self._rows: list[Row] = list(found.columns)
+        self._key = found.primary_key
+        self._defaults = dict(lookups.defaults)
+        self._indexes = dict(lookups.indexes)
+        self._engine = found.engine
+
+    def result(self) -> Described:
+        key = (self._key,) if self._key else ()
+        return replace(
+            self._found,
+            engine=self._engine,
+            columns=tuple(self._rows),
+            primary_key=self._key,
+            unique=(*key, *(parts for name, parts in self._unique() if name != "PRIMARY")),
+        )
+
+    def apply(self, clauses: Sequence[Clause]) -> None:
+        """Apply one statement, whose clauses all name the columns that there are before it."""
+        before = {row["name"]: row for row in self._rows}
+        after: dict[str, Row | None] = dict(before)
+        added: list[Row] = []
+        placed: list[tuple[str, str]] = []
+        for clause in clauses:
+            if isinstance(clause, Add):
+                if clause.if_missing and self._is_there(clause.column.name):
+                    continue
+                added.append(self._defined(clause.column))
+                _place(placed, clause.column.name, clause.place)
+            elif isinstance(clause, Redefine):
+                old = self._row(clause.name)
+                after[clause.name] = self._defined(clause.column, old)
+                _place(placed, clause.column.name, clause.place)
+            elif isinstance(clause, Drop):
+                if not (clause.if_there and not self._is_there(clause.name)):
+                    self._row(clause.name)
+                    after[clause.name] = None
+            elif isinstance(clause, Rename):
+                self._defaults[clause.to] = self._lookups.defaults.get(clause.name)
+                after[clause.name] = {**self._row(clause.name), "name": clause.to}
+            elif isinstance(clause, SetDefault):
+                after[clause.name] = self._defaulted(self._row(clause.name), clause.default)
+        self._rows = [row for name in before if (row := after[name]) is not None] + added
+        self._require_once()
+        for name, place in placed:
+            self._move(name, place)
+        self._rename_in_indexes(
+            {name: None if row is None else str(row["name"]) for name, row in after.items()}
+        )
+        for clause in clauses:
+            self._index(clause)
+        if self._key:
+            key = set(self._key)
+            self._rows = [
+                {**row, "nullable": "NO"} if row["name"] in key else row for row in self._rows
+            ]
+
+    def _defined(self, column: Definition, old: Row | None = None) -> Row:
+        row = {**self._lookups.define(column.sql), "name": column.name}
+        if column.not_null:
+            row["nullable"] = "NO"
+        if column.expression is not None:
+            if old is not None and old["expression"]:
+                why = "whether its expression stays the same, only the server can tell"
+                raise _refused(self._table, f"{column.name!r} is a generated column: {why}")
+            row["expression"] = column.expression
+        # The two ways in which a server prints a default are not the same.
+        if old is not None and self._defaults.get(old["name"]) == row["value"]:
+            shown, row["value"] = row["value"], old["value"]
+        else:
+            shown = row["value"]
+        self._defaults[column.name] = shown
+        return row
+
+    def _defaulted(self, row: Row, default: str | None) -> Row:
+        if default is None:
+            self._defaults[row["name"]] = None
+            return {**row, "value": None}
+        text = f" COLLATE {row['collation']}" if row["collation"] else ""
+        definition = f"{quoted(row['name'])} {row['shown']}{text} DEFAULT {default}"
+        value = self._lookups.define(definition)["value"]
+        if self._defaults.get(row["name"]) == value:
+            return row
+        self._defaults[row["name"]] = value
+        return {**row, "value": value}
+
+    def _index(self, clause: Clause) -> None:
+        if isinstance(clause, AddUnique):
+            for name in clause.columns:
+                self._row(name)
+            self._indexes[clause.name] = clause.columns
+            if clause.primary:
+                self._key = clause.columns
+        elif isinstance(clause, DropIndex):
+            self._indexes.pop(clause.name, None)
+            if clause.name.upper() == "PRIMARY":
+                self._key = ()
+        elif isinstance(clause, RenameIndex):
+            if clause.name in self._indexes:
+                self._indexes[clause.to] = self._indexes.pop(clause.name)
+        elif isinstance(clause, SetEngine):
+            if clause.engine.lower() != self._engine.lower():
+                self._engine = clause.engine
+        elif isinstance(clause, (Add, Redefine)):
+            if clause.column.primary:
+                self._key = (clause.column.name,)
+            if clause.column.unique:
+                self._indexes[clause.column.name] = (clause.column.name,)
+
+    def _rename_in_indexes(self, names: Mapping[str, str | None]) -> None:
+        """A column that goes leaves its indexes, which then keep less unique, or nothing."""
+
+        def renamed(parts: Sequence[str]) -> tuple[str, ...]:
+            now = (names.get(part, part) for part in parts)
+            return tuple(part for part in now if part is not None)
+
+        self._key = renamed(self._key)
+        self._indexes = {name: renamed(parts) for name, parts in self._indexes.items()}
+
+    def _unique(self) -> Iterator[tuple[str, tuple[str, ...]]]:
+        return ((name, parts) for name, parts in self._indexes.items() if parts)
+
+    def _move(self, name: str, place: str) -> None:
+        row = self._row(name)
+        self._rows.remove(row)
+        after = 0 if place == "" else self._rows.index(self._row(place)) + 1
+        self._rows.insert(after, row)
+
+    def _is_there(self, name: str) -> bool:
+        return any(row["name"].lower() == name.lower() for row in self._rows)
+
+    def _row(self, name: str) -> Row:
+        for row in self._rows:
+            if row["name"] == name:
+                return row
+            if row["name"].lower() == name.lower():
+                why = f"write column {name!r} as the catalog has it, {row['name']!r}"
+                raise _refused(self._table, why)
+        raise _refused(self._table, f"there is no column {name!r}")
+
+    def _require_once(self) -> None:
+        names = [row["name"].lower() for row in self._rows]
+        if doubled := next((name for name in names if names.count(name) > 1), None):
+            raise _refused(self._table, f"there are two columns {doubled!r} then")
+
+
+def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
+    if place is not None:
+        placed.append((name, place))
+
+
+def _refused(table: TableId, why: str) -> DdlError:
+    return DdlError(
+        f"the statements do not fit table {table}: {why}",
+        remedy="Compare them with the table as it is on the source now.",
+        table=table,
+    )

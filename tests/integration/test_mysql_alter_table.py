@@ -1,0 +1,116 @@
+"""What `schema check` says of statements of MySQL and MariaDB, and what the next run makes of them.
+
+All tables go through the same copy and run.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from cdc.state import State
+from operate.schema import check
+from schemas.changes import Verdict
+from stack.mysql_software import MYSQL
+from tests.integration.mysql import MysqlDatabase
+from tests.integration.mysql import database as database
+from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.running import spark as spark
+from tests.integration.shop import Shop, succeeded
+from tests.integration.shop import shop as shop
+
+IGNORE, EVOLVE, FILL, BOOTSTRAP = Verdict
+CREATE = (
+    "CREATE TABLE T (id int PRIMARY KEY, v int NOT NULL, t varchar(40) DEFAULT 'it''s',"
+    " d datetime DEFAULT current_timestamp, p decimal(8,2) NOT NULL DEFAULT 1)"
+    " CHARACTER SET utf8mb4"
+)
+ROWS = "INSERT INTO T (id, v) VALUES (1, 1), (2, 2)"
+A = "ALTER TABLE T "
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One kind of change; ``T`` stands for the table."""
+
+    name: str
+    verdict: Verdict
+    statements: tuple[str, ...]
+
+    def sql(self, *statements: str) -> list[str]:
+        return [re.sub(r"\bT\b", self.name, text) for text in statements]
+
+
+KINDS = [
+    Kind("added", EVOLVE, (A + "ADD x int FIRST, ALGORITHM=INSTANT",)),
+    Kind("filled", FILL, (A + "ADD x varchar(9) NOT NULL DEFAULT 'so' AFTER id",)),
+    Kind("wider", EVOLVE, (A + "MODIFY v bigint NOT NULL, DROP t /* of no use */",)),
+    Kind(
+        "same",
+        IGNORE,
+        (
+            A + "MODIFY t varchar(40) DEFAULT 'it''s', MODIFY v int NOT NULL, ADD y int",
+            A + "MODIFY d datetime DEFAULT now(), MODIFY p decimal(8,2) NOT NULL DEFAULT 1.0",
+            A + "ALTER t SET DEFAULT 'it''s', DROP y",
+        ),
+    ),
+    Kind("renamed", BOOTSTRAP, (A + "CHANGE v w int NOT NULL",)),
+    Kind("indexed", IGNORE, (A + "ADD UNIQUE by_v (v, id), COMMENT = 'c'",)),
+    Kind("recoded", BOOTSTRAP, (A + "MODIFY t varchar(40) CHARACTER SET latin1",)),
+    Kind("another_key", BOOTSTRAP, (A + "ADD UNIQUE (v), DROP PRIMARY KEY, ADD PRIMARY KEY (v)",)),
+    Kind("left_its_name", BOOTSTRAP, ("RENAME TABLE T TO elsewhere",)),
+]
+
+
+def log_status(database: MysqlDatabase) -> tuple[str, int]:
+    statement = "SHOW BINARY LOG STATUS" if database.kind == MYSQL else "SHOW MASTER STATUS"
+    file, position, *_ = database.root(statement)[0]
+    return str(file), int(position)
+
+
+@pytest.mark.breadth
+def test_the_answer_before_is_what_the_run_does_then(shop: Shop) -> None:
+    names = [one.name for one in KINDS]
+    shop.database.execute(*(text for one in KINDS for text in one.sql(CREATE, ROWS)))
+    succeeded(shop.onboard(*names))
+    file, position = log_status(shop.database)
+    answers = {}
+    for one in KINDS:
+        ddl = "; ".join(one.sql(*one.statements))
+        answers[one.name] = check(shop.services, shop.table(one.name), ddl)
+    said = {name: answer.verdict for name, answer in answers.items()}
+    assert said == {one.name: one.verdict for one in KINDS}
+    events = shop.database.root(f"SHOW BINLOG EVENTS IN '{file}' FROM {position}")
+    assert not [event for event in events if "planned" in str(event)]
+    shop.database.execute(*(text for one in KINDS for text in one.sql(*one.statements)))
+    shop.database.execute(
+        *(
+            f"INSERT INTO {one.name} (id, v) VALUES (4, 4)"
+            for one in KINDS
+            if one.name not in ("left_its_name", "renamed")
+        ),
+    )
+    results = {result.table.name: result for result in shop.run()}
+    for one in KINDS:
+        record, result = shop.record(one.name), results[one.name]
+        history = shop.services.store.schema_history(record.table)
+        if one.verdict is BOOTSTRAP:
+            assert record.state is State.NEEDS_BOOTSTRAP, result
+            continue
+        assert record.state is State.INCREMENTAL, result
+        shop.assert_equal(one.name)
+        found = [change for entry in history for change in entry.changes]
+        promised = [change.to_json() for change in answers[one.name].changes]
+        assert facts(promised) == facts(found), one.name
+
+
+def facts(changes: Iterable[Mapping[str, Any]]) -> list[tuple[str, str]]:
+    """What changed, and what it asks for; servers print defaults in more than one way."""
+    return [
+        (re.sub(r"^(the default of column '\w+') .*", r"\1", one["what"]), one["verdict"])
+        for one in changes
+    ]

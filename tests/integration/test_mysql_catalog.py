@@ -1,0 +1,151 @@
+"""What the catalogs of MySQL and MariaDB tell, rows by key, and the rights that it takes."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+
+import pytest
+
+from cdc.errors import MissingTableError, SourceError
+from cdc.gtid import GtidSet
+from cdc.sources.mysql import boundaries, catalog, grants, lookup, preparation, primary
+from schemas.catalog import Catalog
+from schemas.table import TableId
+from stack.mysql_software import MARIADB
+from stack.roles import ADMIN
+from tests.integration.mysql import database as database
+from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.mysql_lab import Lab, as_schema
+from tests.integration.mysql_lab import lab as lab
+
+
+@pytest.mark.breadth
+def test_facts_agree_on_primary_and_replica_and_tell_what_happened(lab: Lab) -> None:
+    before = lab.make(
+        "told-é",
+        "CREATE TABLE `told-é` (id int PRIMARY KEY, a varchar(20) NOT NULL DEFAULT 'x', b int,"
+        " v int AS (b + 1), s int AS (b + 2) STORED, UNIQUE (a), UNIQUE part (a(3)), UNIQUE (b))",
+    )
+    assert before.unique_indexes[0] == ("id",)
+    assert set(before.unique_indexes) == {("id",), ("a",), ("b",)}
+    assert not any(column.generated for column in before.columns), "events carry them"
+    assert before.primary_key == before.identity_columns == ("id",)
+    assert before.oid
+    table = before.table
+    with lab.connections.open("admin") as session:
+        described, facts = catalog.read_described(session, table)
+        assert described == before
+        assert set(catalog.read_fingerprints(session, [table])) == {table}
+        with pytest.raises(MissingTableError):
+            catalog.read_table(session, TableId("shop", lab.database.name, "gone"))
+    with lab.connections.open("snapshot", on_replica=True) as session:
+        theirs = catalog.read_fingerprint(session, table, on_replica=True)
+    assert facts.diff(catalog.with_files(theirs, facts)) == []
+    assert Catalog.read(facts.facts).primary_key == ("id",)
+
+    def changed(*statements: str) -> set[str]:
+        nonlocal facts
+        for statement in statements:
+            lab.database.query(statement)
+        with lab.connections.open("admin") as session:
+            now = catalog.read_fingerprint(session, table)
+        differences = {line.split(" ")[0].split(".")[0] for line in facts.diff(now)}
+        facts = now
+        return differences
+
+    files = {"relfilenode", "table_id"}
+    assert changed("INSERT INTO `told-é` (id, a, b) VALUES (1, 'x', 1)") == set()
+    assert files <= changed("TRUNCATE `told-é`")
+    assert files <= changed(
+        "CREATE TABLE n LIKE `told-é`", "RENAME TABLE `told-é` TO o, n TO `told-é`"
+    )
+    assert files <= changed("ALTER TABLE `told-é` FORCE")
+    assert "expressions" in changed("ALTER TABLE `told-é` DROP v, ADD v int AS (b + 3)")
+    assert "columns" in changed("ALTER TABLE `told-é` CONVERT TO CHARACTER SET latin1")
+    if lab.kind == MARIADB:
+        lab.database.query("DO sleep(1.1)")  # the time of the last ALTER, in seconds
+    # In place where that is possible, else by a rebuild.
+    assert {"altered", "table_id"} & changed(
+        "ALTER TABLE `told-é` ADD c int", "ALTER TABLE `told-é` DROP c"
+    )
+
+
+@pytest.mark.breadth
+def test_rows_by_key_are_what_the_lake_has(lab: Lab) -> None:
+    table = lab.make(
+        "looked",
+        "CREATE TABLE looked (a varchar(10), b datetime(6), c time(6), e enum('x','y'),"
+        " u bigint unsigned, f float, d date, bits bit(1), bin varbinary(5), ts timestamp(6) NULL,"
+        " PRIMARY KEY (a, b, c, e, u)) CHARACTER SET utf8mb4 COLLATE utf8mb4_general_ci",
+        "INSERT INTO looked VALUES ('Ä''', '2024-01-02 03:04:05.000006', '-01:00:00.5', 'y',"
+        " 18446744073709551615, 0.1, '2024-02-29', b'1', x'00ff', '2024-01-01 00:00:00.000001')",
+    )
+    schema = as_schema(table)
+    key = ["Ä'", datetime.fromisoformat("2024-01-02 03:04:05.000006"), -3_600_500_000, "y"]
+    whole = [*key, Decimal(2**64 - 1)]
+    other_case = ["ä'", *whole[1:]]
+    names = [column.name for column in schema.columns]
+    with lab.connections.open("snapshot") as session:
+        rows = lookup.fetch_by_key(session, table, schema, [whole, other_case], names)
+        assert lookup.fetch_by_key(session, table, schema, [other_case], names) == []
+        assert lookup.count(session, table) == 1
+        size = boundaries.table_size(session, table)
+        assert boundaries.largest_row(session, table)
+    assert size.rows == 1
+    assert size.heap_bytes > 0
+    assert rows == [
+        {
+            **dict(zip(schema.key, whole, strict=True)),
+            "f": 0.10000000149011612,
+            "d": date(2024, 2, 29),
+            "bits": True,
+            "bin": b"\0\xff",
+            "ts": datetime.fromisoformat("2024-01-01 00:00:00.000001+00:00"),
+        }
+    ]
+
+
+@pytest.mark.breadth
+def test_what_a_column_added_later_shows_in_older_rows(lab: Lab) -> None:
+    table = lab.make(
+        "older",
+        "CREATE TABLE older (id int PRIMARY KEY)",
+        "INSERT INTO older VALUES (1)",
+        "ALTER TABLE older ADD t varchar(10) NOT NULL DEFAULT 'it''s',"
+        " ADD d decimal(9,2) DEFAULT 7, ADD n int, ADD b varbinary(3) DEFAULT 'ab'",
+    )
+    schema = as_schema(table)
+    with lab.connections.open("admin") as session:
+        shown = [
+            lookup.stored_value(session, table, schema.column(name))[0] for name in ("t", "d", "b")
+        ]
+    assert shown == ["it's", "7.00", "6162"]
+
+
+@pytest.mark.breadth
+def test_grants_are_enough_and_what_is_wrong_with_the_binlog_is_named(lab: Lab) -> None:
+    table = lab.make("granted", "CREATE TABLE granted (id int PRIMARY KEY)")
+    preparation.prepare(lab.connections)
+    statements = grants.grants_sql(
+        lab.connections.config, [table], grants.accounts(lab.connections)
+    )
+    lab.database.root(*statements)
+    with lab.connections.open("admin") as session:
+        assert preparation.audit(session, table) == []
+        executed: GtidSet = primary.executed(session, lab.kind)
+        assert executed.reaches(primary.purged(session, lab.kind))
+        assert primary.binlog_bytes(session) > 0
+    lab.database.root("SET GLOBAL binlog_row_image = 'MINIMAL'")
+    try:
+        with lab.connections.open("admin") as session:
+            assert any("binlog_row_image" in line for line in preparation.audit(session, table))
+    finally:
+        lab.database.root("SET GLOBAL binlog_row_image = 'FULL'")
+    lab.database.root(f"REVOKE PROCESS ON *.* FROM {ADMIN}@'127.0.0.1'")
+    try:
+        with pytest.raises(SourceError, match="InnoDB") as raised:
+            lab.table("granted")
+        assert raised.value.remedy.startswith("GRANT PROCESS")
+    finally:
+        lab.database.root(f"GRANT PROCESS ON *.* TO {ADMIN}@'127.0.0.1'")

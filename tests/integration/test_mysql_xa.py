@@ -1,0 +1,77 @@
+"""XA transactions: their rows are in the log before anyone knows whether they commit."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.sources.mysql import preparation
+from cdc.sources.values import SourceTable
+from stack.mysql_software import MYSQL
+from tests.integration.mysql import MysqlDatabase
+from tests.integration.mysql import database as database
+from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.mysql_lab import Lab
+from tests.integration.mysql_lab import lab as lab
+
+pytestmark = pytest.mark.breadth
+
+
+def audit(lab: Lab, table: SourceTable) -> list[str]:
+    with lab.connections.open("admin") as session:
+        return preparation.audit(session, table)
+
+
+def branch(database: MysqlDatabase, name: str, row: int, *ending: str) -> None:
+    """A branch of an XA transaction, in a session that is gone then."""
+    with database.connect() as connection, connection.cursor() as cursor:
+        for statement in (
+            f"XA START '{name}'",
+            f"INSERT INTO item VALUES ({row})",
+            f"XA END '{name}'",
+            *ending,
+        ):
+            cursor.execute(statement)
+
+
+def begin_anew(database: MysqlDatabase) -> None:
+    """Restart the primary, whose counters begin at zero then."""
+    database.stack.server(database.kind).restart()
+    database.catch_up()
+
+
+def logged(database: MysqlDatabase, place: tuple[str, int]) -> set[str]:
+    events = database.root(f"SHOW BINLOG EVENTS IN '{place[0]}' FROM {place[1]}")
+    return {str(event[2]) for event in events}
+
+
+def place(database: MysqlDatabase) -> tuple[str, int]:
+    statement = "SHOW BINARY LOG STATUS" if database.kind == MYSQL else "SHOW MASTER STATUS"
+    file, position, *_ = database.root(statement)[0]
+    return str(file), int(position)
+
+
+def test_a_table_of_a_server_with_xa_transactions_is_refused(lab: Lab) -> None:
+    database = lab.database
+    preparation.prepare(lab.connections)
+    table = lab.make("item", "CREATE TABLE item (id int PRIMARY KEY)")
+    begin_anew(database)
+    # Of one phase it is logged as it commits, like any other.
+    branch(database, "one", 1, "XA COMMIT 'one' ONE PHASE")
+    branch(database, "none", 2, "XA ROLLBACK 'none'")
+    assert audit(lab, table) == []
+    before = place(database)
+    branch(database, "two", 3, "XA PREPARE 'two'")
+    try:
+        assert database.query("SELECT id FROM item") == [(1,)]
+        assert any("Write_rows" in event for event in logged(database, before))
+        (problem,) = audit(lab, table)
+        assert problem.startswith("XA transactions are used")
+        # A prepared branch outlives the server, whose counters do not.
+        begin_anew(database)
+        (problem,) = audit(lab, table)
+        assert problem.startswith("XA transactions are used")
+    finally:
+        database.root("XA COMMIT 'two'")
+        begin_anew(database)
+    assert database.query("SELECT id FROM item ORDER BY id") == [(1,), (3,)]
+    assert audit(lab, table) == []

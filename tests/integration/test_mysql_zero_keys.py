@@ -1,0 +1,61 @@
+"""Dates that no calendar has in a key: refused before the copy, and loud when they come later."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.state import State
+from tests.integration.mysql import database as database
+from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.running import spark as spark
+from tests.integration.shop import Shop, succeeded
+from tests.integration.shop import shop as shop
+
+pytestmark = pytest.mark.breadth
+
+
+def run_leniently(shop: Shop, *statements: str) -> None:
+    """In a session that takes any date."""
+    with shop.database.connect() as connection, connection.cursor() as cursor:
+        for statement in ("SET SESSION sql_mode = 'ALLOW_INVALID_DATES'", *statements):
+            cursor.execute(statement)
+
+
+def test_a_zero_date_in_a_key_is_refused_or_stops_the_table(shop: Shop) -> None:
+    dates = {
+        "zero": ("date", "0000-00-00"),
+        "no_day": ("date", "2024-02-00"),
+        "no_month": ("datetime(6)", "2024-00-10 01:02:03.000004"),
+        "moment": ("timestamp", "0000-00-00 00:00:00"),
+    }
+    run_leniently(
+        shop,
+        *(
+            f"CREATE TABLE {name} (id int, d {kind} NOT NULL, v int, PRIMARY KEY (id, d))"
+            for name, (kind, _) in dates.items()
+        ),
+        *(f"INSERT INTO {name} VALUES (1, '2024-02-29', 1)" for name in dates),
+        *(f"INSERT INTO {name} VALUES (2, '{text}', 1)" for name, (_, text) in dates.items()),
+        "CREATE TABLE later (d datetime NOT NULL PRIMARY KEY, v int)",
+        "INSERT INTO later VALUES ('2024-02-29', 1), ('1970-01-01', 1)",
+    )
+    shop.database.catch_up()
+    for name, outcome in zip(dates, shop.onboard(*dates), strict=True):
+        assert "zero or partial date in key column 'd'" in str(outcome.error), name
+        assert "NO_ZERO_DATE" in (outcome.error.remedy if outcome.error else "")
+    # Rows that have real dates now travel.
+    shop.database.execute("DELETE FROM zero WHERE id = 2")
+    shop.database.catch_up()
+    succeeded(shop.onboard("zero", "later"))
+    run_leniently(
+        shop,
+        "INSERT INTO later VALUES ('2024-03-01', 2)",
+        "INSERT INTO later VALUES ('2024-02-00', 2)",
+        "INSERT INTO zero VALUES (3, '2024-03-01', 2)",
+    )
+    results = {result.table.name: result for result in shop.run()}
+    assert results["zero"].error is None
+    shop.assert_equal("zero")
+    assert results["later"].state is State.FAILED
+    assert "zero date" in (results["later"].error or {})["message"]
+    assert shop.lake("later").where("d IS NULL").count() == 0

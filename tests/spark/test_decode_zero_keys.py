@@ -1,0 +1,88 @@
+"""Dates that no calendar has in a key: what stands for them in events must not become a row."""
+
+from __future__ import annotations
+
+import json
+from datetime import datetime, timezone
+from typing import Any
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc.decode import decode
+from cdc.own_key import PROBLEM
+from schemas.table import Column, TableId, TableSchema
+from tests.spark.debezium import DATE, MICROS, PLACEHOLDER, ZONED, Topic
+
+_PLACE: dict[str, Any] = {"file": "binlog.000001", "pos": 4, "row": 0}
+
+
+class Binlog(Topic):
+    """The same, as the connectors of MySQL and MariaDB write it."""
+
+    def register(self, schema_id: int, fields: Any, **options: Any) -> None:
+        super().register(schema_id, fields, **options)
+        schema = json.loads(self.schemas[schema_id])
+        (source,) = (one for one in schema["fields"] if one["name"] == "source")
+        source["type"]["fields"] += [
+            {"name": "file", "type": "string"},
+            {"name": "pos", "type": "long"},
+            {"name": "row", "type": "int"},
+        ]
+        self.schemas[schema_id] = json.dumps(schema)
+
+    def encode(self, schema_id: int, value: Any) -> bytes:
+        return super().encode(schema_id, {**value, "source": {**value["source"], **_PLACE}})
+
+
+def problems(spark: SparkSession, topic: Topic, kind: str, *, own_key: bool = False) -> list[Any]:
+    columns = (Column("id", "int", "int", False), Column("d", "date", kind, False))
+    frame = decode(
+        topic.frame(spark),
+        topic.parsed(),
+        TableSchema(TableId("shop", "public", "orders"), columns, ("id", "d")),
+        placeholder=PLACEHOLDER,
+        ingested_at=datetime.now(timezone.utc),
+        own_key=own_key,
+    )
+    shown = frame.select("_cdc_op", PROBLEM).orderBy("_cdc_offset").collect()
+    return [tuple(row) for row in shown]
+
+
+ZERO = (None, "a zero date, or what stands for one, in key column d")
+
+
+@pytest.mark.parametrize(
+    ("written", "kind", "stand_in", "real"),
+    [
+        (DATE, "date", 0, 19_000),
+        (MICROS, "timestamp_ntz", 0, 1),
+        (ZONED, "timestamp", "1970-01-01T00:00:00Z", "1970-01-01T00:00:01Z"),
+    ],
+)
+def test_a_zero_date_in_a_key_is_a_problem_of_every_kind_of_event(
+    spark: SparkSession, written: Any, kind: str, stand_in: Any, real: Any
+) -> None:
+    topic = Binlog()
+    topic.register(7, {"id": "int", "d": written}, required=("id", "d"))
+    zero, good = {"id": 1, "d": stand_in}, {"id": 1, "d": real}
+    topic.insert(**good)
+    topic.insert(**zero)
+    topic.event("d", None, zero)
+    topic.event("d", None, good)
+    topic.event("t")
+    assert problems(spark, topic, kind) == [("c", None), ZERO, ZERO, ("d", None), ("t", None)]
+
+
+def test_a_key_of_the_settings_that_was_a_zero_date_is_one_too(spark: SparkSession) -> None:
+    topic = Binlog()
+    topic.register(7, {"id": "int", "d": DATE}, required=("id", "d"))
+    topic.event("u", {"id": 1, "d": 5}, {"id": 1, "d": 0})
+    assert problems(spark, topic, "date", own_key=True) == [ZERO]
+
+
+def test_the_start_of_1970_is_a_date_of_postgres(spark: SparkSession) -> None:
+    topic = Topic()
+    topic.register(7, {"id": "int", "d": DATE}, required=("id", "d"))
+    topic.insert(id=1, d=0)
+    assert problems(spark, topic, "date") == [("c", None)]

@@ -1,0 +1,96 @@
+"""Catalogs of a table as values, and what changed from one to the other."""
+
+from __future__ import annotations
+
+from copy import deepcopy
+from typing import Any
+
+from schemas.catalog import Catalog
+from schemas.changes import (
+    Change,
+)
+from schemas.evolution import LakeColumns, diff
+from schemas.table import Column
+
+LAKE_TYPES = {
+    "smallint": "int",
+    "integer": "int",
+    "bigint": "bigint",
+    "text": "string",
+    "numeric(10,2)": "decimal(10,2)",
+    "numeric(20,2)": "decimal(20,2)",
+    "numeric(20,4)": "decimal(20,4)",
+}
+
+
+def column(name: str, shown: str = "text", **facts: Any) -> dict[str, Any]:
+    plain = {"name": name, "type": 1, "typmod": -1, "shown": shown, "nullable": True}
+    return {**plain, "default": None, "generated": False, "written": "700", **facts}
+
+
+FACTS: dict[str, Any] = {
+    "oid": 100,
+    "relfilenode": 200,
+    "kind": "p",
+    "owner": "o",
+    "named": "700",
+    "attributes": 3,
+    "persistence": "p",
+    "replica_identity": "d",
+    "columns": {
+        "1": column("id", "integer", nullable=False),
+        "2": column("note"),
+        "3": column("price", "numeric(10,2)"),
+    },
+    "keys": {"primary": "1"},
+    "leaves": {"public.o1": {"oid": 101, "relfilenode": 201, "replica_identity": "d"}},
+    "publication_entry": 7,
+}
+LAKE = {"id": "int", "note": "string", "price": "decimal(10,2)"}
+
+
+def changed(**facts: Any) -> dict[str, Any]:
+    return {**deepcopy(FACTS), **facts}
+
+
+def with_columns(columns: dict[str, dict[str, Any] | None], **facts: Any) -> dict[str, Any]:
+    now = changed(**facts)
+    for number, one in columns.items():
+        if one is None:
+            del now["columns"][number]
+        else:
+            now["columns"][number] = one
+    return now
+
+
+def compared(
+    now: dict[str, Any],
+    *,
+    lake: dict[str, str] | None = None,
+    dropped: tuple[str, ...] = (),
+    stored: dict[str, tuple[str | None, ...]] | None = None,
+    left_out: tuple[str, ...] = (),
+    empty: tuple[int, ...] = (),
+    frozen: bool = False,
+    keyed: bool = True,
+) -> tuple[Change, ...]:
+    wanted = [
+        Column(one["name"], one["shown"], LAKE_TYPES.get(one["shown"], "string"))
+        for one in now["columns"].values()
+        if one["name"] not in left_out and not one["generated"]
+    ]
+    return diff(
+        Catalog.read(FACTS),
+        Catalog.read(now),
+        wanted=wanted,
+        lake=LakeColumns(lake or LAKE, frozenset(dropped)),
+        stored=stored or {},
+        empty=empty,
+        frozen=frozen,
+        keyed=keyed,
+    )
+
+
+def only(*arguments: Any, **options: Any) -> Change:
+    (change,) = compared(*arguments, **options)
+    return change
