@@ -36,7 +36,7 @@ from cdc.lake.timeline import Timeline
 from cdc.run.shape import settings_digest
 from cdc.sources.base import Fingerprint
 from cdc.state import RESUMABLE, State, TableRecord, transition, with_attempt
-from schemas.errors import TributaryError
+from schemas.errors import SchemaError, TributaryError
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectClient
@@ -337,7 +337,14 @@ class _Bootstrap:
 
     def _publish(self) -> None:
         """Show the table to readers: pointer and name move from the former generation to this."""
-        shown = publish(self._context, self._record, self._settings, self._lease)
+        try:
+            shown = publish(self._context, self._record, self._settings, self._lease)
+        except SchemaError as error:
+            # A shard that does not go with the others: only a copy of another shape can.
+            reason, remedy = error.message, error.remedy
+            to = State.NEEDS_BOOTSTRAP
+            self._store(transition(self._record, to, at=_now(), reason=reason, remedy=remedy))
+            raise
         self._store(transition(self._record, State.INCREMENTAL, at=_now(), attempt=shown))
 
     def _fingerprint(self) -> Fingerprint:

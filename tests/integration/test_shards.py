@@ -160,8 +160,9 @@ def test_a_shards_own_changes_of_schema_and_truncate_leave_the_others_alone(shop
     for shard in names(2):
         shop.create(shard, 10)
     succeeded(shop.onboard(*names(2)))
+    shop.database.execute("ALTER TABLE orders_0 ADD COLUMN extra int NOT NULL DEFAULT 7")
+    run_without_error(shop)
     shop.database.execute(
-        "ALTER TABLE orders_0 ADD COLUMN extra int NOT NULL DEFAULT 7",
         shop.database.retype("orders_0", "v", "bigint"),
         "UPDATE orders_0 SET v = 5000000000 WHERE id = 1",
         "UPDATE orders_1 SET v = 5 WHERE id = 1",
