@@ -7,31 +7,40 @@ import itertools
 import os
 import time
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 import psycopg
 import pytest
+import yaml
 
 from stack.errors import StackError
 from stack.local import LocalStack
-from stack.postgres import ADMIN
+from stack.postgres import POSTGRES
+from stack.roles import ADMIN
+from tests.integration.databases import OwnDatabase
 
 _NUMBERS = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class Database:
-    """A database of one test.
+class Database(OwnDatabase):
+    """A database of one test on PostgreSQL."""
 
-    Args:
-        stack: The stack that it is on.
-        name: Its name, which is also a good name for the source: slots and topics follow it.
-    """
+    schema = "public"
+    quote = '"'
+    waits_for_open_transactions = True
 
-    stack: LocalStack
-    name: str
+    def document(self, folder: Path) -> dict[str, Any]:
+        """A configuration with this database as the one source; lake and state in the folder."""
+        text = self.stack.config_text(
+            source=self.name, database=self.name, folder=folder, kinds=[POSTGRES]
+        )
+        document: dict[str, Any] = yaml.safe_load(text)
+        return document
 
     def dsn(self, role: str = ADMIN, *, replica: bool = False) -> str:
         """A libpq URI without a password in it."""
@@ -45,11 +54,17 @@ class Database:
         with psycopg.connect(self.dsn(role, replica=replica), autocommit=True) as connection:
             yield connection
 
-    def execute(self, *statements: str) -> None:
-        """Run statements as the owner, each in a transaction of its own."""
-        with self.connect() as connection:
-            for statement in statements:
-                connection.execute(statement.encode())
+    def begin(self) -> AbstractContextManager[psycopg.Connection[tuple[Any, ...]]]:
+        """A connection whose transaction ends by ``commit`` or ``rollback`` only."""
+        return contextlib.closing(psycopg.connect(self.dsn()))
+
+    def retype(self, table: str, column: str, definition: str) -> str:
+        """The statement that gives a column another type."""
+        return f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {definition}"
+
+    def lose_log(self) -> None:
+        """Drop the slots: the server keeps the log for nobody."""
+        _drop_slots(self.stack, self.name)
 
 
 @pytest.fixture
@@ -66,13 +81,13 @@ def own_database(stack: LocalStack) -> Iterator[Database]:
     name = f"t{os.getpid()}_{next(_NUMBERS)}"
     stack.psql(f'CREATE DATABASE "{name}" OWNER {ADMIN}')
     try:
-        created = Database(stack, name)
+        created = Database(stack, name, POSTGRES)
         _wait_for_replica(created)
         yield created
     finally:
         stack.up()
         _delete_connectors(stack, name)
-        _drop(stack, name)
+        _drop_slots(stack, name, then=f'DROP DATABASE "{name}" WITH (FORCE)')
 
 
 def _wait_for_replica(database: Database) -> None:
@@ -97,11 +112,11 @@ def _delete_connectors(stack: LocalStack, name: str) -> None:
             httpx.delete(f"{url}/connectors/{connector}", timeout=90).raise_for_status()
 
 
-def _drop(stack: LocalStack, name: str) -> None:
-    """Drop the database and its slots.
+def _drop_slots(stack: LocalStack, name: str, then: str = "SELECT") -> None:
+    """Drop the slots of a database, and run a statement once there are none.
 
-    A task of a deleted connector that was still starting may hold a slot for a moment, or make it
-    anew after it was dropped, until it finds that it was stopped.
+    A task of a connector that was stopped or deleted while it was still starting may hold a slot
+    for a moment, or make it anew after it was dropped, until it finds that it was stopped.
     """
     deadline = time.monotonic() + 60
     while True:
@@ -114,7 +129,7 @@ def _drop(stack: LocalStack, name: str) -> None:
                  WHERE database = '{name}';
                 """
             )
-            stack.psql(f'DROP DATABASE "{name}" WITH (FORCE)')
+            stack.psql(then)
         except StackError:
             if time.monotonic() > deadline:
                 raise

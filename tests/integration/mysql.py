@@ -5,44 +5,56 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import httpx
 import pymysql
 import pytest
+import yaml
 
 from stack.errors import UnavailableError
 from stack.local import LocalStack
 from stack.mysql_software import MARIADB, MYSQL, PRODUCTS, find_installation
 from stack.ports import HOST
+from stack.postgres import POSTGRES
 from stack.roles import ADMIN, CAPTURE, SNAPSHOT
 from tests.conftest import SERVERS, running_stack, used
+from tests.integration.databases import OwnDatabase
 from tests.integration.servers import converters
 
 _NUMBERS = itertools.count(1)
 
 
 @dataclass(frozen=True)
-class MysqlDatabase:
-    """A database of one test.
+class MysqlDatabase(OwnDatabase):
+    """A database of one test on MySQL or MariaDB."""
 
-    Args:
-        stack: The stack that it is on.
-        kind: ``mysql`` or ``mariadb``.
-        name: Its name.
-    """
+    quote = "`"
+    waits_for_open_transactions = False
 
-    stack: LocalStack
-    kind: str
-    name: str
+    @property
+    def schema(self) -> str:
+        """Its own name: there are no schemas in a database."""
+        return self.name
+
+    def document(self, folder: Path) -> dict[str, Any]:
+        """A configuration with this database as the one source; lake and state in the folder."""
+        text = self.stack.config_text(folder=folder, kinds=[self.kind])
+        document: dict[str, Any] = yaml.safe_load(text)
+        (section,) = document["sources"].values()
+        # Names of its own: another test's capture is another's.
+        document["sources"] = {self.name: {**section, "databases": [self.name]}}
+        return document
 
     @contextlib.contextmanager
     def connect(
-        self, role: str = ADMIN, *, replica: bool = False
+        self, role: str = ADMIN, *, replica: bool = False, autocommit: bool = True
     ) -> Iterator[pymysql.connections.Connection[Any]]:
-        """A connection in autocommit mode."""
+        """A connection, in autocommit mode if not told otherwise."""
         server = f"{self.kind}_replica" if replica else self.kind
         with pymysql.connect(
             host=HOST,
@@ -50,9 +62,34 @@ class MysqlDatabase:
             user=role,
             password=self.stack.passwords.get(role),
             database=self.name,
-            autocommit=True,
+            autocommit=autocommit,
         ) as connection:
             yield connection
+
+    def begin(self) -> contextlib.AbstractContextManager[pymysql.connections.Connection[Any]]:
+        """A connection whose transaction ends by ``commit`` or ``rollback`` only."""
+        return self.connect(autocommit=False)
+
+    def retype(self, table: str, column: str, definition: str) -> str:
+        """The statement that gives a column another type, and leaves it NULL or not."""
+        nullable = self.rows(
+            "SELECT is_nullable FROM information_schema.columns WHERE table_schema = database()"
+            f" AND table_name = '{table}' AND column_name = '{column}'"
+        )
+        null = "" if nullable == [("YES",)] else " NOT NULL"
+        return f"ALTER TABLE {table} MODIFY {column} {definition}{null}"
+
+    def lose_log(self) -> None:
+        """Purge all binlogs but a new one."""
+        self.catch_up()
+        self.root("FLUSH BINARY LOGS")
+        newest = self.root("SHOW BINARY LOGS")[-1][0]
+        deadline = time.monotonic() + 60
+        # The server keeps what a reader still has open, one that has just gone among them.
+        while len(self.root("SHOW BINARY LOGS")) > 1:
+            assert time.monotonic() < deadline, "the server still keeps older binlogs"
+            self.root(f"PURGE BINARY LOGS TO '{newest}'")
+            time.sleep(0.2)
 
     def query(self, text: str, role: str = ADMIN, *, replica: bool = False) -> list[Any]:
         """Run a statement in a session of its own; returns its rows."""
@@ -104,9 +141,9 @@ def mysql_stack_of(
 
 @contextlib.contextmanager
 def own_mysql_database(stack: LocalStack, kind: str) -> Iterator[MysqlDatabase]:
-    """An empty database for a block; dropped with the connectors whose names begin with its."""
+    """An empty database for a block; dropped with the connectors that capture it."""
     stack.up()  # the test before may have left a server dead
-    created = MysqlDatabase(stack, kind, f"t{os.getpid()}_{next(_NUMBERS)}")
+    created = MysqlDatabase(stack, f"t{os.getpid()}_{next(_NUMBERS)}", kind)
     created.root(
         f"CREATE DATABASE {created.name}",
         f"GRANT ALL PRIVILEGES ON {created.name}.* TO {ADMIN}@'{HOST}'",
@@ -117,10 +154,7 @@ def own_mysql_database(stack: LocalStack, kind: str) -> Iterator[MysqlDatabase]:
         yield created
     finally:
         stack.up()
-        url = f"{stack.addresses().connect_url}/connectors"
-        for connector in httpx.get(url, timeout=30).raise_for_status().json():
-            if connector.startswith(created.name):
-                httpx.delete(f"{url}/{connector}", timeout=90).raise_for_status()
+        delete_connectors(stack, created.name)
         created.root(
             f"DROP DATABASE {created.name}",
             f"REVOKE ALL PRIVILEGES ON {created.name}.* FROM {ADMIN}@'{HOST}'",
@@ -128,17 +162,27 @@ def own_mysql_database(stack: LocalStack, kind: str) -> Iterator[MysqlDatabase]:
         )
 
 
+def delete_connectors(stack: LocalStack, name: str) -> None:
+    """Delete the connectors whose topics are named after a source."""
+    url = f"{stack.addresses().connect_url}/connectors"
+    listed = httpx.get(url, params={"expand": "info"}, timeout=30).raise_for_status().json()
+    for connector, found in listed.items():
+        if f"{found['info']['config']['topic.prefix']}_".startswith(f"{name}_"):
+            httpx.delete(f"{url}/{connector}", timeout=90).raise_for_status()
+
+
+def kind_of(item: pytest.Item) -> str | None:
+    """The kind of source that a test is parametrized with, if it is."""
+    params = getattr(getattr(item, "callspec", None), "params", {}).values()
+    return next((str(one) for one in params if one in (POSTGRES, *PRODUCTS)), None)
+
+
 @pytest.fixture(scope="module")
 def mysql_stack(request: pytest.FixtureRequest) -> Iterator[LocalStack]:
     """A stack of a module's own, with the kinds that its tests ask for."""
     module = [item for item in request.session.items if item.path == request.path]
-    asked = [getattr(item, "callspec", None) for item in module]
-    every = any(one is None or "database" not in one.params for one in asked)
-    kinds = [
-        kind
-        for kind in PRODUCTS
-        if every or any(one is not None and one.params["database"] == kind for one in asked)
-    ]
+    asked = [kind_of(item) for item in module]
+    kinds = [kind for kind in PRODUCTS if None in asked or kind in asked]
     with mysql_stack_of(request.config, kinds) as running:
         yield running
 
@@ -146,10 +190,15 @@ def mysql_stack(request: pytest.FixtureRequest) -> Iterator[LocalStack]:
 @pytest.fixture(params=[pytest.param(MYSQL, marks=pytest.mark.breadth), MARIADB])
 def database(request: pytest.FixtureRequest, mysql_stack: LocalStack) -> Iterator[MysqlDatabase]:
     """A database of a test's own on each kind that there is; one that is not is reported."""
-    if request.param not in mysql_stack.versions():
-        pytest.skip(f"no {PRODUCTS[request.param].title} on this machine; see the report's end")
-    with own_mysql_database(mysql_stack, request.param) as created:
+    with own_mysql_database(mysql_stack, had(mysql_stack, request.param)) as created:
         yield created
+
+
+def had(stack: LocalStack, kind: str) -> str:
+    """The kind, if the stack has it; else the test is skipped, and the report says why."""
+    if kind not in stack.versions():
+        pytest.skip(f"no {PRODUCTS[kind].title} on this machine; see the report's end")
+    return kind
 
 
 def capture(database: MysqlDatabase, table: str, **settings: str) -> str:

@@ -55,9 +55,7 @@ class MysqlCaptured:
         (source,) = document["sources"].values()
         document["sources"] = {self.name: {**source, "databases": [database.name]}}
         self.config: Config = parse(yaml.safe_dump(document))
-        # The fixture removes connectors by the beginning of their names.
-        made = names(self.name, self.config.sources[self.name])
-        self.names: CaptureNames = made
+        self.names: CaptureNames = names(self.name, self.config.sources[self.name])
         self.kafka = KafkaAdmin(self.config.kafka)
         self.connect = ConnectClient(self.config.connect)
         self.registry = ConfluentRegistry(RegistryEndpoint(self.config.kafka.registry.url))

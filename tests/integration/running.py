@@ -12,13 +12,13 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc import spark as spark_module
-from cdc.config import Config
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Timeline
 from cdc.run import RunResult, run_tables
 from cdc.state import State
 from stack.local import LocalStack
 from tests.integration.replication import Replication
+from tests.spark.local import local_config
 
 COLUMNS = ("id", "note", "body", "price")
 BIG = "(SELECT string_agg(md5(random()::text || n), '') FROM generate_series(1, 400) n)"
@@ -29,31 +29,9 @@ Test = TypeVar("Test", bound=Callable[..., None])
 
 
 @pytest.fixture(scope="module")
-def spark(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    folder = tmp_path_factory.mktemp("spark")
-    config = Config.model_validate(
-        {
-            "sources": {
-                "x": {
-                    "kind": "postgres",
-                    "primary": {"host": "localhost", "database": "x"},
-                    "credentials": {"admin": {"user": "x"}},
-                }
-            },
-            "kafka": {
-                "bootstrap_servers": "localhost:1",
-                "registry": {"url": "http://localhost:1"},
-            },
-            "connect": {"url": "http://localhost:1"},
-            "lake": {"url": (folder / "lake").as_uri()},
-            "spark": {
-                "master": "local[2]",
-                "driver_memory": "2g",
-                "conf": {"spark.local.dir": str(folder / "scratch")},
-            },
-        }
-    )
-    yield spark_module.session(config, "tributary-tests")
+def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
+    """One session for the tests of a module."""
+    yield spark_module.session(local_config(tmp_path_factory.mktemp("spark")), "tributary-tests")
     spark_module.stop()
 
 

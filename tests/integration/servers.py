@@ -9,8 +9,10 @@ from typing import Any
 
 import httpx
 import psutil
-from confluent_kafka import Consumer
+from confluent_kafka import Consumer, TopicPartition
+from confluent_kafka.admin import AdminClient
 
+from cdc.config import KafkaConfig
 from stack.local import LocalStack
 
 
@@ -86,3 +88,10 @@ def consume(stack: LocalStack, topic: str, count: int) -> list[tuple[bytes, byte
     finally:
         consumer.close()
     return found
+
+
+def delete_records(kafka: KafkaConfig, topic: str, before: int) -> None:
+    """Delete what a topic of one partition holds below an offset, as its retention does."""
+    admin = AdminClient(kafka.librdkafka_config())
+    for done in admin.delete_records([TopicPartition(topic, 0, before)]).values():
+        done.result(30)

@@ -9,11 +9,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import yaml
-from pyspark.sql import SparkSession
+import pytest
+from pyspark.sql import DataFrame, SparkSession
 
+from bootstrap.capture import Capture
 from cdc.config import Config
-from cdc.progress import NullProgress
+from cdc.lake.publish import current_path
+from cdc.progress import NullProgress, Progress
 from cdc.run import RunResult, run_tables
 from cdc.state import TableRecord
 from operate.context import Services
@@ -21,12 +23,14 @@ from operate.onboard import onboard
 from operate.outcome import Outcome
 from operate.verify.table import Verification, verify_table
 from schemas.table import TableId
-from tests.integration.conftest import Database
+from tests.integration.databases import OwnDatabase
+
+CAPTURE_TIMEOUT_S = 60.0
 
 
 @dataclass
 class Shop:
-    """What the commands work with, on one database.
+    """What the commands work with, on one database of any kind.
 
     Args:
         database: The test's database; its name is the source's as well.
@@ -35,7 +39,7 @@ class Shop:
         tables: The ``tables`` section of the configuration.
     """
 
-    database: Database
+    database: OwnDatabase
     spark: SparkSession | None
     folder: Path
     tables: dict[str, Any] = field(default_factory=dict)
@@ -44,17 +48,18 @@ class Shop:
         self.services = Services(self.config(), NullProgress(), spark=self.spark)
 
     def config(self, **changes: Any) -> Config:
-        stack, name = self.database.stack, self.database.name
-        document = yaml.safe_load(stack.config_text(source=name, database=name, folder=self.folder))
+        document = self.database.document(self.folder)
         return Config.model_validate({**document, "tables": self.tables, **changes})
 
-    def reconfigure(self, **changes: Any) -> None:
+    def reconfigure(self, progress: Progress | None = None, **changes: Any) -> None:
         """Go on with another configuration, as a new process would."""
         self.services.close()
-        self.services = Services(self.config(**changes), NullProgress(), spark=self.spark)
+        self.services = Services(
+            self.config(**changes), progress or NullProgress(), spark=self.spark
+        )
 
     def table(self, name: str) -> TableId:
-        return TableId(self.database.name, "public", name)
+        return self.database.table(name)
 
     def record(self, name: str) -> TableRecord:
         record = self.services.store.get(self.table(name))
@@ -62,10 +67,9 @@ class Shop:
         return record
 
     def create(self, name: str, rows: int) -> None:
-        self.database.execute(
-            f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL, t text)",
-            f"INSERT INTO {name} SELECT g, 0, 'row ' || g FROM generate_series(1, {rows}) g",
-        )
+        """A table of a key, a number that is 0 and a text."""
+        self.database.execute(f"CREATE TABLE {name} (id int PRIMARY KEY, v int NOT NULL, t text)")
+        self.database.load(name, ((n, 0, f"row {n}") for n in range(1, rows + 1)))
 
     def onboard(self, *names: str, with_bootstrap: bool = True) -> list[Outcome]:
         wanted = [self.table(name) for name in names]
@@ -77,21 +81,41 @@ class Shop:
     def verify(self, name: str) -> Verification:
         return verify_table(self.services, self.services.run_context, self.table(name))
 
+    def assert_equal(self, *names: str) -> None:
+        """Bring the lake up to date and compare it row for row; the tables are not empty."""
+        for name in names:
+            found = self.verify(name)
+            assert found.equal, found
+            assert found.rows_compared > 0
+
+    def settle(self, name: str) -> None:
+        """Wait until readers of the table's topic see all that is committed on the source."""
+        settle(self.services, self.table(name))
+
+    def lake(self, name: str) -> DataFrame:
+        """What readers of the table see."""
+        path = current_path(self.record(name).base_path)
+        assert path is not None
+        assert self.spark is not None
+        return self.spark.read.format("hudi").load(path)
+
     def scalar(self, query: str) -> Any:
-        with self.database.connect() as connection:
-            row = connection.execute(query.encode()).fetchone()
-        return row[0] if row is not None else None
+        rows = self.database.rows(query)
+        return rows[0][0] if rows else None
 
     @contextmanager
     def writing(self, *statements: str, pause_s: float = 0.002) -> Iterator[list[int]]:
-        """Run the statements again and again while the block runs; the list holds how often."""
+        """Run the statements again and again while the block runs; the list holds how often.
+
+        In them ``{turn}`` stands for that number.
+        """
         stop, done = threading.Event(), [0]
 
         def work() -> None:
-            with self.database.connect() as connection:
+            with self.database.connect() as connection, connection.cursor() as cursor:
                 while not stop.wait(pause_s):
                     for statement in statements:
-                        connection.execute(statement.encode())
+                        cursor.execute(statement.replace("{turn}", str(done[0])))
                     done[0] += 1
 
         thread = threading.Thread(target=work)
@@ -103,6 +127,39 @@ class Shop:
             thread.join()
 
 
+@pytest.fixture
+def shop(database: OwnDatabase, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
+    """A shop on the database of the test's module: of one kind, or of each."""
+    shop = Shop(database, spark, tmp_path)
+    yield shop
+    shop.services.close()
+
+
+def settle(services: Services, table: TableId) -> None:
+    """Wait until readers of the table's topic see all that is committed on the source."""
+    record = services.store.get(table)
+    assert record is not None
+    source = services.source(table.source)
+    capture = Capture(
+        table=table,
+        topic=record.topic,
+        names=services.capture_of(record),
+        source=source,
+        connect=services.connect,
+        kafka=services.kafka,
+        exactly_once=services.config.connect.exactly_once,
+        progress=NullProgress(),
+    )
+    capture.wait_until_captured(source.write_marker().position, timeout_s=CAPTURE_TIMEOUT_S)
+    until = services.kafka.high_watermarks(record.topic)
+    capture.wait_until_readable(until, timeout_s=CAPTURE_TIMEOUT_S)
+
+
 def succeeded(outcomes: Sequence[Outcome]) -> None:
     """All tables went through; shows the errors of those that did not."""
     assert not [(str(one.table), one.error) for one in outcomes if one.failed]
+
+
+def run_without_error(shop: Shop) -> None:
+    """A run; shows the errors of tables that it stopped."""
+    assert [result.error for result in shop.run() if result.error] == []

@@ -9,11 +9,8 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
-from pyspark.sql import SparkSession
 
-from cdc import spark as spark_module
 from cdc.attempt import Attempt
-from cdc.config import Config
 from cdc.errors import CaptureError, ConnectError, LeaseHeldError, SourceError, StateError
 from cdc.progress import NullProgress
 from cdc.state import State, transition
@@ -21,40 +18,22 @@ from operate import capture as capture_module
 from operate.context import Services
 from operate.dryrun import plan
 from operate.incremental import Runs
-from operate.inventory import at_source, discover, on_plan
+from operate.inventory import at_source, discover
 from operate.lifecycle import offboard, pause, published_path, resume, retry, unfinished
 from operate.onboard import bootstrap
-from operate.preflight import check
 from operate.resync import resync
 from operate.status import TableStatus, status
-from stack.local import LocalStack
 from tests.integration.captured import wait_until
 from tests.integration.conftest import Database
+from tests.integration.running import spark as spark
 from tests.integration.shop import Shop, succeeded
-
-
-@pytest.fixture(scope="module")
-def spark(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    import yaml
-
-    document = yaml.safe_load(stack.config_text())
-    scratch = str(tmp_path_factory.mktemp("spark"))
-    document["spark"] = {"master": "local[2]", "conf": {"spark.local.dir": scratch}}
-    yield spark_module.session(Config.model_validate(document), "tributary-tests")
-    spark_module.stop()
+from tests.integration.shop import shop as shop
 
 
 @pytest.fixture
 def cold(database: Database, tmp_path: Path) -> Iterator[Shop]:
     """A shop for what needs no Spark."""
     shop = Shop(database, None, tmp_path)
-    yield shop
-    shop.services.close()
-
-
-@pytest.fixture
-def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
-    shop = Shop(database, spark, tmp_path)
     yield shop
     shop.services.close()
 
@@ -143,34 +122,6 @@ def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:
     assert cold.services.store.tables() == []
 
 
-def test_offboarding_the_last_table_takes_slot_and_connector_along(shop: Shop) -> None:
-    for name in ("orders", "lines"):
-        shop.create(name, 100)
-    succeeded(shop.onboard("orders", "lines"))
-    capture = shop.services.capture(shop.table("orders"))
-    offboard(shop.services, shop.table("lines"), delete_data=True)
-    source = shop.services.source(shop.database.name)
-    assert source.slot_health(capture.slot) is not None
-    assert source.published_tables(capture.publication) == [shop.table("orders")]
-    own = set(shop.services.kafka.topics(capture.own_topics))
-    assert own == set(capture.own_topics)
-    offboard(shop.services, shop.table("orders"), delete_data=False)
-    assert set(shop.services.kafka.topics(own)) == own
-    assert source.slot_health(capture.slot) is None
-    assert shop.services.connect.connector(capture.connector) is None
-    assert shop.services.kafka.topics([capture.topic(shop.table("lines"))]) == {}
-    assert Path(shop.record("orders").base_path).exists()
-    assert not Path(shop.record("lines").base_path).exists()
-    assert on_plan(shop.services, []) == []
-
-    shop.database.execute("UPDATE orders SET v = 7 WHERE id = 1")
-    succeeded(shop.onboard("orders"))
-    assert shop.record("orders").generation == 2
-    assert shop.verify("orders").equal
-    offboard(shop.services, shop.table("orders"), delete_data=True)
-    assert shop.services.kafka.topics(own) == {}, "nobody would ever delete them"
-
-
 def test_one_process_at_a_time_changes_what_tables_share(
     cold: Shop, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -189,30 +140,6 @@ def test_one_process_at_a_time_changes_what_tables_share(
     source = cold.services.source(cold.database.name)
     assert source.published_tables(names.publication) == [cold.table("orders")]
     assert source.slot_health(names.slot) is not None
-
-
-def test_a_lost_slot_stops_its_tables_and_bootstrap_makes_it_anew(shop: Shop) -> None:
-    shop.create("orders", 500)
-    succeeded(shop.onboard("orders"))
-    capture = shop.services.capture(shop.table("orders"))
-    shop.services.connect.stop(capture.connector)
-    source = shop.services.source(shop.database.name)
-    source.drop_slot(capture.slot)
-    shop.database.execute("UPDATE orders SET v = 1 WHERE id = 1")
-
-    refused = shop.onboard("orders")
-    assert refused[0].failed
-    assert capture.slot in str(refused[0].error)
-    broken = status(shop.services, [])
-    assert broken.failed
-    lines = [line for line in check(shop.services) if line.status == "error"]
-    assert any(capture.slot in line.name for line in lines)
-
-    (result,) = shop.run()
-    assert result.state is State.NEEDS_BOOTSTRAP, "it has no new offsets, and never will have"
-    succeeded(bootstrap(shop.services, [shop.table("orders")]))
-    assert shop.record("orders").generation == 2
-    assert shop.verify("orders").equal
 
 
 @pytest.mark.breadth
@@ -237,20 +164,6 @@ def test_a_slot_made_anew_behind_the_connector_stops_its_tables(shop: Shop) -> N
     healed = status(shop.services, []).captures[0]
     assert healed.problem is None
     assert healed.silent_s is not None
-
-
-def test_pause_and_resume(shop: Shop) -> None:
-    shop.create("orders", 100)
-    succeeded(shop.onboard("orders"))
-    pause(shop.services, shop.table("orders"), reason="a migration")
-    shop.database.execute("UPDATE orders SET v = 5")
-    assert shop.run() == []
-    with pytest.raises(StateError, match="paused"):
-        shop.verify("orders")
-    assert shop.onboard("orders")[0].state is State.PAUSED
-    resume(shop.services, shop.table("orders"))
-    assert shop.record("orders").state is State.INCREMENTAL
-    assert shop.verify("orders").equal
 
 
 def test_discover_and_wildcards(cold: Shop) -> None:

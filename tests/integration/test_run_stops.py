@@ -10,8 +10,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer, TopicPartition
-from confluent_kafka.admin import AdminClient
+from confluent_kafka import Producer
 
 from cdc.errors import ConfigError, FencedError, SourceError
 from cdc.lease import Lease, Leases
@@ -25,6 +24,7 @@ from tests.integration.running import Orders
 from tests.integration.running import orders as orders
 from tests.integration.running import shared as shared
 from tests.integration.running import spark as spark
+from tests.integration.servers import delete_records
 
 
 def test_a_record_that_cannot_be_read_stops_its_table_only(
@@ -112,7 +112,7 @@ def test_a_topic_that_lost_records_needs_a_bootstrap(orders: Orders, shared: Rep
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)", "INSERT INTO T VALUES (2, 'a', 'b', 1)")
     shared.settle()
     topic = shared.record(orders.name).topic
-    delete_records(shared, topic, 1)
+    delete_records(shared.config.kafka, topic, 1)
     result = orders.run()
     assert result.state is State.NEEDS_BOOTSTRAP
     assert "offsets 0 to 0 of topic" in (shared.record(orders.name).reason or "")
@@ -323,12 +323,6 @@ def produce(replication: Replication, topic: str, value: bytes) -> None:
     producer = Producer(replication.config.kafka.librdkafka_config())
     producer.produce(topic, value=value, key=b"k", partition=0)
     assert producer.flush(30) == 0
-
-
-def delete_records(replication: Replication, topic: str, before: int) -> None:
-    admin = AdminClient(replication.config.kafka.librdkafka_config())
-    for done in admin.delete_records([TopicPartition(topic, 0, before)]).values():
-        done.result(30)
 
 
 def test_a_source_that_cannot_be_opened_stops_no_run(orders: Orders, shared: Replication) -> None:

@@ -2,39 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
-from pathlib import Path
 
-import pytest
-import yaml
 from pyspark.sql import SparkSession
 
-from cdc import spark as spark_module
-from cdc.config import Config
 from cdc.lake.index import SnapshotSize
 from cdc.lake.timeline import CommitRecord
 from cdc.lake.write import LakeTable
 from operate.verify.table import Verification
-from stack.local import LocalStack
-from tests.integration.conftest import Database
+from tests.integration.running import spark as spark
 from tests.integration.shop import Shop, succeeded
-
-
-@pytest.fixture(scope="module")
-def spark(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
-    document = yaml.safe_load(stack.config_text())
-    scratch = str(tmp_path_factory.mktemp("spark"))
-    document["spark"] = {"master": "local[2]", "conf": {"spark.local.dir": scratch}}
-    yield spark_module.session(Config.model_validate(document), "tributary-tests")
-    spark_module.stop()
-
-
-@pytest.fixture
-def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Shop]:
-    shop = Shop(database, spark, tmp_path)
-    yield shop
-    shop.services.close()
+from tests.integration.shop import shop as shop
 
 
 def kinds(found: Verification) -> dict[object, str]:

@@ -1,0 +1,49 @@
+"""Cases that are true for each kind of source: a database of a test's own on any of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any, TypeVar
+
+import pytest
+
+from stack.mysql_software import MARIADB, MYSQL
+from stack.postgres import POSTGRES
+from tests.integration.conftest import own_database
+from tests.integration.databases import OwnDatabase
+from tests.integration.mysql import had, own_mysql_database
+
+KINDS = (POSTGRES, MARIADB, MYSQL)
+
+Test = TypeVar("Test", bound=Callable[..., None])
+
+
+def kinds(*always: str, of: tuple[str, ...] = KINDS) -> list[Any]:
+    """Parameters for each kind; those that are not named run in `make test-all` only."""
+    marks = {kind: () if kind in always else pytest.mark.breadth for kind in of}
+    return [pytest.param(kind, marks=mark) for kind, mark in marks.items()]
+
+
+def for_each_kind(*always: str) -> Callable[[Test], Test]:
+    """Run a test on a database of each kind; on those that are named in every run of the tests."""
+    return pytest.mark.parametrize("database", kinds(*always), indirect=True)
+
+
+@pytest.fixture
+def database(request: pytest.FixtureRequest) -> Iterator[OwnDatabase]:
+    """A database of a test's own, of the kind that the test is parametrized with."""
+    with database_of(request, request.param) as created:
+        yield created
+
+
+@contextmanager
+def database_of(request: pytest.FixtureRequest, kind: str) -> Iterator[OwnDatabase]:
+    """A database of that kind, for a block; its stack is started if no test has asked before."""
+    if kind == POSTGRES:
+        with own_database(request.getfixturevalue("stack")) as created:
+            yield created
+    else:
+        stack = request.getfixturevalue("mysql_stack")
+        with own_mysql_database(stack, had(stack, kind)) as made:
+            yield made
