@@ -16,7 +16,6 @@ from cdc.spark import java_class
 from operate.context import Services
 from operate.onboard import onboard
 from operate.resync import resync
-from schemas.table import TableId
 from stack.local import LocalStack
 from tests.chaos.test_crash_points import killed_at
 from tests.integration.conftest import own_database
@@ -32,9 +31,7 @@ def project(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iter
     with own_database(stack) as database:
         made = Project.create(
             folder,
-            stack.config_text(database=database.name),
-            database.dsn(),
-            source=database.name,
+            database,
             # With partitions, a name moves by two renames.
             defaults={"partition_by": ["part"]},
         )
@@ -55,21 +52,21 @@ def test_a_move_killed_at_each_point_and_repeated(
         f"create table public.{name} (id int, part int, primary key (id, part))",
         f"insert into public.{name} select g, g % 3 from generate_series(1, 100) g",
     )
-    table = TableId(project.source, "public", name)
+    table = project.table(name)
     config = load(project.folder / "tributary.yaml")
     assert config.catalog is not None
     services = Services(config, NullProgress(), spark=spark)
     try:
         assert [one.error for one in onboard(services, [table])] == [None]
         killed_at(project, point, "resync", f"public.{name}")
-        before = names(spark, config.catalog.metastore, f"{project.source}_public", name)
+        before = names(spark, config.catalog.metastore, f"{project.database.name}_public", name)
         assert (name in before) == (point == "catalog.before_move")
         assert f"{name}__next" in before
         assert [one.error for one in resync(services, [table])] == [None]
         record = services.store.get(table)
         assert record is not None
         assert record.attempt is not None
-        after = names(spark, config.catalog.metastore, f"{project.source}_public", name)
+        after = names(spark, config.catalog.metastore, f"{project.database.name}_public", name)
         assert after == {name: record.attempt.path.replace("file:///", "file:/")}
         assert record.generation == 2
     finally:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import signal
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -16,7 +15,6 @@ from pyspark.sql import SparkSession
 from cdc.config import load
 from cdc.failpoints import FAILPOINTS
 from cdc.lake.generations import Kind
-from cdc.position import Lsn
 from cdc.progress import NullProgress
 from cdc.run import run_tables
 from operate.context import Services
@@ -25,10 +23,13 @@ from operate.onboard import onboard
 from operate.quarantined import kept, replay
 from operate.resync import resync
 from schemas.table import TableId
-from stack.local import LocalStack
-from tests.integration.conftest import own_database
+from stack.mysql_software import MARIADB
+from stack.postgres import POSTGRES
+from tests.integration.kinds import database_of, kinds
 from tests.integration.lost_schema import LostSchema
+from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.project import Project
+from tests.integration.shop import settle
 
 COLUMNS = ("id", "v", "t")
 ONE_OF_EACH_KIND = frozenset(
@@ -54,23 +55,20 @@ REMOVAL_POINTS = [name for name in FAILPOINTS if name.startswith("generations.")
 RUN_POINTS = [name for name in FAILPOINTS if name.startswith("run.")]
 
 
-@pytest.fixture(scope="module")
-def project(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    folder = tmp_path_factory.mktemp("crash")
-    # A tier of its own gives each of the onboard points a new connector, slot and publication.
-    tiers = {
-        f"public.{table_name(name)}": {"tier": f"t{n}"} for n, name in enumerate(ONBOARD_POINTS)
-    }
-    tiers["public.crash_runs"] = {"on_bad_message": "quarantine"}
-    # Several chunks and commits per table, so that "in the middle" exists.
-    with own_database(stack) as database:
+@pytest.fixture(scope="module", params=kinds(POSTGRES, of=(POSTGRES, MARIADB)))
+def project(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Project]:
+    with database_of(request, request.param) as database:
+        # A tier of its own gives each of the onboard points a capture of its own.
+        tiers: dict[str, dict[str, Any]] = {
+            database.label(table_name(name)): {"tier": f"t{number}"}
+            for number, name in enumerate(ONBOARD_POINTS)
+        }
+        tiers[database.label("crash_runs")] = {"on_bad_message": "quarantine"}
+        # Several chunks and commits per table, so that "in the middle" exists.
         yield Project.create(
-            folder,
-            stack.config_text(database=database.name),
-            database.dsn(),
-            source=database.name,
-            tables=tiers,
-            defaults={"chunk_rows": 500},
+            tmp_path_factory.mktemp("crash"), database, tables=tiers, defaults={"chunk_rows": 500}
         )
 
 
@@ -79,20 +77,17 @@ def table_name(point: str) -> str:
 
 
 def create(project: Project, name: str) -> None:
-    project.execute(
-        f"create table public.{name} (id bigint primary key, v int not null, t text)",
-        f"insert into public.{name} select g, g % 7, repeat('x', g % 50) "
-        "from generate_series(1, 3000) g",
-    )
+    project.execute(f"create table {name} (id bigint primary key, v int not null, t text)")
+    project.database.load(name, ((n, n % 7, "x" * (n % 50)) for n in range(1, 3001)))
 
 
 def change(project: Project, name: str) -> None:
     project.execute(
-        f"update public.{name} set v = v + 1 where id % 3 = 0",
-        f"delete from public.{name} where id % 10 = 1",
-        f"insert into public.{name} select g, 0, null from generate_series(10001, 10050) g",
-        f"update public.{name} set id = id + 50000 where id % 100 = 2",
+        f"update {name} set v = v + 1 where id % 3 = 0",
+        f"delete from {name} where id % 10 = 1",
     )
+    project.database.load(name, ((n, 0, None) for n in range(10001, 10051)), ("id", "v", "t"))
+    project.execute(f"update {name} set id = id + 50000 where id % 100 = 2")
 
 
 def killed_at(project: Project, point: str, *arguments: str) -> None:
@@ -128,15 +123,15 @@ def test_onboard_killed_at_each_point_and_repeated(
 ) -> None:
     name = table_name(point)
     create(project, name)
-    killed_at(project, point, "onboard", f"public.{name}")
+    killed_at(project, point, "onboard", project.label(name))
     change(project, name)
     with opened(project, spark) as services:
-        table = TableId(project.source, "public", name)
+        table = project.table(name)
         (outcome,) = onboard(services, [table])
         assert outcome.error is None, outcome.error
-        wait_until_captured(project, services, table)
+        settle(services, table)
         run(services, table)
-    project.assert_equal(spark, f"public.{name}", COLUMNS)
+    project.assert_equal(spark, project.label(name), COLUMNS)
 
 
 @pytest.fixture(scope="module")
@@ -144,7 +139,7 @@ def running(project: Project, spark: SparkSession) -> str:
     name = "crash_runs"
     create(project, name)
     with opened(project, spark) as services:
-        (outcome,) = onboard(services, [TableId(project.source, "public", name)])
+        (outcome,) = onboard(services, [project.table(name)])
         assert outcome.error is None, outcome.error
     return name
 
@@ -153,15 +148,15 @@ def running(project: Project, spark: SparkSession) -> str:
 def test_run_killed_at_each_point_and_repeated(
     point: str, project: Project, running: str, spark: SparkSession
 ) -> None:
-    table = TableId(project.source, "public", running)
+    table = project.table(running)
     columns = list(COLUMNS)
     if point.endswith("_follow"):
         columns.append(point.replace(".", "_"))
-        project.execute(f"alter table public.{running} add column {columns[-1]} int default 5")
+        project.execute(f"alter table {running} add column {columns[-1]} int default 5")
     change(project, running)
     with opened(project, spark) as services:
-        wait_until_captured(project, services, table)
-        killed_at(project, point, "run", f"public.{running}")
+        settle(services, table)
+        killed_at(project, point, "run", project.label(running))
         run(services, table)
         if point.endswith("_follow"):
             kept = [
@@ -170,77 +165,63 @@ def test_run_killed_at_each_point_and_repeated(
                 for change in one.changes
             ]
             assert kept.count(columns[-1]) == 1
-    project.assert_equal(spark, f"public.{running}", columns)
-    project.execute(f"delete from public.{running} where id >= 10001")  # so the next can insert
+    project.assert_equal(spark, project.label(running), columns)
+    project.execute(f"delete from {running} where id >= 10001")  # so the next can insert
 
 
 @pytest.mark.parametrize("point", each(RESYNC_POINTS))
 def test_resync_killed_at_each_point_and_repeated(
     point: str, project: Project, running: str, spark: SparkSession
 ) -> None:
-    table = TableId(project.source, "public", running)
+    table = project.table(running)
     with opened(project, spark) as services:
         before = services.store.get(table)
         assert before is not None
         run(services, table)
-        seen = project.lake_rows(spark, f"public.{running}", COLUMNS)
-        killed_at(project, point, "resync", f"public.{running}")
-        assert project.lake_rows(spark, f"public.{running}", COLUMNS) == seen
+        seen = project.lake_rows(spark, project.label(running), COLUMNS)
+        killed_at(project, point, "resync", project.label(running))
+        assert project.lake_rows(spark, project.label(running), COLUMNS) == seen
         change(project, running)
         (outcome,) = resync(services, [table])
         assert outcome.error is None, outcome.error
         assert outcome.details["generation"] == before.generation + 1
-        wait_until_captured(project, services, table)
+        settle(services, table)
         run(services, table)
         assert services.store.builds() == []
-    project.assert_equal(spark, f"public.{running}", COLUMNS)
-    project.execute(f"delete from public.{running} where id >= 10001")
+    project.assert_equal(spark, project.label(running), COLUMNS)
+    project.execute(f"delete from {running} where id >= 10001")
 
 
 @pytest.mark.parametrize("point", each(REMOVAL_POINTS))
 def test_a_removal_killed_at_each_point_and_repeated(
     point: str, project: Project, running: str, spark: SparkSession
 ) -> None:
-    table = TableId(project.source, "public", running)
+    table = project.table(running)
     with opened(project, spark) as services:
         (outcome,) = resync(services, [table])
         assert outcome.error is None, outcome.error
         former = next(one for one in look(services, table) if one.kind is Kind.FORMER)
-        killed_at(project, point, "generations", "remove", f"public.{running}", former.attempt)
-        listed = project.run("generations", "list", f"public.{running}", "--output", "json")
+        killed_at(project, point, "generations", "remove", project.label(running), former.attempt)
+        listed = project.run("generations", "list", project.label(running), "--output", "json")
         left = {one["attempt"] for one in listed.expect(0).json["generations"]}
         if former.attempt in left:
             remove(services, table, [former.attempt])
         assert [one.kind for one in look(services, table)] == [Kind.SERVING]
-    assert project.lake_rows(spark, f"public.{running}", COLUMNS)
-
-
-def wait_until_captured(project: Project, services: Services, table: TableId) -> None:
-    """Wait until everything that was written so far is in Kafka: a run takes what is there."""
-    with project.connect() as connection:
-        row = connection.execute("select pg_current_wal_insert_lsn()").fetchone()
-    assert row is not None
-    source = services.source(table.source)
-    source.write_marker()
-    target, slot = Lsn.parse(row[0]), services.capture(table).slot
-    deadline = time.monotonic() + 60
-    while (health := source.slot_health(slot)) is None or health.confirmed_flush_lsn < target:
-        assert time.monotonic() < deadline, f"slot {slot} did not get to {target}: {health}"
-        time.sleep(0.1)
+    assert project.lake_rows(spark, project.label(running), COLUMNS)
 
 
 @pytest.mark.breadth
 def test_quarantine_killed_at_each_point_and_repeated(
     project: Project, running: str, spark: SparkSession
 ) -> None:
-    name, table = f"public.{running}", TableId(project.source, "public", running)
+    name, table = project.label(running), project.table(running)
     with opened(project, spark) as services:
         change(project, running)
-        wait_until_captured(project, services, table)
+        settle(services, table)
         lost = LostSchema(services.config.kafka.registry.url, ahead=300)
         written, offset = lose_a_record(services, table, lost)
         project.execute(f"update {name} set v = v + 1")
-        wait_until_captured(project, services, table)
+        settle(services, table)
 
         killed_at(project, "quarantine.after_keep", "run", name)
         assert [one.offset for one in kept(services, [table])] == [offset], "kept, not yet passed"

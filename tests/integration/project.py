@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import yaml
-from psycopg import sql
+
+from schemas.table import TableId
+from tests.integration.databases import OwnDatabase
 
 TIMEOUT_S = 420
 
@@ -26,36 +26,38 @@ class Project:
 
     Args:
         folder: Holds ``tributary.yaml``, the state store and the lake.
-        source: Key of the one source.
-        dsn: How an administrator reaches the primary, as a libpq URI.
+        database: What the one source reads, which has its name.
     """
 
     folder: Path
-    source: str
-    dsn: str
+    database: OwnDatabase
 
     @classmethod
     def create(
         cls,
         folder: Path,
-        stack_config: str,
-        dsn: str,
+        database: OwnDatabase,
         *,
-        source: str,
         tables: Mapping[str, Any] | None = None,
         defaults: Mapping[str, Any] | None = None,
     ) -> Project:
         """Derive a project from the configuration that the stack writes for itself."""
-        config = yaml.safe_load(stack_config)
-        (settings,) = config["sources"].values()
-        config["sources"] = {source: settings}
+        config = database.document(folder)
         config["lake"] = {"url": (folder / "lake").as_uri()}
         config["state"] = {"url": f"sqlite:///{folder / 'state.db'}"}
         config["tables"] = dict(tables or {})
         config["defaults"] = dict(defaults or {})
         config["spark"] = {"master": "local[2]", "driver_memory": "2g"}
         (folder / "tributary.yaml").write_text(yaml.safe_dump(config))
-        return cls(folder, source, dsn)
+        return cls(folder, database)
+
+    def table(self, name: str) -> TableId:
+        """A table of the source, by the name that the product has for it."""
+        return self.database.table(name)
+
+    def label(self, name: str) -> str:
+        """The same, as people name it on the command line."""
+        return self.database.label(name)
 
     def run(self, *arguments: str, crash_at: str | None = None, timeout: float = TIMEOUT_S) -> Ran:
         """Run ``tributary`` with this project's configuration, in a process of its own."""
@@ -81,31 +83,20 @@ class Project:
                 stderr=subprocess.STDOUT,
             )
 
-    @contextlib.contextmanager
-    def connect(self) -> Iterator[psycopg.Connection[tuple[Any, ...]]]:
-        """A connection to the primary in autocommit mode."""
-        with psycopg.connect(self.dsn, autocommit=True) as connection:
-            yield connection
-
     def execute(self, *statements: str) -> None:
         """Run statements on the primary, each in a transaction of its own."""
-        with self.connect() as connection:
-            for statement in statements:
-                connection.execute(statement.encode())
+        self.database.execute(*statements)
 
     def source_rows(self, relation: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """All rows of a table on the primary, sorted."""
-        schema, name = relation.split(".", 1)
-        query = sql.SQL("select {} from {}").format(
-            sql.SQL(", ").join(map(sql.Identifier, columns)), sql.Identifier(schema, name)
-        )
-        with self.connect() as connection:
-            return sorted(connection.execute(query).fetchall(), key=repr)
+        listed = ", ".join(map(self.database.quoted, columns))
+        place = ".".join(map(self.database.quoted, relation.split(".", 1)))
+        return sorted(self.database.rows(f"select {listed} from {place}"), key=repr)
 
     def lake_rows(self, spark: Any, relation: str, columns: Sequence[str]) -> list[tuple[Any, ...]]:
         """All rows that a reader of the published table sees, sorted; not by the product's code."""
         schema, name = relation.split(".", 1)
-        pointer = self.folder / "lake" / self.source / schema / name / "_current.json"
+        pointer = self.folder / "lake" / self.database.name / schema / name / "_current.json"
         path = json.loads(pointer.read_text())["path"]
         frame = spark.read.format("hudi").load(path)
         quoted = ["`" + column.replace("`", "``") + "`" for column in columns]

@@ -29,7 +29,6 @@ from operate.context import Services
 from operate.outcome import Outcome
 from operate.preflight import check
 from operate.verify.table import verify_table
-from schemas.table import TableId
 from stack.local import LocalStack
 from tests.integration.bootstrapping import (
     Watch,
@@ -355,9 +354,7 @@ def project(database: Database, tmp_path: Path) -> Project:
     may_pause(database)
     return Project.create(
         tmp_path,
-        database.stack.config_text(database=database.name),
-        database.dsn(),
-        source=database.name,
+        database,
         tables={"public.events": {"mode": "append"}},
         defaults={"chunk_rows": 1000},
     )
@@ -406,7 +403,7 @@ def test_rows_arrive_once_whatever_is_killed(
         connection.execute("INSERT INTO events VALUES ('last', 1, NULL)")
     services = Services(load(project.folder / "tributary.yaml"), NullProgress(), spark=spark)
     try:
-        table = TableId(project.source, "public", "events")
+        table = database.table("events")
         found = verify_table(services, services.run_context, table)
         assert found.equal, found.differences
     finally:

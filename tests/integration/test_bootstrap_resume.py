@@ -20,8 +20,7 @@ LARGE_ROWS = int(os.environ.get("TRIBUTARY_LARGE_ROWS", "400000"))
 
 @pytest.fixture
 def project(database: Database, tmp_path: Path) -> Project:
-    text = database.stack.config_text(database=database.name)
-    return Project.create(tmp_path, text, database.dsn(), source=database.name)
+    return Project.create(tmp_path, database)
 
 
 @pytest.mark.breadth

@@ -48,8 +48,7 @@ def load(dsn: str, log: Path) -> Iterator[subprocess.Popen[bytes]]:
 def test_tables_under_load_end_up_equal(database: Database, tmp_path: Path) -> None:
     dsn = database.dsn()
     subprocess.run([pgbench(), "-i", "-q", "-s", str(SCALE), dsn], check=True, capture_output=True)
-    text = database.stack.config_text(database=database.name)
-    project = Project.create(tmp_path, text, dsn, source=database.name)
+    project = Project.create(tmp_path, database)
 
     with load(dsn, tmp_path / "pgbench.log") as process:
         time.sleep(3)
@@ -80,7 +79,4 @@ def test_tables_under_load_end_up_equal(database: Database, tmp_path: Path) -> N
 
 def written(project: Project) -> int:
     """How many transactions pgbench has committed."""
-    with project.connect() as connection:
-        row = connection.execute("select count(*) from public.pgbench_history").fetchone()
-    assert row is not None
-    return int(row[0])
+    return int(project.database.rows("select count(*) from public.pgbench_history")[0][0])
