@@ -143,7 +143,8 @@ def mysql_stack_of(
 def own_mysql_database(stack: LocalStack, kind: str) -> Iterator[MysqlDatabase]:
     """An empty database for a block; dropped with the connectors that capture it."""
     stack.up()  # the test before may have left a server dead
-    created = MysqlDatabase(stack, f"t{os.getpid()}_{next(_NUMBERS)}", kind)
+    # Topics of another kind's database on the same stack are another's, too.
+    created = MysqlDatabase(stack, f"{kind}{os.getpid()}_{next(_NUMBERS)}", kind)
     created.root(
         f"CREATE DATABASE {created.name}",
         f"GRANT ALL PRIVILEGES ON {created.name}.* TO {ADMIN}@'{HOST}'",
