@@ -187,26 +187,26 @@ def test_pause_and_resume(shop: Shop) -> None:
 
 @for_each_kind(POSTGRES)
 def test_offboarding_the_last_table_takes_the_capture_along(shop: Shop) -> None:
-    for name in ("orders", "lines"):
+    for name in ("orders", "parts"):
         shop.create(name, 100)
-    succeeded(shop.onboard("orders", "lines"))
+    succeeded(shop.onboard("orders", "parts"))
     services, capture = shop.services, shop.services.capture(shop.table("orders"))
-    offboard(services, shop.table("lines"), delete_data=True)
+    offboard(services, shop.table("parts"), delete_data=True)
     source = services.source(shop.database.name)
     assert source.has_slot(capture.slot)
     assert members(services, capture) == {shop.table("orders")}
     own = set(services.kafka.topics(capture.own_topics))
     assert own == set(capture.own_topics)
-    shop.database.execute("UPDATE lines SET v = 1", "UPDATE orders SET v = 2")
+    shop.database.execute("UPDATE parts SET v = 1", "UPDATE orders SET v = 2")
     shop.assert_equal("orders")
 
     offboard(services, shop.table("orders"), delete_data=False)
     assert set(services.kafka.topics(own)) == own
     assert not source.drop_slot(capture.slot), "it was there"
     assert services.connect.connector(capture.connector) is None
-    assert services.kafka.topics([capture.topic(shop.table("lines"))]) == {}
+    assert services.kafka.topics([capture.topic(shop.table("parts"))]) == {}
     assert Path(shop.record("orders").base_path).exists()
-    assert not Path(shop.record("lines").base_path).exists()
+    assert not Path(shop.record("parts").base_path).exists()
     assert on_plan(services, []) == []
 
     shop.database.execute("UPDATE orders SET v = 7 WHERE id = 1")
