@@ -48,7 +48,7 @@ def writers(shop: Shop, *shards: str) -> Iterator[list[list[int]]]:
                     f"UPDATE {shard} SET v = v + 1 WHERE id = {{turn}} % 200 + 1",
                     f"DELETE FROM {shard} WHERE id = {{turn}} * 7 % 200 + 1 AND id % 5 = 0",
                     f"INSERT INTO {shard} VALUES (100000 + {{turn}}, 1, '{shard}')",
-                    pause_s=0.05,
+                    pause_s=0.3,
                 )
             )
             for shard in shards
@@ -90,7 +90,7 @@ def test_sixteen_shards_merge_under_writers_and_a_17th_is_added(shop: Shop) -> N
             succeeded(shop.onboard(*(table.name for table in wanted)))
             run_without_error(shop)
             assert last[0][0] > 0
-    assert min(count for (count,) in done) > 20
+    assert min(count for (count,) in done) > 10
     everyone = [*shards, "orders_16"]
     shop.assert_equal(*everyone)
     for shard in shards:
@@ -160,10 +160,10 @@ def test_a_shards_own_changes_of_schema_and_truncate_leave_the_others_alone(shop
     for shard in names(2):
         shop.create(shard, 10)
     succeeded(shop.onboard(*names(2)))
-    shop.database.execute("ALTER TABLE orders_0 ADD COLUMN extra int NOT NULL DEFAULT 7")
+    shop.database.execute(shop.database.retype("orders_0", "v", "bigint"))
     run_without_error(shop)
     shop.database.execute(
-        shop.database.retype("orders_0", "v", "bigint"),
+        "ALTER TABLE orders_0 ADD COLUMN extra int NOT NULL DEFAULT 7",
         "UPDATE orders_0 SET v = 5000000000 WHERE id = 1",
         "UPDATE orders_1 SET v = 5 WHERE id = 1",
     )
