@@ -122,7 +122,7 @@ class _Bootstrap:
         self._record = record
         self._table: TableId = record.table
         self._source = context.sources[self._table.source]
-        self._settings = config.settings_on_plan(self._table, record.tier)
+        self._settings = context.settings(record)
         self._made_by = settings_digest(self._settings, config.lake)
         self._capture = Capture(
             table=self._table,

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import uuid
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BootstrapError
 from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
-from cdc.lake.publish import attempt_path, current_path, write_pointer
+from cdc.lake.publish import current_path, write_pointer
 from cdc.lake.shard_write import ShardWrite
-from cdc.lake.shards import ShardTimeline
+from cdc.lake.shards import ShardTimeline, identity_of, shared_path
 from cdc.quarantine import Quarantine
 from cdc.run import keep_name
 from schemas.table import Column, TableSchema
@@ -70,10 +69,7 @@ def _joined(
     Rows and offsets move in one commit, so readers see all of the shard's rows, or those before.
     """
     attempt = _attempt(record)
-    # The one path is the table's for its life; which shard comes first does not matter.
-    identity = uuid.uuid5(uuid.NAMESPACE_URL, shard.base_path)
-    shown = current_path(shard.base_path, context.spark)
-    path = shown or attempt_path(shard.base_path, identity)
+    path, identity = shared_path(context.spark, shard), str(identity_of(shard))
     there = ShardTimeline(context.spark, path, shard.name).latest_offsets()
     if there is None or there.record.attempt != str(attempt.id):
         latest = context.timeline(attempt).latest_offsets()
@@ -104,18 +100,17 @@ def _joined(
             )
         )
     crash("shards.after_join")
-    if shown is None:
-        with context.shared(path).alone():
-            write_pointer(
-                context.spark, shard.base_path, path=path, generation=1, attempt=str(identity)
-            )
+    with context.shared(path).alone():
+        if current_path(shard.base_path, context.spark) is None:
+            write_pointer(context.spark, shard.base_path, path=path, generation=1, attempt=identity)
     return replace(attempt, path=path, shard=shard.name)
 
 
 def _size(attempt: Attempt) -> SnapshotSize:
     rows = sum(int(chunk["rows"]) for chunk in attempt.chunks)
     size = sum(int(chunk["bytes"]) for chunk in attempt.chunks)
-    return SnapshotSize(rows=rows, bytes=size, commits=1)
+    # Other shards come in other commits, however large: an index that takes several of them.
+    return SnapshotSize(rows=rows, bytes=size, commits=2)
 
 
 def _attempt(record: TableRecord) -> Attempt:

@@ -71,6 +71,7 @@ def _begin(context: RunContext, record: TableRecord) -> TableRecord:
         table=record.table,
         state=State.REGISTERED,
         base_path=record.base_path,
+        shard=record.shard,
         tier=record.tier,
         topic=record.topic,
         publication=record.publication,

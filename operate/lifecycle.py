@@ -8,12 +8,13 @@ from typing import TYPE_CHECKING
 
 from cdc.config.lake import HADOOP_PREFIX
 from cdc.errors import StateError
-from cdc.lake.pointer import local_folder
+from cdc.lake.pointer import POINTER, local_folder
 from cdc.quarantine import Quarantine
 from cdc.state import State, TableRecord, transition
 from operate import capture
 from operate.outcome import Outcome
-from schemas.table import TableId
+from operate.shards import is_beside
+from schemas.table import Shard, TableId
 
 if TYPE_CHECKING:
     from pathlib import Path
@@ -181,16 +182,34 @@ def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:
     from cdc.lake.publish import delete_path
     from cdc.run import drop_name
 
-    shard, attempt, base = record.shard, record.attempt, record.base_path
-    if shard is not None and attempt is not None and attempt.shard is not None:
-        settings = services.config.table_settings(record.table)
-        shared = services.run_context.shared(attempt.path)
-        if not shared.remove(shard, settings, lambda _: lease.check()):
-            base = shard.base_path  # it was the last one
-    if shard is None or base == shard.base_path:
+    if record.shard is None:
         drop_name(services.spark, services.config, record)
-    delete_path(services.spark, base)
+    else:
+        _leave_shared(services, record, record.shard, lease)
+    delete_path(services.spark, record.base_path)
     services.kafka.delete_topic(record.topic)
+
+
+def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: Lease) -> None:
+    """Take a shard's rows out of the table that it shares; with the last shard the table goes."""
+    from cdc.lake.publish import delete_path
+    from cdc.lake.shards import shared_path
+    from cdc.run import drop_name
+
+    path = shared_path(services.spark, shard)
+    shared = services.run_context.shared(path)
+    settings = services.config.table_settings(record.table)
+    shared.remove(shard, settings, lambda _: lease.check())
+    with shared.alone():
+        others = (one for one in services.store.tables() if one.table != record.table)
+        if any(is_beside(one, shard) and one.state is not State.RETIRED for one in others):
+            return
+        if record.attempt is not None:
+            shown = replace(record.attempt, path=path, shard=shard.name)
+            drop_name(services.spark, services.config, replace(record, attempt=shown))
+        # The pointer last: without it nobody would find what is left.
+        for folder in (path, f"{shard.base_path}/{POINTER}"):
+            delete_path(services.spark, folder)
 
 
 def _not_on_plan(table: TableId) -> StateError:

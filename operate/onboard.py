@@ -19,7 +19,7 @@ from operate.lifecycle import forget_build, require
 from operate.lost_capture import is_copying
 from operate.outcome import Outcome, for_each
 from operate.render import seconds
-from operate.shards import is_beside, refuse_shard_column, require_same_shard
+from operate.shards import is_beside, refuse_shard_column
 from operate.undo import look, undo
 from operate.verdict import DEFAULT_MESSAGE_BYTES, judge, too_large
 from schemas.errors import TributaryError
@@ -65,7 +65,7 @@ def examine(services: Services, table: TableId) -> Candidate:
     if record is not None and record.state is not State.RETIRED:
         services.config.settings_on_plan(table, record.tier)
         _refuse_other_tier(record, settings.tier)
-        require_same_shard(record, services.config.shard(table))
+        services.config.require_shard(table, record.shard)
     _free_path(services, table)
     source = services.source(table.source)
     found = source.table(table)
@@ -253,11 +253,15 @@ def _free_path(services: Services, table: TableId) -> str:
     """The table's path in the lake, if no other table was ever given it or one around it."""
     path, shard = services.config.table_path(table), services.config.shard(table)
     others = [record for record in services.store.tables() if record.table != table]
-    other = overlapping(path, {record.base_path: record.table for record in others})
+    taken = {record.base_path: record.table for record in others}
+    # The whole table lies around its shards' copies.
+    strangers = [one for one in others if shard is None or not is_beside(one, shard)]
+    taken |= {one.shard.base_path: one.table for one in strangers if one.shard is not None}
+    other = overlapping(path, taken)
     if shard is not None:
-        # The whole table lies around its shards' copies.
-        strangers = {one.base_path: one.table for one in others if not is_beside(one, shard)}
-        other = other or overlapping(shard.base_path, strangers)
+        other = other or overlapping(
+            shard.base_path, {one.base_path: one.table for one in strangers}
+        )
     if other is not None:
         raise ConfigError(
             f"table {table} would be written to {path}, which table {other} has or lies in",

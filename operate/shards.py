@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
-from cdc.errors import ConfigError, StateError
+from cdc.errors import ConfigError
 from cdc.state import State
 
 if TYPE_CHECKING:
@@ -100,24 +100,8 @@ def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
 
 def is_beside(record: TableRecord, shard: Shard) -> bool:
     """Whether a table on the plan feeds the same lake table."""
-    return record.shard is not None and record.shard.base_path == shard.base_path
-
-
-def require_same_shard(record: TableRecord, shard: Shard | None) -> None:
-    """Refuse settings by which a table on the plan would be another part of the lake.
-
-    Raises:
-        StateError: They say otherwise than when the table was onboarded.
-    """
-    if record.shard != shard:
-        was, now = _described(record.shard), _described(shard)
-        raise StateError(
-            f"table {record.table} was onboarded as {was}, and its settings say {now}",
-            remedy="Set from, shard, shard_column and name back; or offboard the table and onboard"
-            " it again.",
-            table=record.table,
-            field="from",
-        )
+    known = record.shard
+    return known is not None and (known.of, known.base_path) == (shard.of, shard.base_path)
 
 
 def refuse_shard_column(schema: TableSchema, shard: Shard | None) -> None:
@@ -137,9 +121,3 @@ def refuse_shard_column(schema: TableSchema, shard: Shard | None) -> None:
                 table=schema.table,
                 field="shard_column",
             )
-
-
-def _described(shard: Shard | None) -> str:
-    if shard is None:
-        return "a table of its own"
-    return f"shard {shard.name} of {shard.of} (column {shard.column}) in {shard.base_path}"

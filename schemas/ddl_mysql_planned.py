@@ -35,10 +35,15 @@ from schemas.table import TableId
 
 _DIALECT = "mysql"
 _QUIET_VERBS = frozenset(
-    {"INSERT", "REPLACE", "UPDATE", "DELETE", "TRUNCATE", "SET", "START", "BEGIN", "COMMIT"}
+    {"INSERT", "REPLACE", "UPDATE", "DELETE", "TRUNCATE", "START", "BEGIN", "COMMIT"}
     | {"ROLLBACK", "OPTIMIZE", "ANALYZE"}
 )
 """Rows send events of their own, upkeep changes none; the log tells of neither."""
+_QUIET_SETTINGS = frozenset(
+    {"NAMES", "LOCK_WAIT_TIMEOUT", "INNODB_LOCK_WAIT_TIMEOUT", "FOREIGN_KEY_CHECKS"}
+    | {"UNIQUE_CHECKS"}
+)
+"""What SET may set without another meaning of the statements behind it."""
 _PARTITIONS = (
     *("ADD", "DROP", "TRUNCATE", "COALESCE", "REORGANIZE", "EXCHANGE", "REBUILD", "DISCARD"),
     *("IMPORT", "ANALYZE", "CHECK", "OPTIMIZE", "REPAIR"),
@@ -106,7 +111,13 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
         raise _refused(table, text, f"it cannot be read ({_first(error)})") from error
     found = []
     for part in _split(tokens, TokenType.SEMICOLON):
-        if _words(part)[0] in _QUIET_VERBS:
+        words = _words(part)
+        if words[0] in _QUIET_VERBS:
+            continue
+        if words[0] == "SET":
+            named = [word for word in words[1:3] if word not in ("SESSION", "LOCAL")][:1]
+            if not _QUIET_SETTINGS.issuperset(named) or "," in words:
+                raise _refused(table, text, "what is set may give the rest another meaning")
             continue
         statement = text[part[0].start : part[-1].end + 1]
         found.append(Statement(statement, tuple(_read(statement, part, table))))

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from schemas.errors import SchemaError
-
 from schemas.catalog import CatalogColumn
+from schemas.errors import SchemaError
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _WIDER = {
@@ -71,12 +70,19 @@ def keeps_rows(old: str, new: str) -> bool:
 
 
 def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
-    """Whether a text got a character set that may lack letters which its rows have."""
+    """Whether a text got a character set that may lack letters which its rows have, or room.
+
+    The types of TEXT hold so many bytes, whatever the letters take.
+    """
     before, after = (
         [name.replace("utf8mb3", "utf8") for name in one.written.removeprefix(one.type).split()[:1]]
         for one in (old, new)
     )
-    return bool(before and after) and before != after and after != ["utf8mb4"]
+    if not (before and after) or before == after:
+        return False
+    if after != ["utf8mb4"]:
+        return True
+    return before != ["utf8"] and family(new.type) in _LONGER
 
 
 def same_values(was: str, now: str, *, numbered: bool) -> bool:
@@ -166,7 +172,8 @@ def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict
                     f"column {name!r} is {kind} in shard {shard} and {known} in shard"
                     f" {since[name]}; one column of the lake cannot hold both",
                     remedy="Give both the same type on the sources, or leave the column out with"
-                    " columns.exclude; then bootstrap the shard again.",
+                    " columns.exclude; then bootstrap the shard again. A table of other types"
+                    " begins anew once all of its shards are offboarded with --delete-data.",
                     field=name,
                 )
             if name not in types or chosen != known:

@@ -10,7 +10,7 @@ from pydantic import Field
 from cdc.config.kafka import ConnectConfig, KafkaConfig
 from cdc.config.lake import CatalogConfig, LakeConfig, SparkConfig, StateConfig
 from cdc.config.patterns import Pattern, pattern_problem
-from cdc.config.shards import copy_path, fed_by, shard_conflicts, shard_of, sharded
+from cdc.config.shards import copy_path, described, fed_by, shard_conflicts, shard_of, sharded
 from cdc.config.source import SourceConfig, SourceName
 from cdc.config.tables import TableSettings, is_append_tier, overlay, resolve
 from cdc.config.templates import (
@@ -122,7 +122,27 @@ class Config(Section):
         name = fed_by(table, self.tables)
         if name is None:
             return None
-        return shard_of(table, name, self.table_settings(table), self.lake.url)
+        return shard_of(table, name, self.tables[name], self.lake.url)
+
+    def require_shard(self, table: TableId, known: Shard | None) -> None:
+        """Refuse settings by which a table on the plan would be another part of the lake.
+
+        Args:
+            table: The table.
+            known: What it was onboarded as.
+
+        Raises:
+            ConfigError: They say otherwise than when it was onboarded.
+        """
+        if (now := self.shard(table)) != known:
+            raise ConfigError(
+                f"table {table} was onboarded as {described(known)}, and its settings say"
+                f" {described(now)}",
+                remedy="Set from, shard, shard_column and name back; or offboard the table and"
+                " onboard it again.",
+                table=table,
+                field="from",
+            )
 
     @property
     def sharded(self) -> frozenset[str]:

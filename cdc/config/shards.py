@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Mapping
 
@@ -42,15 +43,32 @@ def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
     return found[0] if found else None
 
 
-def shard_of(table: TableId, name: str, settings: TableSettings, lake_url: str) -> Shard:
-    """A source table's part in the lake table of that name."""
-    path = settings.name or name.replace(".", "/")
+def shard_of(table: TableId, name: str, section: TableSettings, lake_url: str) -> Shard:
+    """A source table's part in the lake table of that name.
+
+    Args:
+        table: The source table.
+        name: The lake table's name.
+        section: Its section; patterns that match the source table do not rename the whole.
+        lake_url: Where the lake is.
+    """
     return Shard(
         of=name,
-        name=settings.shard.format(source=table.source, schema=table.schema, table=table.name),
-        column=settings.shard_column,
-        base_path=f"{lake_url}/{path}",
+        name=section.shard.format(source=table.source, schema=table.schema, table=table.name),
+        column=section.shard_column,
+        base_path=f"{lake_url}/{_path(name, section)}",
     )
+
+
+def _path(name: str, section: TableSettings) -> str:
+    return section.name or name.replace(".", "/")
+
+
+def described(shard: Shard | None) -> str:
+    """A table's part in the lake, in words."""
+    if shard is None:
+        return "a table of its own"
+    return f"shard {shard.name} of {shard.of} (column {shard.column}) in {shard.base_path}"
 
 
 def copy_path(shard: Shard) -> str:
@@ -63,6 +81,10 @@ def shard_conflicts(
 ) -> Iterator[Conflict]:
     """What is wrong with sections of tables that several source tables feed."""
     known = list(sources)
+    paths = {name: _path(name, one).casefold() + "/" for name, one in sharded(tables).items()}
+    for name, other in itertools.permutations(paths, 2):
+        if paths[name].startswith(paths[other]):
+            yield ("tables", name, "name"), f"would lie in the folder of {other}"
     for name, settings in sharded(tables).items():
         place = ("tables", name)
         if _NAME.fullmatch(name) is None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cdc.errors import ConfigError
 from cdc.lake.commit import CommitRecord
 from schemas.errors import SchemaError
 from schemas.table import Column, Shard, TableId, TableSchema
@@ -63,7 +64,9 @@ def carried(latest: Committed | None) -> dict[str, Mapping[str, Any]]:
 
 
 def record_of(
-    wanted: Sequence[ShardWrite], entries: Mapping[str, Mapping[str, Any]]
+    wanted: Sequence[ShardWrite],
+    entries: Mapping[str, Mapping[str, Any]],
+    types: Mapping[str, str],
 ) -> CommitRecord:
     """The commit of what some shards want, which carries the others' accounts along."""
     shards = dict(entries)
@@ -78,23 +81,44 @@ def record_of(
         attempt=first.commit.attempt if first.commit is not None else "",
         run_id=first.commit.run_id if first.commit is not None else None,
         shards=shards,
+        handoff={"types": dict(types)},
     )
 
 
-def types_of(
-    entries: Mapping[str, Mapping[str, Any]], wanted: Sequence[ShardWrite]
-) -> dict[str, str]:
-    """The shared table's columns by name, as wide as any shard's."""
-    writing = {one.shard.name for one in wanted}
-    parts: list[tuple[str, Iterable[tuple[str, str]]]] = [
-        (name, _columns_of(entry)) for name, entry in entries.items() if name not in writing
-    ]
+def types_before(latest: Committed | None) -> dict[str, str]:
+    """The shared table's columns as its newest commit has them, without that of the shard."""
+    return dict(((latest.record.handoff if latest is not None else None) or {}).get("types", {}))
+
+
+def types_of(before: Mapping[str, str], wanted: Sequence[ShardWrite]) -> dict[str, str]:
+    """The shared table's columns: those that it has, and those of the shards, as wide as any.
+
+    Raises:
+        SchemaError: A column of a shard does not go with the table's.
+    """
+    columns = (
+        (one.shard.name, [(column.name, column.lake_type) for column in one.schema.columns])
+        for one in wanted
+    )
+    return merged_types([("that came before", before.items()), *columns])
+
+
+def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
+    """Refuse to write shards together whose settings lay rows out in different ways.
+
+    Raises:
+        ConfigError: They do; one that is not as the table is refused by itself.
+    """
+    first = wanted[0]
     for one in wanted:
-        # What it had before stays a column of the table, whatever the shard has now.
-        if one.shard.name in entries:
-            parts.append((one.shard.name, _columns_of(entries[one.shard.name])))
-        parts.append((one.shard.name, ((c.name, c.lake_type) for c in one.schema.columns)))
-    return merged_types(parts)
+        for name in ("delete_mode", "partition_by", "hudi"):
+            if getattr(one.settings, name) != getattr(first.settings, name):
+                raise ConfigError(
+                    f"{name} of shard {one.shard.name} is another than that of shard"
+                    f" {first.shard.name} of {first.shard.of}",
+                    remedy=f"Set {name} in the section of {first.shard.of} only.",
+                    field=name,
+                )
 
 
 def _columns_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:

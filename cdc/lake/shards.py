@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import logging
 import threading
+import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,17 +22,20 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc.errors import FencedError, LakeError
+from cdc.errors import FencedError, LakeError, LeaseHeldError
 from cdc.lake.commit import CommitRecord
 from cdc.lake.layout import OFFSET, OP, RowLayout, column
+from cdc.lake.publish import attempt_path, current_path, delete_path
 from cdc.lake.shard_write import (
     ShardWrite,
     carried,
     record_of,
     require_one_key,
+    require_one_layout,
     schema_before,
     schema_of,
     settings_of,
+    types_before,
     types_of,
 )
 from cdc.lake.timeline import Committed, Timeline
@@ -75,6 +79,17 @@ class ShardTimeline(Timeline):
             record = CommitRecord.from_plain(dict(mine["record"]))
             instant = str(mine["instant"] or committed.instant)
             yield Committed(instant, committed.action, record, committed.index)
+
+
+def shared_path(spark: SparkSession, shard: Shard) -> str:
+    """Base path of the Hudi table that a shard's rows are brought into: one for its life."""
+    there = current_path(shard.base_path, spark)
+    return there or attempt_path(shard.base_path, identity_of(shard))
+
+
+def identity_of(shard: Shard) -> uuid.UUID:
+    """What stands for the attempt of a table that shards share; whoever comes first makes it."""
+    return uuid.uuid5(uuid.NAMESPACE_URL, shard.base_path)
 
 
 def timeline_of(spark: SparkSession, attempt: Attempt) -> Timeline:
@@ -134,29 +149,25 @@ class SharedTable:
             raise wanted.error
         return wanted.instant or ""
 
-    def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> bool:
-        """Take a shard out of the table, with its rows.
-
-        Returns:
-            Whether other shards are left; the last one stays as it is.
-        """
+    def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> None:
+        """Take a shard out of the table, with its rows; nothing if it is not there."""
         spark = self._spark()
         entries = carried(Timeline(spark, self.path).latest())
         if shard.name not in entries:
-            return bool(entries)
-        if len(entries) == 1:
-            return False
+            return
         schema = schema_before(entries[shard.name], shard)
         columns = RowLayout(schema).input_columns
         none = spark.range(0).select(*(F.lit(None).cast(k).alias(n) for n, k in columns))
         self.write(ShardWrite(shard, schema, settings, none, None, guard, replaces=True))
-        return True
 
     def _commit_all(self, wanted: Sequence[ShardWrite]) -> None:
         joint = [one for one in wanted if not one.replaces]
         if len(joint) > 1:
             try:
                 self._commit(joint)
+            except LeaseHeldError as error:
+                for one in joint:
+                    one.error = error  # alone, each would wait as long again
             except Exception as error:  # noqa: BLE001 - each is tried alone, and told its own error
                 _log.warning("%d shards of %s are tried alone: %s", len(joint), self.path, error)
         for one in wanted:
@@ -165,13 +176,22 @@ class SharedTable:
                     self._commit([one])
                 except Exception as error:  # noqa: BLE001 - raised where the shard waits for it
                     one.error = error
+                finally:
+                    if not one.done:  # this thread is being ended
+                        for other in wanted:
+                            other.error = other.error or _ended(self.path)
 
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:
         spark = self._spark()
         with self.alone() as lease:
-            latest = Timeline(spark, self.path).latest()
+            timeline = Timeline(spark, self.path)
+            if not timeline.exists and all(one.replaces for one in wanted):
+                delete_path(spark, self.path)  # what a killed process left of its first commit
+            latest = timeline.latest()
             entries = carried(latest)
-            types = types_of(entries, wanted)
+            before = types_before(latest)
+            types = types_of(before, wanted)
+            require_one_layout(wanted)
             lake = LakeTable(spark, self.path, schema_of(wanted[0], types), settings_of(wanted[0]))
             require_one_key(wanted, entries)
 
@@ -186,12 +206,19 @@ class SharedTable:
                 for one in wanted:
                     one.guard(ShardTimeline(spark, self.path, one.shard.name))
 
-            if any(types[name] != kind for name, kind in types_of(entries, ()).items()):
-                # A column has one type in all files.
-                alone = replace(record_of(wanted, entries), shards=entries)
+            if any(types[name] != kind for name, kind in before.items()):
+                # A column has one type in all files. What is read of these files is read first:
+                # the rewrite may clean them up.
+                for one in wanted:
+                    if one.rows is not None:
+                        one.rows = one.rows.persist()
+                        one.rows.count()
+                alone = replace(record_of(wanted, entries, types), shards=entries)
                 lake.overwrite(_filled(lake.read(), lake), alone, only_ours)
                 latest = Timeline(spark, self.path).latest()
-            instant = self._write(lake, wanted, record_of(wanted, entries), guard, latest is None)
+            instant = self._write(
+                lake, wanted, record_of(wanted, entries, types), guard, latest is None
+            )
         for one in wanted:
             one.instant = instant
 
@@ -321,6 +348,14 @@ def _moved_on(path: str) -> FencedError:
     return FencedError(
         f"the lake table at {path} was committed to by another process meanwhile",
         remedy="Nothing was committed. Run again; it starts from the newest commit.",
+        path=path,
+    )
+
+
+def _ended(path: str) -> LakeError:
+    return LakeError(
+        f"the process was ended while it committed to the lake table at {path}",
+        remedy="Run again; it starts from the newest commit.",
         path=path,
     )
 

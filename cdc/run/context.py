@@ -69,6 +69,15 @@ class RunContext:
         """The session, as the current one of whichever thread asks."""
         return in_this_thread(self.session)
 
+    def settings(self, record: TableRecord) -> TableSettings:
+        """The settings of a table on the plan, as far as they still fit it.
+
+        Raises:
+            ConfigError: They do not.
+        """
+        self.config.require_shard(record.table, record.shard)
+        return self.config.settings_on_plan(record.table, record.tier)
+
     def timeline(self, attempt: Attempt) -> Timeline:
         """The commits of an attempt."""
         return timeline_of(self.spark, attempt)

@@ -67,7 +67,7 @@ class _Replay:
         self._record = record
         self._table = record.table
         self._lease = lease
-        self._settings = context.config.settings_on_plan(record.table, record.tier)
+        self._settings = context.settings(record)
 
     def run(self, first: int | None) -> Replayed:
         attempt = self._attempt()

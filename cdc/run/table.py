@@ -120,7 +120,7 @@ class _TableRun:
             )
             return
         try:
-            self._settings = self._context.config.settings_on_plan(self._table, self._record.tier)
+            self._settings = self._context.settings(self._record)
             self._apply_all(until)
         except FencedError as error:
             # Whoever took the table over keeps its state.

@@ -207,7 +207,8 @@ class _Draft:
         self._rows: list[Row] = list(found.columns)
         self._key = found.primary_key
         self._defaults = dict(lookups.defaults)
-        self._indexes = dict(lookups.indexes)
+        # Their names are the same in any letters.
+        self._indexes = {name.lower(): parts for name, parts in lookups.indexes.items()}
         self._engine = found.engine
 
     def result(self) -> Described:
@@ -293,16 +294,16 @@ class _Draft:
         if isinstance(clause, AddUnique):
             for name in clause.columns:
                 self._row(name)
-            self._indexes[clause.name] = clause.columns
+            self._indexes[clause.name.lower()] = clause.columns
             if clause.primary:
                 self._key = clause.columns
         elif isinstance(clause, DropIndex):
-            self._indexes.pop(clause.name, None)
+            self._indexes.pop(clause.name.lower(), None)
             if clause.name.upper() == "PRIMARY":
                 self._key = ()
         elif isinstance(clause, RenameIndex):
-            if clause.name in self._indexes:
-                self._indexes[clause.to] = self._indexes.pop(clause.name)
+            if (name := clause.name.lower()) in self._indexes:
+                self._indexes[clause.to.lower()] = self._indexes.pop(name)
         elif isinstance(clause, SetEngine):
             if clause.engine.lower() != self._engine.lower():
                 self._engine = clause.engine
@@ -310,7 +311,7 @@ class _Draft:
             if clause.column.primary:
                 self._key = (clause.column.name,)
             if clause.column.unique:
-                self._indexes[clause.column.name] = (clause.column.name,)
+                self._indexes[clause.column.name.lower()] = (clause.column.name,)
 
     def _rename_in_indexes(self, names: Mapping[str, str | None]) -> None:
         """A column that goes leaves its indexes, which then keep less unique, or nothing."""
