@@ -187,6 +187,7 @@ def test_without_the_right_to_pause_the_choices_are_named_and_nothing_is_capture
     shop.services.close()
 
 
+@pytest.mark.breadth
 def test_the_application_goes_on_to_update_and_delete(log: Log) -> None:
     log.shop.database.execute("ALTER TABLE events REPLICA IDENTITY NOTHING")
     succeeded(log.onboard())

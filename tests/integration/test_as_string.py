@@ -141,6 +141,7 @@ def test_a_new_column_of_such_a_type_waits_for_its_setting(shop: Bootstrapping) 
     assert shop.lake("late", "id", "spot") == rows
 
 
+@pytest.mark.breadth
 def test_a_deleted_row_that_is_kept_keeps_its_text(shop: Bootstrapping) -> None:
     settings = {"columns": {"as": {"spot": "string"}}, "delete_mode": "soft"}
     shop.configure(public__kept=settings)
@@ -156,6 +157,7 @@ def test_a_deleted_row_that_is_kept_keeps_its_text(shop: Bootstrapping) -> None:
     assert rows == [(1, "(1,1)", True), (2, "(3,3)", False)]
 
 
+@pytest.mark.breadth
 def test_the_source_is_asked_once_the_batchs_own_commits_can_be_seen(shop: Bootstrapping) -> None:
     """A commit is in the log before it is visible; here it waits for a standby that is away."""
     shop.configure(public__slow={"columns": {"as": {"spot": "string"}}})

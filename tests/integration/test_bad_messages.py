@@ -256,6 +256,7 @@ def test_a_replay_leaves_out_again_what_still_cannot_be_read(orders: Orders) -> 
     assert orders.newest.watermark == before
 
 
+@pytest.mark.breadth
 @settings(on_bad_message="quarantine")
 def test_an_unchanged_value_is_not_taken_from_what_lacks_its_change(orders: Orders) -> None:
     orders.execute(

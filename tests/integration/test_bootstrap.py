@@ -216,6 +216,7 @@ def test_a_table_that_is_altered_again_and_again_stops_with_what_differs(
     assert shop.published("orders") is None
 
 
+@pytest.mark.breadth
 def test_a_view_that_the_replica_ends_is_replaced(shop: Bootstrapping) -> None:
     fill_wide(shop.database, "orders", WIDE_ROWS)
     shop.add("orders")

@@ -134,6 +134,7 @@ def check(port: int, security: Security, folder: Path) -> None:
     assert "SaslAuthenticationException" in list_with_java(refused, folder, software)
 
 
+@pytest.mark.breadth
 def test_a_password_with_every_awkward_character(tmp_path: Path) -> None:
     (tmp_path / "pw").write_text(PASSWORD)
     security = Security(

@@ -289,6 +289,7 @@ def test_another_captures_stand_in_is_a_value_like_any(orders: Orders) -> None:
     assert orders.lake("note", "body") == [(shown, shown)]
 
 
+@pytest.mark.breadth
 def test_a_null_in_a_column_with_a_default_stays_null(shared: Replication) -> None:
     """The converter sends the default for it, so the row is asked of the source."""
     columns = ("id", "n", "t", "b", "d", "f", "day", "kept")

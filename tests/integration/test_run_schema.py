@@ -268,6 +268,7 @@ def test_a_dropped_column_is_null_from_then_on(orders: Orders) -> None:
     assert orders.lake("id", "body") == [(1, "b"), (2, None)]
 
 
+@pytest.mark.breadth
 def test_wider_types_are_followed_in_place(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
     orders.run()

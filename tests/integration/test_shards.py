@@ -143,6 +143,16 @@ def test_a_shard_that_fails_is_named_and_holds_back_only_itself(shop: Shop) -> N
     )
     succeeded(resync(shop.services, [shop.table("orders_1")]))
     shop.assert_equal(*names(3))
+    # A shard that is followed is copied anew beside its rows, and takes their place.
+    was = shop.record("orders_0").attempt
+    succeeded(resync(shop.services, [shop.table("orders_0")]))
+    now = shop.record("orders_0").attempt
+    assert was is not None
+    assert now is not None
+    assert (now.path, now.shard, now.id == was.id) == (was.path, "orders_0", False)
+    shop.database.execute("UPDATE orders_0 SET v = 77 WHERE id = 3")
+    shop.assert_equal(*names(3))
+    assert everything(shop).where("_shard = 'orders_0' AND v = 77").count() == 1
     # A shard that leaves takes its rows along; the others go on, and it may come back.
     offboard(shop.services, shop.table("orders_1"), delete_data=True)
     assert sorted(rows_by_shard(shop)) == ["orders_0", "orders_2"]

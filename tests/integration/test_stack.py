@@ -102,6 +102,7 @@ def test_a_killed_server_is_reported_and_comes_back_where_it_was(stack: LocalSta
     }
 
 
+@pytest.mark.breadth
 def test_schema_ids_survive_a_crash_of_the_registry(stack: LocalStack) -> None:
     for _ in range(3):
         subject = uuid.uuid4().hex

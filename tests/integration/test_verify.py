@@ -76,6 +76,7 @@ def overlook_the_catalog(shop: Shop, name: str) -> None:
     lake.empty_commit(replace(latest.record, handoff=handoff), lambda _timeline: None)
 
 
+@pytest.mark.breadth
 def test_a_key_that_is_twice_in_the_lake_is_reported(shop: Shop, spark: SparkSession) -> None:
     shop.tables = {"public.orders": {"index": "bloom"}}  # a bucket index takes no second copy
     shop.reconfigure()

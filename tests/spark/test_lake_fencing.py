@@ -145,6 +145,7 @@ def test_a_writer_killed_in_mid_commit_leaves_the_last_commit_to_readers(
     assert not list((tmp_path / "t").glob(f"*{abandoned}*.parquet"))
 
 
+@pytest.mark.breadth
 def test_the_handoff_and_the_offsets_outlive_archiving_and_services(
     spark: SparkSession, tmp_path: Path
 ) -> None:
