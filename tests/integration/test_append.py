@@ -234,6 +234,7 @@ def test_a_truncate_does_what_its_policy_says(log: Log, policy: str) -> None:
 
 
 @pytest.mark.breadth
+@pytest.mark.breadth
 def test_verify_counts_how_often_a_row_occurs(log: Log) -> None:
     with inserters(log.shop.database, "events"):
         succeeded(log.onboard())

@@ -114,6 +114,7 @@ def test_schema_ids_survive_a_crash_of_the_registry(stack: LocalStack) -> None:
         assert register(stack, uuid.uuid4().hex) > schema_id
 
 
+@pytest.mark.breadth
 def test_topics_survive_a_crash_of_kafka(stack: LocalStack, database: Database) -> None:
     topic = capture(database)
     first = consume(stack, topic, 3)
