@@ -218,7 +218,7 @@ class _Draft:
             engine=self._engine,
             columns=tuple(self._rows),
             primary_key=self._key,
-            unique=(*key, *(parts for name, parts in self._unique() if name != "PRIMARY")),
+            unique=(*key, *(parts for name, parts in self._unique() if name != "primary")),
         )
 
     def apply(self, clauses: Sequence[Clause]) -> None:

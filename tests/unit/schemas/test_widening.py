@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from schemas.catalog import CatalogColumn
 from schemas.errors import SchemaError
-from schemas.widening import merged_types
+from schemas.widening import loses_letters, merged_types
 
 
 def test_columns_are_as_wide_as_the_widest_of_the_shards() -> None:
@@ -26,3 +27,24 @@ def test_columns_are_as_wide_as_the_widest_of_the_shards() -> None:
 def test_types_that_do_not_go_together_name_both_shards(one: str, other: str) -> None:
     with pytest.raises(SchemaError, match=r"'c' is .* in shard us and .* in shard eu"):
         merged_types([("eu", [("c", one)]), ("us", [("c", other)])])
+
+
+@pytest.mark.parametrize(
+    ("kind", "before", "after", "lost"),
+    [
+        ("varchar(9)", "latin1", "utf8mb4", False),
+        ("varchar(9)", "utf8mb4", "latin1", True),
+        ("tinytext", "latin1", "utf8mb4", True),
+        ("text", "utf8mb3", "utf8mb4", False),
+        ("text", "utf8mb4", "utf8mb4", False),
+        ("int", "", "", False),
+    ],
+)
+def test_a_character_set_may_lack_letters_or_room(
+    kind: str, before: str, after: str, *, lost: bool
+) -> None:
+    old, new = (
+        CatalogColumn(1, "c", kind, True, None, False, f"{kind} {name}".strip())
+        for name in (before, after)
+    )
+    assert loses_letters(old, new) is lost
