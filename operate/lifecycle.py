@@ -207,9 +207,9 @@ def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: 
         if record.attempt is not None:
             shown = replace(record.attempt, path=path, shard=shard.name)
             drop_name(services.spark, services.config, replace(record, attempt=shown))
-        # The pointer last: without it nobody would find what is left.
-        for folder in (path, f"{shard.base_path}/{POINTER}"):
-            delete_path(services.spark, folder)
+        # The pointer first: a table that is shown and not there would be taken for lost.
+        for what in (f"{shard.base_path}/{POINTER}", path):
+            delete_path(services.spark, what)
 
 
 def _not_on_plan(table: TableId) -> StateError:

@@ -15,7 +15,7 @@ import logging
 import threading
 import uuid
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import replace
 from functools import reduce
 from typing import TYPE_CHECKING
@@ -144,7 +144,12 @@ class SharedTable:
             if not wanted.done:
                 with self._lock:
                     together, self._waiting = self._waiting, []
-                self._commit_all(together)
+                try:
+                    self._commit_all(together)
+                finally:
+                    for one in together:
+                        if not one.done:  # this thread is being ended
+                            one.error = _ended(self.path)
         if wanted.error is not None:
             raise wanted.error
         return wanted.instant or ""
@@ -176,16 +181,14 @@ class SharedTable:
                     self._commit([one])
                 except Exception as error:  # noqa: BLE001 - raised where the shard waits for it
                     one.error = error
-                finally:
-                    if not one.done:  # this thread is being ended
-                        for other in wanted:
-                            other.error = other.error or _ended(self.path)
 
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:
         spark = self._spark()
-        with self.alone() as lease:
+        with self.alone() as lease, ExitStack() as held:
             timeline = Timeline(spark, self.path)
-            if not timeline.exists and all(one.replaces for one in wanted):
+            if not timeline.exists:
+                if current_path(wanted[0].shard.base_path, spark) is not None:
+                    raise _not_there(wanted[0], self.path)
                 delete_path(spark, self.path)  # what a killed process left of its first commit
             latest = timeline.latest()
             entries = carried(latest)
@@ -211,8 +214,7 @@ class SharedTable:
                 # the rewrite may clean them up.
                 for one in wanted:
                     if one.rows is not None:
-                        one.rows = one.rows.persist()
-                        one.rows.count()
+                        one.rows = held.enter_context(_read(one.rows))
                 alone = replace(record_of(wanted, entries, types), shards=entries)
                 lake.overwrite(_filled(lake.read(), lake), alone, only_ours)
                 latest = Timeline(spark, self.path).latest()
@@ -323,6 +325,17 @@ class ShardTable(LakeTable):
             replaces=operation.startswith("insert_overwrite"),
         )
         return self._shared.write(wanted)
+
+
+@contextmanager
+def _read(rows: DataFrame) -> Iterator[DataFrame]:
+    """The rows, read now, for the length of a block."""
+    kept = rows.persist()
+    try:
+        kept.count()
+        yield kept
+    finally:
+        kept.unpersist()
 
 
 def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
