@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cdc.config.shards import fed_by
 from cdc.errors import ConfigError
 from cdc.sources.values import TableStats
 from cdc.state import State
@@ -83,13 +84,25 @@ def _verdict(services: Services, stats: TableStats) -> Verdict:
 def at_source(services: Services, arguments: Sequence[str]) -> list[TableId]:
     """The tables that arguments mean; wildcards stand for what the sources have.
 
-    Tables that cannot travel are left out of a wildcard: naming one says why.
+    Tables that cannot travel are left out of a wildcard: naming one says why. A lake table that
+    several source tables feed would lack them, so its name stands for these, too.
     """
     known: list[TableId] = []
     if any(stands_for_many(argument, services.config) for argument in arguments):
         found = discover(services, sources_of(arguments, services.config))
-        known = [entry.stats.table for entry in found if entry.verdict.ok]
+        known = [
+            entry.stats.table
+            for entry in found
+            if entry.verdict.ok or _fed_by(services, entry.stats.table) in arguments
+        ]
     return expand(arguments, services.config, known, where="that could be onboarded")
+
+
+def _fed_by(services: Services, table: TableId) -> str | None:
+    try:
+        return fed_by(table, services.config.tables)
+    except ConfigError:
+        return None  # its own verdict says why
 
 
 def on_plan(

@@ -194,15 +194,20 @@ def path(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Print where readers find a table: the path of its published generation."""
+    """Print where readers find a table: the path of its published generation.
+
+    The name of a table that several source tables feed is one, too.
+    """
     from operate.context import services
+    from operate.inventory import on_plan
     from operate.lifecycle import published_path
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
-        wanted = opened.config.table_id(table)
+        shared = table in opened.config.sharded
+        wanted = on_plan(opened, [table])[0] if shared else opened.config.table_id(table)
         found = published_path(opened, wanted)
-    renderer.document({"table": wanted, "path": found})
+    renderer.document({"table": table if shared else wanted, "path": found})
     renderer.line(found)
 
 

@@ -210,6 +210,12 @@ def test_settings_that_make_another_table_of_a_shard_are_refused(shop: Shop) -> 
     assert "takes for the name of the shard" in str(found["orders_1"].error)
     succeeded([found["orders_0"]])
     assert on_plan(shop.services, ["sales.orders"]) == [shop.table("orders_0")]
+    # One that cannot travel is asked for all the same: the lake table would lack it in silence.
+    shop.database.execute("CREATE TABLE orders_7 (v int)")
+    wanted = {table.name: table for table in at_source(shop.services, ["sales.orders"])}
+    assert sorted(wanted) == ["orders_0", "orders_1", "orders_7"]
+    (outcome,) = shop.onboard("orders_7")
+    assert "no primary key" in str(outcome.error)
     pointer = json.loads((shop.folder / "lake/sales/orders/_current.json").read_text())
     assert pointer["path"] == published_path(shop.services, shop.table("orders_0"))
     shop.reconfigure(tables={"sales.orders": {**TABLES["sales.orders"], "shard": "x{table}"}})
