@@ -266,7 +266,7 @@ class ShardTable(LakeTable):
         schema: The shard's columns, without the shard column.
         settings: The table's settings.
         shard: The shard.
-        shared: Who writes the shared table; None to read only.
+        shared: Who writes the shared table.
     """
 
     def __init__(
@@ -277,7 +277,7 @@ class ShardTable(LakeTable):
         settings: TableSettings,
         *,
         shard: Shard,
-        shared: SharedTable | None = None,
+        shared: SharedTable,
     ) -> None:
         super().__init__(spark, path, schema, settings)
         self._shard = shard
@@ -308,13 +308,6 @@ class ShardTable(LakeTable):
     def _change(
         self, rows: DataFrame | None, operation: str, commit: CommitRecord, guard: Guard
     ) -> str:
-        if self._shared is None:
-            raise LakeError(
-                f"shard {self._shard.name} of the lake table at {self.path} was opened to be read",
-                remedy="This is a defect of this version; report it.",
-                table=commit.table,
-                path=self.path,
-            )
         wanted = ShardWrite(
             self._shard,
             self.layout.schema,
