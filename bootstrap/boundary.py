@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc.debezium import TransactionReader
-from cdc.position import Lsn
+from cdc.position import LogPosition, Lsn
 
 if TYPE_CHECKING:
     from bootstrap.capture import Capture
@@ -49,7 +49,7 @@ class Origin:
         watermark that is read after it.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
-        if not capture.names.append:
+        if not capture.names.tells_transactions:
             return cls(kafka.stable_offsets(capture.topic))
         identity, transactions = kafka.topic_id(topic), kafka.stable_offsets(topic)
         return cls(kafka.high_watermarks(capture.topic), transactions, identity)
@@ -78,16 +78,22 @@ def boundary_of(
     origin = Origin(
         attempt.start_offsets or {}, attempt.transaction_offsets, attempt.transaction_topic_id
     )
-    split = Lsn.parse((attempt.view or {}).get("split") or "")
+    split = capture.source.position((attempt.view or {}).get("split") or "")
     return find_boundary(capture, registry, origin, split, timeout_s=timeout_s)
 
 
 def find_boundary(
-    capture: Capture, registry: SchemaRegistry, origin: Origin, split: Lsn, *, timeout_s: float
+    capture: Capture,
+    registry: SchemaRegistry,
+    origin: Origin,
+    split: LogPosition,
+    *,
+    timeout_s: float,
 ) -> dict[int, int]:
     """Per partition, the first offset whose transaction ends beyond a view's position.
 
-    Everything up to that position must have been captured, and a transaction beyond it.
+    Everything up to that position must have been captured, and a transaction beyond it. An event of
+    a binlog names its transaction, and S is a set of these.
 
     Args:
         capture: What carries the table's changes.
@@ -102,25 +108,42 @@ def find_boundary(
         DecodeError: A record is not what the connector writes.
         KafkaError: A topic cannot be read in time.
     """
+    kafka, reader = capture.kafka, TransactionReader(capture.kafka, registry)
+    if capture.names.tells_transactions:
+        ended = _ended(capture, reader, origin, split, timeout_s)
+        copied = lambda record: reader.of(record) in ended  # noqa: E731
+    else:
+        upto = kafka.high_watermarks(capture.topic)
+        capture.wait_until_readable(upto, timeout_s=timeout_s)
+        position = capture.source.position
+        copied = lambda record: split.reaches(position(reader.gtid(record)))  # noqa: E731
+    stable = kafka.stable_offsets(capture.topic)
+    return {
+        partition: first_beyond(
+            start, stable[partition], partial(_first, capture, partition), copied
+        )
+        for partition, start in origin.rows.items()
+    }
+
+
+def _ended(
+    capture: Capture,
+    reader: TransactionReader,
+    origin: Origin,
+    split: LogPosition,
+    timeout_s: float,
+) -> frozenset[int]:
+    """The transactions that ended at or before S, as the connector of logs tells it."""
+    if not isinstance(split, Lsn):
+        raise TypeError(f"transactions end at log sequence numbers, not at {split!r}")
     kafka, names = capture.kafka, capture.names
     began = origin.transactions or {}
     capture.require_start(origin.transactions_id, began, topic=names.transaction_topic)
     for topic in (names.transaction_topic, capture.topic):
         upto = kafka.high_watermarks(topic)
         capture.wait_until_readable(upto, timeout_s=timeout_s, topic=topic)
-    reader = TransactionReader(kafka, registry)
     ends = kafka.stable_offsets(names.transaction_topic)
-    copied = reader.ended_by(names.transaction_topic, split, began, ends, timeout_s=_READ_S)
-    stable = kafka.stable_offsets(capture.topic)
-    return {
-        partition: first_beyond(
-            start,
-            stable[partition],
-            partial(_first, capture, partition),
-            lambda record: reader.of(record) in copied,
-        )
-        for partition, start in origin.rows.items()
-    }
+    return reader.ended_by(names.transaction_topic, split, began, ends, timeout_s=_READ_S)
 
 
 def first_beyond(

@@ -83,6 +83,15 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
     return max(1, min(needed, size.rows))
 
 
+def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
+    """No more boundaries than give that many chunks, at even distances among those found."""
+    points = boundaries.points
+    if len(points) < chunks:
+        return boundaries
+    kept = tuple(points[len(points) * number // chunks] for number in range(1, chunks))
+    return Boundaries(kept, boundaries.size)
+
+
 def plan(boundaries: Boundaries) -> tuple[Chunk, ...]:
     """Disjoint chunks that cover every key: one between each two neighbouring boundaries.
 

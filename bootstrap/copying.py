@@ -8,7 +8,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.chunks import SINGLE_WAVE_BYTES, Chunk, chunk_count, plan, waves
+from bootstrap.chunks import SINGLE_WAVE_BYTES, Chunk, at_most, chunk_count, plan, waves
 from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
@@ -94,7 +94,7 @@ class Copying:
             except TributaryError as error:
                 self._require_fingerprint()
                 failed = 1 if self._committed() > before else failed + 1
-                lost = isinstance(error, SnapshotLostError) and not self.settings.appends
+                lost = isinstance(error, SnapshotLostError) and not self._one_view
                 one_view = one_view and not lost
                 if failed > self.failures:
                     raise self._given_up(error, failed) from error
@@ -106,21 +106,23 @@ class Copying:
         """Copy what is left, or one wave of it, under a view; returns whether nothing is left.
 
         After a view was lost each wave gets a view of its own: it has to live for less long, and
-        the replay from O makes that exact, too. A log has one view for all of its chunks.
+        the replay from O makes that exact, too. A log, and a table whose settings say so, has one
+        view for all of its chunks.
 
         Raises:
-            AttemptSpoiledError: Chunks of a log were copied under a view that is gone.
+            AttemptSpoiledError: Chunks were copied under the one view, and that is gone.
         """
-        if self.settings.appends and self._committed():
+        if self._one_view and self._committed():
             raise self._view_lost()
         table = self.source.table(self.record.table)
         copy = self._snapshot(table)
-        with self._opened(marker) as view:
+        chunks = self._planned(copy)
+        with self._opened(marker, sessions=len(chunks)) as view:
             if not view.on_replica:
                 _log.warning("the primary of %s is read, not a replica", self.source.name)
             for warning in view.warnings:
                 _log.warning("%s: %s", self._name, warning)
-            chunks = self._planned(copy, view)
+            self._note_plan(chunks, view)
             crash("bootstrap.after_view")
             left = self._waves(chunks, done=self._committed())
             now = left if one_view else left[:1]
@@ -137,18 +139,32 @@ class Copying:
         if len(now) < len(left):
             return False
         # That all is copied is on record now; R itself is found with the marker after the copy.
-        self._note(reads_upto=str(view.upper_bound))
+        facts = dict(self._attempt.view or {})
+        if view.split is not None:
+            facts["split"] = str(view.split.known())
+        self._note(reads_upto=str(view.upper_bound), view=facts)
         return True
 
-    def _opened(self, marker: Marker) -> AbstractContextManager[View]:
+    @property
+    def _one_view(self) -> bool:
+        """Whether all rows are of one moment; a log's also of a known position."""
+        return self.settings.appends or self.settings.one_view
+
+    @property
+    def _at_once(self) -> bool:
+        """Whether all of its sessions have to be open at the same time."""
+        return self._one_view and not self.source.shares_views
+
+    def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
         """A view behind the fence; that of a log has a known position, and is its only one."""
         context = self.context
-        if not self.settings.appends:
+        if not (self.settings.appends or self._at_once):
             return self.source.open_view(
                 marker, timeout_s=self.replica_s, progress=context.progress
             )
         return self.source.open_exact_view(
             marker,
+            sessions=sessions,
             from_primary=self.settings.snapshot_from == "primary",
             resuming=lambda: resuming(self.source, context.store, context.leases),
             timeout_s=self.replica_s,
@@ -156,9 +172,9 @@ class Copying:
         )
 
     def _view_lost(self) -> AttemptSpoiledError:
-        """Rows of a log that were copied under one view, and the others under none any more."""
+        """Rows that were copied under one view, and the others under none any more."""
         return AttemptSpoiledError(
-            f"the copy of table {self._name} was interrupted, and a log is copied under one view",
+            f"the copy of table {self._name} was interrupted, and it is copied under one view",
             remedy="Nothing to do: the copy begins again.",
             table=self.record.table,
         )
@@ -190,12 +206,12 @@ class Copying:
             raise failure from error
         crash("bootstrap.after_chunk_commit")
 
-    def _planned(self, copy: SnapshotCopy, view: View) -> tuple[Chunk, ...]:
+    def _planned(self, copy: SnapshotCopy) -> tuple[Chunk, ...]:
         """The attempt's chunks; planned once, so that a resume finds the same ones.
 
-        A log has no resume: each view is of another position, and has other places of rows.
+        What has one view only has no resume: each view is of another moment.
         """
-        if self._attempt.chunks and not self.settings.appends:
+        if self._attempt.chunks and not self._one_view:
             return tuple(Chunk.from_json(dict(plain)) for plain in self._attempt.chunks)
         size = self.source.size(copy.table)
         count = chunk_count(
@@ -204,28 +220,33 @@ class Copying:
             chunk_bytes=int(self.settings.chunk_bytes),
             parallel=self._parallel,
         )
+        if self._at_once:
+            count = min(count, self._parallel)
         boundaries = self.source.sample_boundaries(copy.table, copy.schema.key, count, size=size)
-        chunks = plan(boundaries)
+        return plan(at_most(boundaries, count) if self._at_once else boundaries)
+
+    def _note_plan(self, chunks: Sequence[Chunk], view: View) -> None:
+        """Put the plan and its first view on record."""
+        if self._attempt.chunks and not self._one_view:
+            return
         self._note(
             chunks=tuple(chunk.to_json() for chunk in chunks),
             view={
                 "snapshot": view.snapshot_id,
                 "upper_bound": str(view.upper_bound),
-                "split": None if view.split is None else str(view.split),
                 "opened_at": view.opened_at.isoformat(),
                 "on_replica": view.on_replica,
                 "system_identifier": view.marker.system_identifier,
                 "timeline": view.marker.timeline,
             },
         )
-        return chunks
 
     def _waves(
         self, chunks: Sequence[Chunk], done: Collection[int] = ()
     ) -> tuple[tuple[Chunk, ...], ...]:
-        """The commits that are left; a bucket index takes its rows in one."""
+        """The commits that are left; a bucket index, and sessions of one view, make it one."""
         single = SINGLE_WAVE_BYTES
-        if self.settings.index == "bucket":
+        if self.settings.index == "bucket" or self._at_once:
             single = max(single, sum(chunk.bytes_estimate for chunk in chunks))
         return waves(chunks, parallel=self._parallel, done=done, single_wave_bytes=single)
 

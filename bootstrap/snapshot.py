@@ -12,6 +12,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
+from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
     from cdc.lake.write import LakeTable
     from cdc.progress import Task
     from cdc.sources.base import Source, SourceTable, View
-    from schemas.table import TableSchema
+    from schemas.table import TableId, TableSchema
 
 FETCH_BYTES = 4 * 1024 * 1024
 """What one session may hold of rows that are not written yet, by the table's mean row."""
@@ -138,6 +139,32 @@ class SnapshotCopy:
             "_cdc_ingested_at": F.lit(datetime.now(timezone.utc)),
         }
         return [values[name].cast(kind).alias(name) for name, kind in META_COLUMNS]
+
+
+def read_once(rows: DataFrame, source: Source, table: TableId, view: View) -> DataFrame:
+    """Rows of sessions that open at once or never, kept on the executors' disks.
+
+    Args:
+        rows: How they are read; the caller gives them up with ``unpersist``.
+        source: Where from.
+        table: The table.
+        view: What they are read under.
+
+    Raises:
+        TributaryError: They cannot be read.
+    """
+    kept = rows.persist(StorageLevel.DISK_ONLY)
+    try:
+        kept.count()
+    except (Py4JError, PySparkException) as error:
+        kept.unpersist()
+        found = source.read_failure(table, str(error), view)
+        raise found or CopyError(
+            f"table {table} cannot be read by Spark: {_reason(error)}",
+            remedy="Check that the Spark nodes reach the server, and the server's log.",
+            table=table,
+        ) from error
+    return kept
 
 
 class RowCounter:

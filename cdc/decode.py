@@ -29,9 +29,11 @@ from cdc.semantic_types import (
     inexact,
     lake_value,
     literal,
+    not_of_a_log,
     placeholder_test,
     position,
     quoted,
+    transaction_number,
     zero_date_test,
 )
 from schemas.avro import END_MARK, WIRE_HEADER_BYTES, DebeziumSchema
@@ -58,11 +60,6 @@ UNKNOWN_SCHEMA = "unknown schema id"
 
 SCHEMA_ID = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
 """Spark SQL of the schema id in a record's ``value``."""
-
-# Rows of a log are not found again: neither to change them, nor to ask the source for a value.
-_NOT_OF_A_LOG = f"""WHEN _op IN ('u', 'd') THEN 'an update or delete, which a log does not hold'
-        WHEN {UNAVAILABLE} IS NOT NULL
-        THEN concat('a NULL in column ', {UNAVAILABLE}[0], ' would look the same as its default')"""
 
 _ROW_OPS, _ROWLESS_OPS = ("c", "r", "u"), ("d", "t")
 _MARK = f"X'{END_MARK.hex()}'"
@@ -157,6 +154,7 @@ def decode(
 class _Plan:
     """Spark SQL expressions over the decoded events of one schema."""
 
+    from_binlog: bool
     operation: str
     whole: str
     has_row: str
@@ -252,6 +250,7 @@ def _plan(
     if any(inner.name == "ts_us" for inner in schema.source):
         micros = f"coalesce({event}.source.ts_us, {micros})"
     return _Plan(
+        from_binlog=schema.from_binlog,
         operation=f"{event}.op",
         whole=f"{record}.mark = {_MARK}",
         has_row=f"{event}.after IS NOT NULL",
@@ -260,8 +259,7 @@ def _plan(
         position=binlog_position(f"{event}.source")
         if schema.from_binlog
         else position(f"{event}.source.sequence"),
-        # A binlog names transactions by GTID, if at all; nobody waits for one by its number.
-        transaction="0" if schema.from_binlog else f"{event}.source.txId",
+        transaction=transaction_number(f"{event}.source", schema),
         values=values,
         given=given,
         unavailable=_names_where(flags),
@@ -351,6 +349,8 @@ def _normal(
     without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
     rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))
     lost = " ".join(inexact(column, alias) for column, alias in checked.items())
+    from_binlog = any(plan.from_binlog for plan in plans.values())
+    of_a_log = "" if table.key else not_of_a_log(UNAVAILABLE, from_binlog=from_binlog)
     problem = f"""CASE
         WHEN _frame = '{TOMBSTONE}' THEN NULL
         WHEN _frame IS NOT NULL THEN _frame
@@ -368,7 +368,7 @@ def _normal(
           _zeroed[0])
         {lost}
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
-        {"" if table.key else _NOT_OF_A_LOG}
+        {of_a_log}
         END"""
     judged = flat.select("*", F.expr(problem).alias(PROBLEM))
     operation = f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame WHEN {PROBLEM} IS NULL THEN _op END"

@@ -43,8 +43,8 @@ def resuming(source: Source, store: Store, leases: Leases) -> Iterator[None]:
         if source.replay_paused():
             raise ReplicaError(
                 f"replay of the replica of source {source.name} is paused by someone else",
-                remedy="Resume it with SELECT pg_wal_replay_resume() on the replica, then run"
-                " again.",
+                remedy="Resume it on the replica (PostgreSQL: SELECT pg_wal_replay_resume(); MySQL"
+                " and MariaDB: START REPLICA SQL_THREAD), then run again.",
                 source=source.name,
             )
         store.note_paused_replay(source.name)

@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass
 
 from cdc.errors import SchemaChangeError
-from schemas.avro import DebeziumField
+from schemas.avro import DebeziumField, DebeziumSchema
 from schemas.table import Column, TableId
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
@@ -342,6 +342,30 @@ def binlog_position(source: str) -> str:
         f"lpad({source}.row, 10, '0')",
     )
     return f"CASE WHEN {source}.file IS NOT NULL THEN concat_ws(':', {', '.join(parts)}) END"
+
+
+def transaction_number(source: str, schema: DebeziumSchema) -> str:
+    """Spark SQL of a number that tells transactions apart; of a binlog by GTID, if it has any."""
+    if not schema.from_binlog:
+        return f"{source}.txId"
+    named = any(field.name == "gtid" for field in schema.source)
+    return f"xxhash64({source}.gtid)" if named else "0"
+
+
+def not_of_a_log(lacking: str, *, from_binlog: bool) -> str:
+    """Cases of Spark SQL: why an event is not one of a table without a key.
+
+    Its rows are not found again, neither to change them nor to ask the source for a value.
+
+    Args:
+        lacking: Names of the columns whose value is open, an array or NULL.
+        from_binlog: Whether all changes of a table are sent; a log then takes what is its own.
+    """
+    unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
+        THEN concat('the value of column ', {lacking}[0], ' looks the same as its default, a NULL'
+          ' or a date that no calendar has')"""
+    other = "WHEN _op IN ('u', 'd') THEN 'an update or delete, which a log does not hold'"
+    return unclear if from_binlog else f"{other} {unclear}"
 
 
 def position(sequence: str) -> str:

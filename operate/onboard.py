@@ -94,6 +94,8 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
 
 def _key(source: Source, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
     """Refuse a table with rows that its key cannot find; a look that takes too long is told."""
+    if not key:
+        return
     try:
         obstacle = source.key_obstacle(table, key)
     except SourceError as error:

@@ -27,6 +27,7 @@ _SOURCE_TYPES = {
     "file": "string",
     "pos": "long",
     "row": "int",
+    "gtid": "string",
 }
 _NEEDED_OF_SOURCE = ("ts_ms", "sequence", "txId")
 _NEEDED_OF_BINLOG = ("ts_ms", "file", "pos", "row")

@@ -131,7 +131,12 @@ class TableSettings(Section):
     tables without a key; updates and deletes are not captured."""
     snapshot_from: Literal["replica", "primary"] = "replica"
     """Where a table in mode append is copied from. replica: its replay is paused for a moment;
-    primary: it is read, under a temporary slot's snapshot. Without a replica it is the primary."""
+    primary: it is read, under a temporary slot's snapshot. Without a replica it is the primary.
+    MySQL and MariaDB need the replica."""
+    one_view: bool = False
+    """Whether all rows of a copy are of one moment, also where the stream makes copies exact whose
+    parts are not. MySQL and MariaDB: the replica's applier stands still while as many sessions open
+    as read at once; each reads its part of the table in one go, and none can be repeated."""
     partition_by: tuple[NonEmpty, ...] = ()
     """Lake partition columns."""
     columns: ColumnRules = Field(default_factory=defaults)

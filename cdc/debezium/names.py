@@ -104,12 +104,17 @@ class CaptureNames:
         return self.kind != "postgres"
 
     @property
+    def tells_transactions(self) -> bool:
+        """Whether it tells where transactions end; a binlog's events name their own."""
+        return self.append and not self.tells_definitions
+
+    @property
     def own_topics(self) -> tuple[str, ...]:
         """The topics beside those of the tables."""
         own = (self.heartbeat_topic, self.marker_topic)
         if self.tells_definitions:
             return (*own, self.schema_change_topic, self.schema_history_topic)
-        return (*own, self.transaction_topic) if self.append else own
+        return (*own, self.transaction_topic) if self.tells_transactions else own
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """What a topic needs over the settings of ``kafka.topic``.

@@ -95,7 +95,7 @@ class Postgres:
             "publication.name": capture.publication,
             "slot.name": capture.slot,
             "unavailable.value.placeholder": capture.placeholder,
-            "provide.transaction.metadata": str(capture.append).lower(),
+            "provide.transaction.metadata": str(capture.tells_transactions).lower(),
         }
 
     def connection(

@@ -88,6 +88,20 @@ class TransactionReader:
         except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
             raise _unreadable(record, f"a change event: {error}") from error
 
+    def gtid(self, record: KafkaRecord) -> str:
+        """GTID of the transaction that a change event of a binlog belongs to.
+
+        Raises:
+            DecodeError: The record is not such an event, or names no GTID.
+        """
+        try:
+            found = self._decoded(record)["source"]["gtid"]
+        except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
+            raise _unreadable(record, f"a change event: {error}") from error
+        if not found:
+            raise _unreadable(record, "of a transaction with a GTID")
+        return str(found)
+
     def _records(
         self, topic: str, start: Mapping[int, int], end: Mapping[int, int], timeout_s: float
     ) -> Iterator[KafkaRecord]:

@@ -59,6 +59,7 @@ class CommitRecord:
         watermark: Event time up to which the table is complete, aware UTC.
         counts: Events by operation.
         schema_ids: Registry ids of the writer schemas of the events.
+        last_event: Of a log from a binlog, how far that has been read.
         chunk_ids: Snapshot chunks that this commit holds.
         handoff: Facts of the handoff (O, R, H, x0, marker, fingerprint, ...) as plain JSON values.
         shards: Of a table that several source tables feed, for each by its shard's name: its own
@@ -81,6 +82,7 @@ class CommitRecord:
     watermark: datetime | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
     schema_ids: tuple[int, ...] = ()
+    last_event: str | None = None
     chunk_ids: tuple[int, ...] = ()
     handoff: Mapping[str, Any] | None = None
     shards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)

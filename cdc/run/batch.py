@@ -11,7 +11,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from cdc import plan
-from cdc.changes import MISSING, MOVED, Problem, fill, fold, inserted
+from cdc.changes import MISSING, MOVED, Problem, fill, fold, furthest_place, inserted
 from cdc.decode import TRANSACTION
 from cdc.errors import PausedByPolicyError
 from cdc.failpoints import crash
@@ -96,12 +96,14 @@ class BatchWriter:
         self._schema = lake.layout.schema
         self._settings = settings
         self._topic = record.topic
+        capture = context.capture(record)
+        self._from_binlog = capture.tells_definitions
         self._held: list[DataFrame] = []
         self._reader = BatchReader(
             context,
             self._schema,
             record.topic,
-            placeholder=context.capture(record).placeholder,
+            placeholder=capture.placeholder,
             quarantines=settings.on_bad_message == "quarantine",
             own_key=bool(settings.key_columns),
             hold=self._hold,
@@ -140,7 +142,7 @@ class BatchWriter:
             left_out.keep(batch, self._reader)
             gaps = bool(left_out.outside(batch.piece) or batch.left_out)
             record = self._record(batch, previous, gaps=gaps)
-            applied = self._commit(batch, record, guard, gaps=gaps)
+            applied = self._commit(batch, record, guard, gaps=gaps, beyond=previous.last_event)
             left_out.settle(batch)
             return applied
         finally:
@@ -217,19 +219,26 @@ class BatchWriter:
         guard: Guard,
         *,
         gaps: bool,
+        beyond: str | None = None,
         again: bool = False,
     ) -> Applied:
         """Apply a batch; one that is applied ``again`` has rows that the lake holds already."""
         summary = batch.summary
         gaps = gaps or summary.unclear
         truncated = summary.last_truncate if self._settings.on_truncate == "apply" else None
-        rows_changed = any(summary.counts.get(op) for op in ("c", "r", "u", "d"))
+        changing = ("c", "r") if self._lake.layout.is_log else ("c", "r", "u", "d")
+        rows_changed = any(summary.counts.get(op) for op in changing)
         crash("run.before_commit")
         if not rows_changed and truncated is None:
             instant = self._lake.empty_commit(commit, guard)
             return Applied(commit, instant, summary.events)
         if self._lake.layout.is_log:
-            rows = inserted(batch.changes, after_offset=truncated)
+            rows = inserted(
+                batch.changes,
+                after_offset=truncated,
+                from_binlog=self._from_binlog,
+                beyond=beyond,
+            )
             write = self._lake.upsert if again else self._lake.insert
             instant = (write if truncated is None else self._lake.overwrite)(rows, commit, guard)
             return Applied(commit, instant, summary.events)
@@ -269,6 +278,9 @@ class BatchWriter:
             topic=self._topic,
             topic_id=previous.topic_id,
             position=self._position(previous.position, summary.position),
+            last_event=furthest_place(summary, previous.last_event)
+            if self._from_binlog and self._lake.layout.is_log
+            else None,
             # A table that lacks a change is complete up to that change, whatever came later.
             watermark=previous.watermark if gaps else reached,
             counts=counts,

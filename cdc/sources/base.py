@@ -6,7 +6,6 @@ from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cdc.errors import SourceError
 from cdc.position import LogPosition
 from cdc.sources.values import (
     Boundaries,
@@ -16,19 +15,17 @@ from cdc.sources.values import (
     LogHealth,
     Marker,
     Planned,
-    ReplicaIdentity,
     ReplicaPosition,
     ServerIdentity,
     Settled,
     SnapshotQuery,
-    SourceColumn,
     SourceTable,
     StoredValue,
-    TableKind,
     TableSize,
     TableStats,
-    View,
 )
+from cdc.sources.views import View
+from schemas.errors import TributaryError
 from schemas.table import Column, TableId, TableSchema
 
 if TYPE_CHECKING:
@@ -36,24 +33,10 @@ if TYPE_CHECKING:
     from cdc.progress import Progress
 
 __all__ = [
-    "Boundaries",
-    "Check",
     "Fingerprint",
-    "KeyRange",
-    "LogHealth",
     "Marker",
-    "Planned",
-    "ReplicaIdentity",
-    "ReplicaPosition",
-    "ServerIdentity",
-    "Settled",
-    "SnapshotQuery",
     "Source",
-    "SourceColumn",
     "SourceTable",
-    "TableKind",
-    "TableSize",
-    "TableStats",
     "View",
 ]
 
@@ -78,6 +61,14 @@ class Source(Protocol):
     @property
     def has_replica(self) -> bool:
         """Whether snapshots are read from a replica."""
+
+    @property
+    def shares_views(self) -> bool:
+        """Whether a session can take over the view of another one.
+
+        Else those that read under a view of a known position open at the same time, while its block
+        runs, and no other can follow.
+        """
 
     def table(self, table: TableId) -> SourceTable:
         """The table as the primary's catalog describes it.
@@ -273,6 +264,7 @@ class Source(Protocol):
         self,
         marker: Marker,
         *,
+        sessions: int,
         from_primary: bool,
         resuming: Callable[[], AbstractContextManager[None]],
         timeout_s: float,
@@ -282,6 +274,7 @@ class Source(Protocol):
 
         Args:
             marker: Must be visible.
+            sessions: How many will read at once, each for once; see `shares_views`.
             from_primary: Whether the primary is read although there is a replica.
             resuming: Resumes replay at the end of its block; see `cdc.replay_pause`.
             timeout_s: Bound of each wait, in seconds.
@@ -314,7 +307,7 @@ class Source(Protocol):
                 the settings that matter and the lag.
         """
 
-    def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
+    def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """What a failed read by Spark means, from the text of its exception; None of another one.
 
         A lost view becomes `SnapshotLostError`, a session on the wrong server `ReplicaError`, a

@@ -6,11 +6,10 @@ import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
-from cdc.position import LogPosition, Lsn
+from cdc.position import LogPosition
 from schemas.changes import Change
 from schemas.ddl_mysql import Told
 from schemas.table import TableId
@@ -117,6 +116,9 @@ class SourceTable:
     deleted: int = 0
     hazards: tuple[str, ...] = ()
 
+
+PLACE_COLUMN = "_cdc_row"
+"""What the copy of a table without a key has beside its columns: text that tells rows apart."""
 
 READ_AT = "read_at"
 """What a source whose log tells all statements had executed before its catalog was read."""
@@ -227,33 +229,6 @@ class Marker:
     system_identifier: str | None
     timeline: int | None
     position: LogPosition
-
-
-@dataclass(frozen=True)
-class View:
-    """One consistent image of the database that other sessions can import.
-
-    Args:
-        snapshot_id: By which sessions of the same server share it; empty where each session has a
-            view of its own, which the replay from O makes exact, too.
-        upper_bound: Replayed so far when it was opened; sessions that join later may see more.
-        opened_at: When, in UTC.
-        on_replica: Whether the sessions go to the replica.
-        marker: The marker that every session must see inside the view.
-        identity: The server the view was opened on.
-        warnings: Checks that the server does not permit, one sentence each.
-        split: S: the view contains exactly the transactions whose commit record ends at or before
-            this position; None where only a bound is known.
-    """
-
-    snapshot_id: str
-    upper_bound: LogPosition
-    opened_at: datetime
-    on_replica: bool
-    marker: Marker
-    identity: ServerIdentity
-    warnings: tuple[str, ...] = ()
-    split: Lsn | None = None
 
 
 Stored = Callable[[], LogPosition | None]

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from bootstrap.boundary import Origin, find_boundary
+from bootstrap.snapshot import read_once
 from cdc.errors import LakeError
 from cdc.replay_pause import resuming
 from operate.verify.compare import BagComparison, as_table, compare_bags
@@ -25,9 +26,10 @@ if TYPE_CHECKING:
     from bootstrap.capture import Capture
     from cdc.config import TableSettings
     from cdc.lake.write import LakeTable
-    from cdc.position import Lsn
+    from cdc.position import LogPosition
     from cdc.run import RunContext
-    from cdc.sources.values import View
+    from cdc.sources.values import KeyRange
+    from cdc.sources.views import View
 
 PASSES = 3
 """How often a comparison that a TRUNCATE has spoilt is done again."""
@@ -43,7 +45,8 @@ class LogComparison:
         capture: What carries the table's changes.
         lake: The lake table.
         settings: The table's settings.
-        read_source: The source's rows under a view.
+        ranges: The ranges of the table that are read at the same time.
+        read_source: The source's rows in these, under a view.
         advance: Brings the lake to offsets, or past them.
         wait_s: Bound of each wait, in seconds.
     """
@@ -52,11 +55,12 @@ class LogComparison:
     capture: Capture
     lake: LakeTable
     settings: TableSettings
-    read_source: Callable[[View], DataFrame]
+    ranges: Callable[[], list[KeyRange]]
+    read_source: Callable[[list[KeyRange], View], DataFrame]
     advance: Callable[[Mapping[int, int]], None]
     wait_s: float
 
-    def compare(self) -> tuple[Lsn, BagComparison]:
+    def compare(self) -> tuple[LogPosition, BagComparison]:
         """The position that both sides were read as of, and what was found.
 
         Raises:
@@ -74,20 +78,24 @@ class LogComparison:
             table=table,
         )
 
-    def _pass(self) -> tuple[Lsn, Mapping[int, int], BagComparison]:
+    def _pass(self) -> tuple[LogPosition, Mapping[int, int], BagComparison]:
         capture, context = self.capture, self.context
         source, schema = capture.source, self.lake.layout.schema
-        origin = Origin.now(capture)
+        origin, ranges = Origin.now(capture), self.ranges()
         with source.open_exact_view(
             source.write_marker(),
+            sessions=len(ranges),
             from_primary=self.settings.snapshot_from == "primary",
             resuming=lambda: resuming(source, context.store, context.leases),
             timeout_s=self.wait_s,
             progress=capture.progress,
         ) as view:
-            split = view.split
-            if split is None:
+            rows = self.read_source(ranges, view)
+            if not source.shares_views:
+                rows = read_once(rows, source, capture.table, view)
+            if view.split is None:
                 raise AssertionError("an exact view has a position")
+            split = view.split.known()
             # An idle source's log would never pass S by itself.
             capture.wait_until_captured(source.write_marker().position, timeout_s=self.wait_s)
             boundary = find_boundary(
@@ -97,12 +105,11 @@ class LogComparison:
             lake = self.lake.read().where(F.col("_cdc_offset") < max(boundary.values()))
             task = capture.progress.start(f"compare {capture.table}", None, "rows")
             try:
-                found = compare_bags(
-                    self.read_source(view), as_table(lake, schema), schema, limit=_REPORTED
-                )
+                found = compare_bags(rows, as_table(lake, schema), schema, limit=_REPORTED)
                 task.advance(found.source_rows)
             finally:
                 task.done()
+                rows.unpersist()
             source.assert_view_alive(view)
         return split, boundary, found
 

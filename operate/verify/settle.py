@@ -12,6 +12,7 @@ is tried again, and named at the end.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
@@ -130,3 +131,35 @@ def _same(before: Sighting, now: Sighting) -> bool:
     if before.lake_rows > 1 and now.lake_rows > 1:
         return True
     return before.at_source == now.at_source and before.in_lake == now.in_lake
+
+
+def sightings(
+    keys: list[Key],
+    at_source: list[tuple[Key, RowDigest]],
+    absent: frozenset[Key],
+    in_lake: list[tuple[Key, RowDigest]],
+) -> dict[Key, Sighting]:
+    """What one round saw.
+
+    Args:
+        keys: The keys in question.
+        at_source: Rows that the source showed.
+        absent: Keys under which it showed none.
+        in_lake: The lake's rows.
+    """
+    source: defaultdict[Key, set[RowDigest | None]] = defaultdict(set)
+    for key, digest in at_source:
+        source[key].add(digest)
+    for key in absent:
+        source[key].add(None)
+    lake: defaultdict[Key, list[RowDigest]] = defaultdict(list)
+    for key, digest in in_lake:
+        lake[key].append(digest)
+    return {
+        key: Sighting(
+            at_source=frozenset(source[key]),
+            in_lake=lake[key][0] if lake[key] else None,
+            lake_rows=len(lake[key]),
+        )
+        for key in keys
+    }

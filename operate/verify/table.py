@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections import defaultdict
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from bootstrap.capture import Capture
-from bootstrap.chunks import chunk_count
+from bootstrap.chunks import at_most, chunk_count
 from bootstrap.steps import reaches
 from cdc.errors import LakeError, LostHistoryError, StateError
 from cdc.hidden import hidden
@@ -22,7 +21,7 @@ from operate.lifecycle import require
 from operate.verify.compare import Comparison, as_table, compare, digests, source_rows, with_keys
 from operate.verify.log import LogComparison
 from operate.verify.sampling import Sampler
-from operate.verify.settle import Key, Kind, RowDigest, Sighting, Suspect, judge
+from operate.verify.settle import Key, Kind, Sighting, Suspect, judge, sightings
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -31,7 +30,8 @@ if TYPE_CHECKING:
 
     from cdc.config import TableSettings
     from cdc.run import RunContext, RunResult
-    from cdc.sources.values import Marker, View
+    from cdc.sources.values import Marker
+    from cdc.sources.views import View
     from operate.context import Services
 
 MAX_SUSPECTS = 20_000
@@ -248,7 +248,8 @@ class _Verification:
             self._capture,
             self._lake,
             self._settings,
-            read_source=lambda view: self._source_frame(self._ranges(), view),
+            ranges=self._ranges,
+            read_source=self._source_frame,
             advance=self._advance,
             wait_s=WAIT_S,
         )
@@ -286,13 +287,16 @@ class _Verification:
 
     def _ranges(self) -> list[KeyRange]:
         size = self._source.size(self._table)
+        parallel = self._services.spark.sparkContext.defaultParallelism
         count = chunk_count(
             size,
             chunk_rows=self._settings.chunk_rows,
             chunk_bytes=int(self._settings.chunk_bytes),
-            parallel=self._services.spark.sparkContext.defaultParallelism,
+            parallel=parallel,
         )
         cut = self._source.sample_boundaries(self._table, self._schema.key, count, size=size)
+        if not (self._schema.key or self._source.shares_views):
+            cut = at_most(cut, parallel)
         edges = (None, *cut.points, None)
         return [KeyRange(low, high) for low, high in itertools.pairwise(edges)]
 
@@ -324,7 +328,7 @@ class _Verification:
             task.advance(len(keys))
         finally:
             task.done()
-        return _sightings(keys, at_source, sampler.absent, in_lake)
+        return sightings(keys, at_source, sampler.absent, in_lake)
 
     def _advance(self, upto: Mapping[int, int] | None = None) -> None:
         """Bring the lake past offsets, or all that is in the topic, by a run of ours or another."""
@@ -371,27 +375,3 @@ def _stopped(table: TableId, result: RunResult) -> TributaryError:
         remedy=str(error.get("remedy", f"See `tributary status {table}`.")),
         table=table,
     )
-
-
-def _sightings(
-    keys: list[Key],
-    at_source: list[tuple[Key, RowDigest]],
-    absent: frozenset[Key],
-    in_lake: list[tuple[Key, RowDigest]],
-) -> dict[Key, Sighting]:
-    source: defaultdict[Key, set[RowDigest | None]] = defaultdict(set)
-    for key, digest in at_source:
-        source[key].add(digest)
-    for key in absent:
-        source[key].add(None)
-    lake: defaultdict[Key, list[RowDigest]] = defaultdict(list)
-    for key, digest in in_lake:
-        lake[key].append(digest)
-    return {
-        key: Sighting(
-            at_source=frozenset(source[key]),
-            in_lake=lake[key][0] if lake[key] else None,
-            lake_rows=len(lake[key]),
-        )
-        for key in keys
-    }

@@ -165,16 +165,6 @@ def writers(database: Database, name: str, rows: int, count: int = 3) -> Iterato
             thread.join()
 
 
-def end_replica_sessions(database: Database) -> int:
-    """End every snapshot session on the replica, as a recovery conflict does."""
-    ended = database.stack.psql(
-        "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
-        f" WHERE application_name = 'tributary' AND datname = '{database.name}'",
-        replica=True,
-    )
-    return int(ended)
-
-
 @contextmanager
 def paused_replay(database: Database) -> Iterator[None]:
     """The replica does not replay while the block runs."""

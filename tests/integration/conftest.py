@@ -17,10 +17,11 @@ import psycopg
 import pytest
 import yaml
 
+from cdc.sources.postgres.exact_view import grant_sql
 from stack.errors import StackError
 from stack.local import LocalStack
 from stack.postgres import POSTGRES
-from stack.roles import ADMIN
+from stack.roles import ADMIN, SNAPSHOT
 from tests.integration.databases import OwnDatabase
 
 _NUMBERS = itertools.count(1)
@@ -61,6 +62,28 @@ class Database(OwnDatabase):
     def retype(self, table: str, column: str, definition: str) -> str:
         """The statement that gives a column another type."""
         return f"ALTER TABLE {table} ALTER COLUMN {column} TYPE {definition}"
+
+    def let_pause(self) -> None:
+        """Let the snapshot role pause replay."""
+        self.stack.psql(grant_sql(SNAPSHOT), database=self.name)
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The replica does not replay while a block runs."""
+        self.stack.psql("SELECT pg_wal_replay_pause()", replica=True)
+        try:
+            yield
+        finally:
+            self.stack.psql("SELECT pg_wal_replay_resume()", replica=True)
+
+    def end_snapshots(self) -> int:
+        """End every snapshot session on the replica, as a recovery conflict does."""
+        ended = self.stack.psql(
+            "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity"
+            f" WHERE application_name = 'tributary' AND datname = '{self.name}'",
+            replica=True,
+        )
+        return int(ended)
 
     def lose_log(self) -> None:
         """Drop the slots: the server keeps the log for nobody."""

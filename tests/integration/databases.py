@@ -62,6 +62,18 @@ class OwnDatabase(ABC):
         """The statement that gives a column another type."""
 
     @abstractmethod
+    def let_pause(self) -> None:
+        """Let the snapshot role pause the replica, as the product asks for it."""
+
+    @abstractmethod
+    def paused(self) -> AbstractContextManager[None]:
+        """The replica replays nothing while a block runs, as a person stops it."""
+
+    @abstractmethod
+    def end_snapshots(self) -> int:
+        """End every session on the replica that reads for a copy; returns how many."""
+
+    @abstractmethod
     def lose_log(self) -> None:
         """Forget all of the log that a capture which stands still has not read."""
 

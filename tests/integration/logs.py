@@ -7,53 +7,109 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-import psycopg
+import pytest
+from pyspark.sql import SparkSession
 
-from cdc.sources.postgres.exact_view import grant_sql
-from stack.postgres import SNAPSHOT
-from tests.integration.conftest import Database
+from operate.outcome import Outcome
+from tests.integration.bootstrapping import Watch
+from tests.integration.databases import OwnDatabase
+from tests.integration.shop import Shop, run_without_error
 
 COLUMNS = ("kind", "n", "t")
+ROWS = 5_000
 
 
-def create_log(database: Database, name: str, rows: int) -> None:
+@dataclass
+class Log:
+    """One table without a key, and the shop that it is in."""
+
+    shop: Shop
+    name: str = "events"
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """The table's own section of the configuration, to be changed."""
+        found: dict[str, Any] = self.shop.tables[self.shop.database.label(self.name)]
+        return found
+
+    def insert(self, *values: int) -> None:
+        for value in values:
+            self.shop.database.execute(f"INSERT INTO {self.name} VALUES ('one', {value}, NULL)")
+
+    def onboard(self, watch: Watch | None = None) -> list[Outcome]:
+        if watch is not None:
+            self.shop.services.progress = watch
+        return self.shop.onboard(self.name)
+
+    def run(self) -> None:
+        self.shop.settle(self.name)
+        run_without_error(self.shop)
+
+    @property
+    def attempt(self) -> Any:
+        attempt = self.shop.record(self.name).attempt
+        assert attempt is not None
+        return attempt
+
+    def in_lake(self, *columns: str, where: str = "true") -> list[tuple[Any, ...]]:
+        frame = self.shop.lake(self.name).where(where)
+        return [tuple(row) for row in frame.select(*(columns or COLUMNS)).collect()]
+
+    def at_source(self) -> Counter[tuple[Any, ...]]:
+        return bag(self.shop.database.rows(f"SELECT {', '.join(COLUMNS)} FROM {self.name}"))
+
+    def assert_equal(self) -> None:
+        source, lake = self.at_source(), bag(self.in_lake())
+        assert lake == source, f"missing {source - lake}, extra {lake - source}"
+        keys = self.in_lake("_hoodie_record_key")
+        assert len(set(keys)) == len(keys), "each row has a key of its own"
+
+
+@pytest.fixture
+def log(database: OwnDatabase, spark: SparkSession, tmp_path: Path) -> Iterator[Log]:
+    """A log of many equal rows on a database of each kind; its replica goes on afterwards."""
+    tables = {database.label("events"): {"mode": "append"}}
+    shop = Shop(database, spark, tmp_path, tables=tables)
+    create_log(database, "events", ROWS)
+    database.let_pause()
+    yield Log(shop)
+    source = shop.services.source(database.name)
+    try:
+        assert not source.replay_paused(), "the replica stands still"
+    finally:
+        shop.services.close()
+
+
+def create_log(database: OwnDatabase, name: str, rows: int) -> None:
     """A table without a key, of which many rows are equal."""
-    database.execute(
-        f"CREATE TABLE {name} (kind text, n int, t text)",
-        f"INSERT INTO {name} SELECT 'old', g % 100, repeat('x', 100)"
-        f" FROM generate_series(1, {rows}) g",
-    )
-
-
-def may_pause(database: Database) -> None:
-    """Let the snapshot role pause replay, as the product asks for it."""
-    database.stack.psql(grant_sql(SNAPSHOT), database=database.name)
+    database.execute(f"CREATE TABLE {name} (kind varchar(20), n int, t text)")
+    database.load(name, (("old", n % 100, "x" * 100) for n in range(1, rows + 1)))
 
 
 @contextmanager
-def inserters(database: Database, name: str, count: int = 4) -> Iterator[list[int]]:
+def inserters(database: OwnDatabase, name: str, count: int = 4) -> Iterator[list[int]]:
     """Transactions of some rows each, open for up to half a second; the list counts the rows.
 
     One of them rolls back what it wrote in every fifth; another uses savepoints in every second,
-    and a standby that was told of those exports views that do not hold.
+    and a standby of PostgreSQL that was told of those exports views that do not hold.
     """
     stop, done = threading.Event(), [0] * count
 
     def write(number: int) -> None:
         chance = random.Random(number)
-        with psycopg.connect(database.dsn()) as connection:
+        with database.begin() as connection, connection.cursor() as cursor:
             turn = 0
             while not stop.is_set():
                 turn += 1
                 rows = chance.randint(1, 8)
                 for row in range(rows):
                     if number == 1 and turn % 2:
-                        connection.execute("SAVEPOINT s")
-                    connection.execute(
-                        f"INSERT INTO {name} VALUES ('new', %s, %s)".encode(), (turn % 7, "same")
-                    )
+                        cursor.execute("SAVEPOINT s")
+                    cursor.execute(f"INSERT INTO {name} VALUES ('new', %s, %s)", (turn % 7, "same"))
                     if row == rows // 2:
                         stop.wait(chance.choice((0.0, 0.005, 0.05, 0.5)))
                 if number == 2 and turn % 5 == 0:

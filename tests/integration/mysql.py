@@ -79,6 +79,32 @@ class MysqlDatabase(OwnDatabase):
         null = "" if nullable == [("YES",)] else " NOT NULL"
         return f"ALTER TABLE {table} MODIFY {column} {definition}{null}"
 
+    def let_pause(self) -> None:
+        """Let the snapshot role stop the replica's applier."""
+        right = "REPLICATION_SLAVE_ADMIN" if self.kind == MYSQL else "REPLICATION SLAVE ADMIN"
+        self.root(f"GRANT {right} ON *.* TO {SNAPSHOT}@'{HOST}'")
+        self.catch_up()
+
+    @contextlib.contextmanager
+    def paused(self) -> Iterator[None]:
+        """The replica's applier stands still while a block runs."""
+        self.root("STOP REPLICA SQL_THREAD", replica=True)
+        try:
+            yield
+        finally:
+            self.root("START REPLICA SQL_THREAD", replica=True)
+
+    def end_snapshots(self) -> int:
+        """End every session on the replica that has begun to read."""
+        found = self.root(
+            "SELECT ID FROM information_schema.PROCESSLIST"
+            f" WHERE USER = '{SNAPSHOT}' AND INFO LIKE '%source_rows%'",
+            replica=True,
+        )
+        for (number,) in found:
+            self.root(f"KILL {number}", replica=True)
+        return len(found)
+
     def lose_log(self) -> None:
         """Purge all binlogs but a new one."""
         self.catch_up()

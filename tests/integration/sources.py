@@ -14,7 +14,8 @@ from cdc import spark as spark_module
 from cdc.config import Config, PostgresSourceConfig
 from cdc.progress import NullProgress
 from cdc.sources.postgres.source import PostgresSource
-from cdc.sources.values import KeyRange, SourceTable, View
+from cdc.sources.values import KeyRange, SourceTable
+from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
 from tests.integration.conftest import Database
 

@@ -23,7 +23,6 @@ from stack.local import LocalStack
 from tests.integration.bootstrapping import (
     Bootstrapping,
     Watch,
-    end_replica_sessions,
     fill,
     fill_wide,
     limits,
@@ -221,7 +220,7 @@ def test_a_view_that_the_replica_ends_is_replaced(shop: Bootstrapping) -> None:
     fill_wide(shop.database, "orders", WIDE_ROWS)
     shop.add("orders")
     ended: list[int] = []
-    watch = Watch(on_advance={"copy": lambda: ended.append(end_replica_sessions(shop.database))})
+    watch = Watch(on_advance={"copy": lambda: ended.append(shop.database.end_snapshots())})
     with writers(shop.database, "orders", WIDE_ROWS, count=1):
         result = shop.bootstrap("orders", watch)
     assert ended

@@ -17,7 +17,8 @@ from cdc.position import Lsn
 from cdc.progress import NullProgress
 from cdc.sources.mysql import preparation, primary, reader, replica
 from cdc.sources.mysql.keys import key_types, predicate
-from cdc.sources.values import KeyRange, Marker, ServerIdentity, SourceTable, View
+from cdc.sources.values import KeyRange, Marker, ServerIdentity, SourceTable
+from cdc.sources.views import View
 from stack.local import LocalStack
 from stack.mysql_software import MARIADB
 from stack.roles import SNAPSHOT

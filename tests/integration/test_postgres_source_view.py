@@ -13,7 +13,8 @@ from cdc.config import TableSettings
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
 from cdc.progress import NullProgress, NullTask
 from cdc.sources.postgres.source import PostgresSource
-from cdc.sources.values import Marker, View
+from cdc.sources.values import Marker
+from cdc.sources.views import View
 from stack.postgres import ADMIN, SNAPSHOT
 from tests.integration.conftest import Database
 from tests.integration.sources import open_source, table_id

@@ -151,3 +151,39 @@ class Topic:
         rows = [(0, offset, value) for offset, value in self.records]
         schema = "`partition` int, `offset` bigint, value binary"
         return spark.createDataFrame(rows, schema).repartition(slices)
+
+
+@dataclass
+class Binlog(Topic):
+    """The same, as the connectors of MySQL and MariaDB write it.
+
+    Args:
+        gtid: Of the transaction that the next events belong to.
+        pos: Where their statement is in the binlog.
+        row: Number of the next event's row in that statement.
+    """
+
+    gtid: str | None = "0-1-1"
+    pos: int = 4
+    row: int = 0
+
+    def register(self, schema_id: int, fields: Mapping[str, Any], **options: Any) -> None:
+        super().register(schema_id, fields, **options)
+        schema = json.loads(self.schemas[schema_id])
+        (source,) = (one for one in schema["fields"] if one["name"] == "source")
+        source["type"]["fields"] += [
+            {"name": "file", "type": "string"},
+            {"name": "pos", "type": "long"},
+            {"name": "row", "type": "int"},
+            {"name": "gtid", "type": ["null", "string"], "default": None},
+        ]
+        self.schemas[schema_id] = json.dumps(schema)
+
+    def encode(self, schema_id: int, value: Any) -> bytes:
+        place = {"file": "binlog.000001", "pos": self.pos, "row": self.row, "gtid": self.gtid}
+        self.row += 1
+        return super().encode(schema_id, {**value, "source": {**value["source"], **place}})
+
+    def begin(self, gtid: str, pos: int) -> None:
+        """The next events are of that transaction, or of it once more."""
+        self.gtid, self.pos, self.row = gtid, pos, 0

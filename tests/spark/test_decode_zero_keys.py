@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from datetime import datetime, timezone
 from typing import Any
 
@@ -12,27 +11,7 @@ from pyspark.sql import SparkSession
 from cdc.decode import decode
 from cdc.own_key import PROBLEM
 from schemas.table import Column, TableId, TableSchema
-from tests.spark.debezium import DATE, MICROS, PLACEHOLDER, ZONED, Topic
-
-_PLACE: dict[str, Any] = {"file": "binlog.000001", "pos": 4, "row": 0}
-
-
-class Binlog(Topic):
-    """The same, as the connectors of MySQL and MariaDB write it."""
-
-    def register(self, schema_id: int, fields: Any, **options: Any) -> None:
-        super().register(schema_id, fields, **options)
-        schema = json.loads(self.schemas[schema_id])
-        (source,) = (one for one in schema["fields"] if one["name"] == "source")
-        source["type"]["fields"] += [
-            {"name": "file", "type": "string"},
-            {"name": "pos", "type": "long"},
-            {"name": "row", "type": "int"},
-        ]
-        self.schemas[schema_id] = json.dumps(schema)
-
-    def encode(self, schema_id: int, value: Any) -> bytes:
-        return super().encode(schema_id, {**value, "source": {**value["source"], **_PLACE}})
+from tests.spark.debezium import DATE, MICROS, PLACEHOLDER, ZONED, Binlog, Topic
 
 
 def problems(spark: SparkSession, topic: Topic, kind: str, *, own_key: bool = False) -> list[Any]:

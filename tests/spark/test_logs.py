@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from cdc.changes import inserted
+from cdc.changes import furthest_place, inserted, summarize
 from cdc.decode import decode
 from cdc.lake.index import SnapshotSize
 from cdc.lake.write import LakeTable
 from cdc.own_key import PROBLEM
 from operate.verify.compare import compare_bags
 from schemas.table import Column, TableId, TableSchema
-from tests.spark.debezium import PLACEHOLDER, STRING, Topic
+from tests.spark.debezium import PLACEHOLDER, STRING, Binlog, Topic
 from tests.spark.lake import accept, content, lake, record
 
 LOG = TableSchema(
@@ -80,9 +81,64 @@ def test_a_value_that_may_stand_for_a_null_is_refused_by_name(spark: SparkSessio
     events.insert(kind="a", n=5)
     events.insert(kind="a", n=6)
     first, second = problems(decoded(spark, events, nulls_are_kept=False))
-    assert first == "a NULL in column n would look the same as its default"
+    assert first == (
+        "the value of column n looks the same as its default, a NULL or a date that no calendar has"
+    )
     assert second is None
     assert problems(decoded(spark, events)) == [None, None]
+
+
+def test_a_transaction_of_a_binlog_that_is_read_again_adds_no_row(spark: SparkSession) -> None:
+    """Its first rows were sent, the connection was lost, and it is sent from its start."""
+    events = Binlog()
+    events.register(1, {"kind": STRING, "n": "int"})
+    events.begin("0-1-7", 400)
+    for n in (1, 1, 2):
+        events.insert(kind="a", n=n)
+    events.begin("0-1-7", 400)
+    for n in (1, 1, 2, 3):
+        events.insert(kind="a", n=n)
+    events.begin("0-1-8", 900)
+    events.insert(kind="a", n=1)
+    frame = decoded(spark, events)
+    assert problems(frame) == [None] * 8
+
+    def found(part: DataFrame, **options: Any) -> list[tuple[int, int]]:
+        kept = inserted(part, from_binlog=True, **options).orderBy("_cdc_offset").collect()
+        assert len({row["_cdc_row"] for row in kept}) == len(kept)
+        return [(row["_cdc_offset"], row["n"]) for row in kept]
+
+    once = [(100, 1), (101, 1), (102, 2), (106, 3), (107, 1)]
+    assert found(frame) == once
+    # Wherever batches end, also in the midst of what is sent again.
+    for ends in ((101,), (102,), (104,), (105, 106), (103, 104, 105, 107)):
+        place, rows_found = None, []
+        for start, end in itertools.pairwise((100, *ends, 108)):
+            batch = frame.where(f"_cdc_offset >= {start} AND _cdc_offset < {end}")
+            rows_found += [n for _, n in found(batch, beyond=place)]
+            place = furthest_place(summarize(batch), place)
+        assert rows_found == [n for _, n in once], ends
+
+
+def test_places_of_another_transaction_are_other_places(spark: SparkSession) -> None:
+    """As after a server began its binlogs anew."""
+    events = Binlog()
+    events.register(1, {"kind": STRING, "n": "int"})
+    for gtid in ("0-1-7", "0-2-1"):
+        events.begin(gtid, 400)
+        events.insert(kind="a", n=1)
+    assert inserted(decoded(spark, events), from_binlog=True).count() == 2
+
+
+def test_updates_and_deletes_of_a_binlog_are_no_rows_of_a_log(spark: SparkSession) -> None:
+    events = Binlog()
+    events.register(1, {"kind": STRING, "n": "int"})
+    events.insert(kind="a", n=1)
+    events.update(kind="a", n=2)
+    events.event("d", None, {"kind": "a", "n": 2})
+    frame = decoded(spark, events)
+    assert problems(frame) == [None] * 3
+    assert [row["n"] for row in inserted(frame, from_binlog=True).collect()] == [1]
 
 
 def rows(spark: SparkSession, table: LakeTable, *places: tuple[str, int]) -> DataFrame:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdc.sources.mysql.connection import Session, quoted
-from cdc.sources.mysql.keys import key_types, predicate, printed, relation, zero_date
+from cdc.sources.mysql.keys import key_types, predicate, printed, range_key, relation, zero_date
 from cdc.sources.values import Boundaries, KeyRange, SourceTable, TableSize
 from schemas.types_mysql import CALENDAR, MysqlType, on_calendar
 
@@ -41,13 +41,21 @@ def sample_boundaries(
     estimate was too low there would be ever more chunks, so that the steps then become longer; up
     to twice as many are left as it is.
 
+    Args:
+        session: A session.
+        table: The table.
+        key: Its key in the lake; a log without a primary key is not cut.
+        chunks: How many ranges.
+        size: Of the table.
+
     Raises:
-        SourceError: The table has no key, or one that no ranges can be made of.
+        SourceError: No ranges can be made of the key.
     """
-    types = key_types(table, key)
-    if chunks <= 1:
+    columns = range_key(table, key)
+    if chunks <= 1 or not columns:
         return Boundaries((), size)
-    names = [quoted(name) for name in key]
+    types = key_types(table, columns)
+    names = [quoted(name) for name in columns]
     step = max(1, -(-size.rows // chunks))
     points: list[tuple[str, ...]] = []
     lower: tuple[str, ...] | None = None

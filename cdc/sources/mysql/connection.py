@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 import pymysql
 import stamina
-from pymysql.constants import CR, ER
+from pymysql.constants import CLIENT, CR, ER
 
 from cdc.config import Credential, MysqlEndpoint, MysqlSourceConfig
 from cdc.errors import SourceError
@@ -103,6 +103,7 @@ class Connections:
         on_replica: bool = False,
         statement_timeout_s: float = 60.0,
         lock_timeout_s: float = 10.0,
+        several: bool = False,
     ) -> Iterator[Session]:
         """A session in autocommit mode, closed at the end of the block.
 
@@ -111,12 +112,13 @@ class Connections:
             on_replica: Which server.
             statement_timeout_s: Limit per statement.
             lock_timeout_s: Limit per lock.
+            several: Whether one text may hold several statements.
 
         Raises:
             SourceError: The server cannot be reached or is of the other kind, or a statement in
                 the block failed.
         """
-        connection = self._connect(role, on_replica, statement_timeout_s)
+        connection = self._connect(role, on_replica, statement_timeout_s, several)
         try:
             session = Session(connection)
             self._settle(session, on_replica, statement_timeout_s, lock_timeout_s)
@@ -127,7 +129,7 @@ class Connections:
             connection.close()
 
     def _connect(
-        self, role: Role, on_replica: bool, statement_timeout_s: float
+        self, role: Role, on_replica: bool, statement_timeout_s: float, several: bool
     ) -> pymysql.connections.Connection[Any]:
         endpoint, credential = self.endpoint(on_replica=on_replica), self.credential(role)
         password = credential.password.resolve() if credential.password else ""
@@ -148,6 +150,7 @@ class Connections:
                         read_timeout=statement_timeout_s + _GRACE_S,
                         write_timeout=statement_timeout_s + _GRACE_S,
                         program_name=APPLICATION,
+                        client_flag=CLIENT.MULTI_STATEMENTS if several else 0,
                         **_tls(endpoint),
                     )
         except (pymysql.MySQLError, OSError) as error:

@@ -44,6 +44,22 @@ def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
     return tuple(_known(types.get(name), table, name) for name in key)
 
 
+def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
+    """The columns to read ranges by: the key; of a log its primary key, or none if it has none.
+
+    Args:
+        table: The table.
+        key: Its key in the lake; none of a log.
+    """
+    if key:
+        return tuple(key)
+    try:
+        key_types(table, table.primary_key)
+    except SourceError:
+        return ()
+    return table.primary_key
+
+
 def _known(kind: object, table: SourceTable, name: str) -> MysqlType:
     known = {*_INTEGERS, *_BY_NUMBER, *_REAL, *_TEXT, *_BYTES, *_MOMENTS, "decimal"}
     if not isinstance(kind, MysqlType) or kind.name not in known:

@@ -113,19 +113,20 @@ def _grants(connections: Connections, role: Role, known: dict[Role, Account]) ->
     return statements
 
 
-def audit(session: Session, table: SourceTable) -> list[str]:
+def audit(session: Session, table: SourceTable, *, append: bool = False) -> list[str]:
     """What keeps changes of this table out of the binlog, or makes them unusable.
 
     Args:
         session: The admin's, on the primary.
         table: The table.
+        append: Whether it is a log, of which only rows that are inserted are captured.
     """
     seen = {
         str(name).lower(): str(value)
         for name, value in session.rows(
             "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format',"
             " 'binlog_row_image', 'binlog_row_value_options', 'binlog_order_commits',"
-            " 'lower_case_table_names')"
+            " 'binlog_transaction_compression', 'lower_case_table_names')"
         )
     }
     problems = [
@@ -135,8 +136,14 @@ def audit(session: Session, table: SourceTable) -> list[str]:
     ]
     if table.kind not in ("table", "partitioned"):
         problems.append("it is no plain InnoDB table, and cannot be read under a view")
-    if table.kind in ("table", "partitioned"):
+    if table.kind in ("table", "partitioned") and not append:
         problems += _cascades(session, table)
+    if append and seen.get("binlog_transaction_compression") == "ON":
+        # Rows are told apart by their places, by which those that are sent again are known.
+        problems.append(
+            "binlog_transaction_compression is ON, and rows of a compressed transaction have no"
+            " places of their own, which mode append tells them apart by"
+        )
     if int(seen.get("lower_case_table_names", 0)):
         problems.append(
             "lower_case_table_names is not 0, and the connector tells names as they were written"

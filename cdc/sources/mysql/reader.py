@@ -8,10 +8,12 @@ from collections.abc import Sequence
 from cdc.config import MysqlEndpoint
 from cdc.errors import PermanentError, ReplicaError, SnapshotLostError, SourceError
 from cdc.sources.mysql.connection import APPLICATION, CONNECT_TIMEOUT_S, Connections, quoted
-from cdc.sources.mysql.keys import key_types, predicate, relation, zero_date
+from cdc.sources.mysql.gate import BEGIN, Gate
+from cdc.sources.mysql.keys import key_types, predicate, range_key, relation, zero_date
 from cdc.sources.mysql.primary import identity_test
 from cdc.sources.selection import rules
-from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable, View
+from cdc.sources.values import PLACE_COLUMN, KeyRange, SnapshotQuery, SourceTable
+from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
 from schemas.type_rule import TypeRule
 
@@ -46,33 +48,39 @@ def snapshot_query(
     """How Spark reads the ranges, one JDBC partition each.
 
     Columns get generated names, since Spark does not escape quotes in names; they get their own
-    back in ``select``. The servers merge the subquery, so predicates use the key's index.
+    back in ``select``. The servers merge the subquery, so predicates use the key's index. A log is
+    read by the primary key, if it has one.
 
     Raises:
         SourceError: The table has no key, or its server cannot be reached as it is configured.
     """
     kind = connections.config.kind
     on_replica = view is None or view.on_replica
-    types = key_types(table, schema.key)
+    key = range_key(table, schema.key)
+    types = key_types(table, key) if key else ()
     rule = rules(table, schema)
     outputs = [
         f"{rule[column.name].read(quoted(column.name))} AS c{number}"
         for number, column in enumerate(schema.columns)
     ]
-    keys = [f"{quoted(name)} AS k{number}" for number, name in enumerate(schema.key)]
+    keys = [f"{quoted(name)} AS k{number}" for number, name in enumerate(key)]
     shown = [f"c{n} {rule[column.name].read_type}" for n, column in enumerate(schema.columns)]
     # The key columns are there for the predicates only: their JDBC types do not matter.
     shown += [f"k{number} string" for number in range(len(keys))]
     names = [f"k{number}" for number in range(len(keys))]
+    select = [
+        f"{_checked(rule[column.name], number, column.name, schema.key)}"
+        f" AS {_spark_name(column.name)}"
+        for number, column in enumerate(schema.columns)
+    ]
+    if not schema.key:
+        # Its rows have no place of their own here; each is read once, by one task.
+        select.insert(0, f"cast(monotonically_increasing_id() as string) AS {PLACE_COLUMN}")
     return SnapshotQuery(
         url=jdbc_url(connections.endpoint(on_replica=on_replica)),
         table=f"(SELECT {', '.join(outputs + keys)} FROM {relation(table)}) AS source_rows",  # noqa: S608 - quoted
         predicates=tuple(predicate(one, names, types) for one in ranges),
-        select=tuple(
-            f"{_checked(rule[column.name], number, column.name, schema.key)}"
-            f" AS {_spark_name(column.name)}"
-            for number, column in enumerate(schema.columns)
-        ),
+        select=tuple(select),
         properties={
             **jdbc_properties(connections, on_replica=on_replica),
             "fetchsize": str(fetch_size),
@@ -96,14 +104,12 @@ def session_init(view: View | None, kind: str) -> str:
     No session can take over another's view here, so each opens its own. It lies behind the fence
     if it shows the marker; a session that a load balancer sent elsewhere does not, or says that
     its server is another one. The servers have no statement that fails with words of ours: a
-    subquery with two rows stands for it (see :func:`explain_failure`).
+    subquery with two rows stands for it (see :func:`explain_failure`). A view of a known position
+    is taken at its gate.
     """
-    begin = (
-        "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; "
-        "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
-    )
     if view is None:
-        return begin
+        return BEGIN
+    begin = Gate(view.snapshot_id).take_view if view.snapshot_id else BEGIN
     marker = f"NOT EXISTS (SELECT 1 FROM tributary.marker WHERE id = '{view.marker.id}')"  # noqa: S608 - a UUID
     wrong = [marker]
     if view.identity.system_identifier is not None:

@@ -8,7 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from cdc.config import MysqlSourceConfig, TableSettings
-from cdc.errors import CaptureError, SnapshotLostError, SourceError
+from cdc.errors import ReplicaError, SnapshotLostError
 from cdc.gtid import GtidSet
 from cdc.progress import Progress
 from cdc.sources import selection
@@ -16,6 +16,7 @@ from cdc.sources.mysql import (
     boundaries,
     catalog,
     checks,
+    exact_view,
     grants,
     lookup,
     planned,
@@ -26,6 +27,7 @@ from cdc.sources.mysql import (
 )
 from cdc.sources.mysql.binlog import BinlogHealth
 from cdc.sources.mysql.connection import Connections, Role
+from cdc.sources.mysql.whole_log import WholeLog
 from cdc.sources.values import (
     READ_AT,
     Boundaries,
@@ -43,19 +45,17 @@ from cdc.sources.values import (
     StoredValue,
     TableSize,
     TableStats,
-    View,
 )
+from cdc.sources.views import View
 from schemas.ddl_mysql_planned import read_planned
+from schemas.errors import TributaryError
 from schemas.table import Column, TableId, TableSchema
 
 _SAMPLE_S, _LOOK_S = 1800.0, 10.0
 
 
-class MysqlSource:
+class MysqlSource(WholeLog):
     """A source of kind ``mysql`` or ``mariadb``; see `cdc.sources.base.Source` for each method.
-
-    Its binlog holds the changes of all tables, for as long as the server keeps it: there is no
-    publication and no slot, and the connector's own list says which tables are captured.
 
     Args:
         name: Key of the source in the configuration.
@@ -76,6 +76,8 @@ class MysqlSource:
     def has_replica(self) -> bool:
         """Whether snapshots are read from a replica."""
         return self._config.replica is not None
+
+    shares_views = False
 
     def tables(self) -> list[TableStats]:
         """All tables of its databases, without our own, sorted by name."""
@@ -112,12 +114,6 @@ class MysqlSource:
         """What rows older than a column show, as text of what its rule reads, and the rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
-
-    def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
-        """None: partitions come and go by statements that the log tells."""
-        return frozenset()
-
-    truncated_partitions = empty_partitions
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, and the record key."""
@@ -157,8 +153,6 @@ class MysqlSource:
 
     def prepare_capture(self, publication: str, *, append: bool = False) -> None:
         """Create what is missing of database ``tributary``, its tables and their grants."""
-        if append:
-            raise self._no_log()
         preparation.prepare(self._connections)
 
     def planned_capture(
@@ -167,41 +161,12 @@ class MysqlSource:
         """The statements that capturing would run now; nothing is run."""
         return preparation.planned(self._connections, tables)
 
-    def _no_log(self) -> CaptureError:
-        problem, remedy = self.exact_view_obstacle(from_primary=False)
-        return CaptureError(f"source {self._name}: {problem}", remedy=remedy)
-
-    def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """None: the binlog has all tables, and the connector's list names those that travel."""
-        return []
-
-    remove_from_publication = add_to_publication
-
-    def published_tables(self, publication: str) -> list[TableId]:
-        """None, likewise."""
-        return []
-
-    def drop_publication(self, publication: str) -> None:
-        """There is none."""
-
     def audit_publication(
         self, publication: str, table: SourceTable, *, append: bool = False
     ) -> list[str]:
         """What keeps changes of this table out of the binlog, or from being whole rows there."""
         with self._connections.open("admin") as session:
-            return preparation.audit(session, table)
-
-    def ensure_slot(self, slot: str) -> bool:
-        """Nothing to create: the binlog is kept for as long as the server is told to."""
-        return False
-
-    def has_slot(self, slot: str) -> bool:
-        """There is the log, which no capture made."""
-        return True
-
-    def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
-        """There is none."""
-        return False
+            return preparation.audit(session, table, append=append)
 
     def log_health(self, slot: str) -> LogHealth:
         """The binlog, from which a capture can lose what was purged."""
@@ -274,31 +239,47 @@ class MysqlSource:
             identity=identity,
         )
 
+    @contextmanager
     def open_exact_view(
         self,
         marker: Marker,
         *,
+        sessions: int,
         from_primary: bool,
         resuming: Callable[[], AbstractContextManager[None]],
         timeout_s: float,
         progress: Progress,
-    ) -> AbstractContextManager[View]:
-        """Not of MySQL."""
-        raise self._no_log()
-
-    def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str]:
-        """Why there can be no such view."""
-        return (
-            f"mode append is not there for {self._config.kind} yet",
-            "Give the table a primary key, or name the columns of a unique index in key_columns.",
+    ) -> Iterator[View]:
+        """A view that all of its sessions take while the replica's applier stands still."""
+        if (found := self.exact_view_obstacle(from_primary=from_primary)) is not None:
+            problem, remedy = found
+            raise ReplicaError(f"source {self._name}: {problem}", remedy=remedy)
+        self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
+        opened = exact_view.replica_view(
+            self._connections,
+            marker,
+            self.identity(on_replica=True),
+            sessions=sessions,
+            resuming=resuming,
+            timeout_s=timeout_s,
+            progress=progress,
         )
+        with opened as view:
+            yield view
+
+    def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
+        """Why there can be no such view, and what to do about it; None when there can."""
+        on_replica = self.has_replica and not from_primary
+        return exact_view.obstacle(self._connections, on_replica=on_replica)
 
     def replay_paused(self) -> bool:
-        """Never by us."""
-        return False
+        """Whether the replica's applier stands still."""
+        return self.has_replica and exact_view.paused(self._connections)
 
     def resume_replay(self) -> None:
-        """Nothing to do: no copy pauses it."""
+        """Let the replica's applier go on, whoever stopped it."""
+        if self.has_replica:
+            exact_view.resume(self._connections)
 
     def assert_view_alive(self, view: View) -> None:
         """Check that the server is what it was when the copy began."""
@@ -312,8 +293,10 @@ class MysqlSource:
                 source=self._name,
             )
 
-    def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
+    def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
         """What a failed read by Spark means, from the text of its exception."""
+        if view is not None and view.split is not None and (found := view.split.failure()):
+            return found  # the sessions only tell that they found the gate left open
         return reader.explain_failure(table, text) if reader.is_from_server(text) else None
 
     def current_position(self) -> GtidSet:

@@ -12,7 +12,8 @@ from cdc.config import Endpoint
 from cdc.errors import PermanentError, ReplicaError, SourceError
 from cdc.sources.postgres.connection import APPLICATION, CONNECT_TIMEOUT_S, Connections
 from cdc.sources.selection import rules
-from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable, View
+from cdc.sources.values import PLACE_COLUMN, KeyRange, SnapshotQuery, SourceTable
+from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
 
 LOCK_TIMEOUT_S = 30
@@ -22,8 +23,6 @@ LOCK_TIMEOUT_S = 30
 # the same command goes on with it.
 SOCKET_TIMEOUT_S = 900
 _DENIED = re.compile(r"permission denied .+|query would be affected by row-level security .+")
-PLACE_COLUMN = "_cdc_row"
-"""Where a row of a table without a key lies: the table's or partition's id, and its ``ctid``."""
 
 # libpq's names of options that pgjdbc has under another name.
 _JDBC_OPTIONS = {
@@ -48,7 +47,7 @@ def snapshot_query(
     Columns get generated names, since Spark does not escape quotes in names; they get their own
     back in ``select``. The server flattens the subquery, so predicates use the key's index.
     A table without a key is read by the places of its rows (``ctid``), which come along as
-    `PLACE_COLUMN`: under one view, each row has one of its own.
+    `PLACE_COLUMN`, with the table's or partition's id: under one view, each row has its own.
     """
     endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
     rule = rules(table, schema)

@@ -22,7 +22,8 @@ from cdc.sources.postgres.connection import (
     optional_row,
 )
 from cdc.sources.postgres.primary import current_lsn, identity
-from cdc.sources.values import Marker, ReplicaPosition, ServerIdentity, View
+from cdc.sources.values import Marker, ReplicaPosition, ServerIdentity
+from cdc.sources.views import KnownSplit, View
 
 _POLL_S = (0.02, 0.5)
 _SETTINGS = ("max_standby_streaming_delay", "max_standby_archive_delay", "hot_standby_feedback")
@@ -253,7 +254,7 @@ def proven(
             marker=marker,
             identity=found,
             warnings=check_standby(found, marker, where) if on_replica else (),
-            split=split,
+            split=None if split is None else KnownSplit(split),
         ),
     )
 

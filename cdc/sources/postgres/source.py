@@ -42,8 +42,8 @@ from cdc.sources.values import (
     StoredValue,
     TableSize,
     TableStats,
-    View,
 )
+from cdc.sources.views import View
 from schemas.ddl_postgres import read_ddl
 from schemas.table import Column, TableId, TableSchema
 
@@ -57,6 +57,9 @@ class PostgresSource:
         name: Key of the source in the configuration.
         config: Its section.
     """
+
+    shares_views = True
+    position = staticmethod(Lsn.parse)
 
     def __init__(self, name: str, config: PostgresSourceConfig) -> None:
         self._name = name
@@ -195,10 +198,6 @@ class PostgresSource:
         """The slot as far as its capture depends on it."""
         return self.slot_health(slot) or NoSlot(slot)
 
-    def position(self, text: str) -> Lsn:
-        """The position in PostgreSQL's text form."""
-        return Lsn.parse(text)
-
     def commit_position(self, last: str) -> str | None:
         """The first half of an event's position is the end of the commit before it."""
         ended = int(last.partition(":")[0], 16)
@@ -263,6 +262,7 @@ class PostgresSource:
         self,
         marker: Marker,
         *,
+        sessions: int,
         from_primary: bool,
         resuming: Callable[[], AbstractContextManager[None]],
         timeout_s: float,

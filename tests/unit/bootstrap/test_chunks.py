@@ -12,6 +12,7 @@ from bootstrap.chunks import (
     SMALL_ROWS,
     WAVE_SHARE,
     Chunk,
+    at_most,
     chunk_count,
     plan,
     waves,
@@ -46,6 +47,16 @@ def test_estimates_add_up_to_the_table(points: list[int], size: TableSize) -> No
     assert sum(chunk.bytes_estimate for chunk in chunks) == size.heap_bytes
     rows = [chunk.rows_estimate for chunk in chunks]
     assert max(rows) - min(rows) <= 1
+
+
+@given(POINTS, st.integers(1, 12))
+def test_as_few_chunks_as_can_be_read_at_once_are_of_the_same_keys(
+    points: list[int], most: int
+) -> None:
+    found = at_most(boundaries(points), most)
+    assert len(plan(found)) == min(len(points) + 1, most)
+    assert set(found.points) <= set(boundaries(points).points)
+    assert list(found.points) == sorted(found.points, key=lambda point: int(point[0]))
 
 
 @given(POINTS)

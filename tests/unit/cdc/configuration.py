@@ -49,6 +49,7 @@ _TABLE = {
     "key_columns": ["id"],
     "mode": "upsert",
     "snapshot_from": "replica",
+    "one_view": True,
     "partition_by": ["country"],
     "columns": {
         "include": ["id", "country", "email", "phone"],

@@ -28,6 +28,7 @@ records = st.builds(
     watermark=st.none() | st.datetimes(timezones=st.just(timezone.utc)),
     counts=st.dictionaries(st.sampled_from("cudrt"), st.integers(0)),
     schema_ids=st.lists(st.integers(0)).map(tuple),
+    last_event=st.none() | st.text(),
     chunk_ids=st.lists(st.integers(0)).map(tuple),
     handoff=st.none() | st.dictionaries(st.text(), st.text() | st.integers() | st.none()),
 )

@@ -1,0 +1,345 @@
+"""Views whose place in the log is known: sessions that open while the replica stands still.
+
+No session here can take over another's view, so those that read a table all open at the same
+time. They log in, say so, and wait at a gate. Once all have come the replica's applier is stopped,
+what it has executed is S, and the gate opens: each session takes its view, and the applier goes on.
+It stands still for as long as that takes, a moment, however long the sessions took to come.
+
+Gate and signs are the server's own named locks (``GET_LOCK``), which need no right and end with the
+session that holds them: that of a process that died opens the gate, and whoever passes it then does
+not find the lock that stands for the pause, and gives up.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import datetime, timezone
+from uuid import uuid4
+
+from cdc.errors import ReplicaError
+from cdc.gtid import GtidSet, MariadbGtidSet
+from cdc.progress import Progress, Task
+from cdc.sources.mysql.checks import replication_status
+from cdc.sources.mysql.connection import Connections, Session
+from cdc.sources.mysql.gate import Gate
+from cdc.sources.mysql.primary import applied, executed
+from cdc.sources.values import Marker, ServerIdentity
+from cdc.sources.views import View
+from schemas.errors import TributaryError
+
+PAUSE_LIMIT_S = 20.0
+"""How long the applier may stand still before the server itself lets it go on, in seconds."""
+
+_STATE_S = 10.0
+_POLL_S = 0.01
+_ARRIVALS_POLL_S = 0.1
+_START, _STOP = "START REPLICA SQL_THREAD", "STOP REPLICA SQL_THREAD"
+_RIGHT = {"mysql": "REPLICATION_SLAVE_ADMIN", "mariadb": "REPLICATION SLAVE ADMIN"}
+
+# Two groups of sessions that each wait for the other's tasks to end would wait for ever.
+_TURN = threading.Lock()
+
+
+def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
+    """Why there can be no such view, and what to do; None when there can."""
+    kind = connections.config.kind
+    if not on_replica:
+        return (
+            f"{connections.where(on_replica=False)} has no view of a known position without a lock,"
+            " and no replica is named whose applier could be stopped for a moment",
+            "Name a replica, and leave out snapshot_from.",
+        )
+    with connections.open("marker") as session:
+        position = executed(session, kind)
+    if isinstance(position, MariadbGtidSet) and len(position.last) > 1:
+        return (
+            f"the primary has logged in {len(position.last)} GTID domains, and a replica may"
+            " execute these in any order",
+            "Only a table with a key can travel from such a server: give it one.",
+        )
+    with connections.open("snapshot", on_replica=True) as session:
+        if _may(session, _RIGHT[kind]):
+            return None
+        name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
+    return (
+        f"{name} may not stop the applier of the {connections.where(on_replica=True)}, and without"
+        " that nobody can tell which events a copy contains",
+        f"On the primary: GRANT {_RIGHT[kind]} ON *.* TO '{name}'@'{host}'; (the applier stands"
+        " still for a moment as a copy or verify begins).",
+    )
+
+
+def paused(connections: Connections) -> bool:
+    """Whether the replica's applier stands still."""
+    with connections.open("snapshot", on_replica=True) as session:
+        return not _runs(connections, session)
+
+
+def resume(connections: Connections) -> None:
+    """Let the replica's applier go on, whoever stopped it, and see that it does.
+
+    Raises:
+        ReplicaError: It still stands still.
+    """
+    with connections.open("snapshot", on_replica=True) as session:
+        session.rows(_START)
+        deadline = time.monotonic() + _STATE_S
+        while not _runs(connections, session):
+            if time.monotonic() >= deadline:
+                status = replication_status(session) or {}
+                raise ReplicaError(
+                    f"the applier of the {connections.where(on_replica=True)} was started and"
+                    f" stands still: {status.get('last_sql_error') or 'no error is told'}",
+                    remedy=f"Correct its error, then run {_START} on the replica.",
+                )
+            time.sleep(_POLL_S)
+
+
+@contextmanager
+def replica_view(
+    connections: Connections,
+    marker: Marker,
+    identity: ServerIdentity,
+    *,
+    sessions: int,
+    resuming: Callable[[], AbstractContextManager[None]],
+    timeout_s: float,
+    progress: Progress,
+) -> Iterator[View]:
+    """A view of the replica of one known position, which is known once its sessions have opened.
+
+    Args:
+        connections: The source's servers.
+        marker: Must be visible, and the replica behind the fence.
+        identity: The replica.
+        sessions: How many will read, each for once; they open while the block runs.
+        resuming: Lets the applier go on at the end of its block, which holds the pause and no more,
+            also when this process dies in it.
+        timeout_s: Bound of the wait for the sessions to come, in seconds.
+        progress: Where waits are shown.
+
+    Raises:
+        ReplicaError: Another copy of this process does not get its sessions opened.
+    """
+    with ExitStack() as stack:
+        task = progress.start(f"open {sessions} sessions at once", sessions, "sessions")
+        stack.callback(task.done)
+        if not _TURN.acquire(timeout=timeout_s):
+            raise ReplicaError(
+                f"another copy of this process has waited for {timeout_s:.0f} s for its sessions on"
+                " a replica to open",
+                remedy="Run the command again; if this repeats, copy fewer tables at once.",
+            )
+        opening = _Opening(connections, sessions, resuming, timeout_s, task)
+        opening.start()
+        stack.callback(opening.end)
+        yield View(
+            snapshot_id=opening.gate.name,
+            upper_bound=marker.position,
+            opened_at=datetime.now(timezone.utc),
+            on_replica=True,
+            marker=marker,
+            identity=identity,
+            split=opening,
+        )
+
+
+class _Opening(threading.Thread):
+    """Opens the gate once all sessions have come, while the applier stands still; a `Split`."""
+
+    def __init__(
+        self,
+        connections: Connections,
+        sessions: int,
+        resuming: Callable[[], AbstractContextManager[None]],
+        timeout_s: float,
+        task: Task,
+    ) -> None:
+        super().__init__(name="tributary-open-view", daemon=True)
+        self.gate = Gate(f"tributary.{uuid4().hex[:12]}")
+        self._connections = connections
+        self._sessions = sessions
+        self._resuming = resuming
+        self._timeout_s = timeout_s
+        self._task = task
+        self._closed, self._given_up = threading.Event(), threading.Event()
+        self._split: GtidSet | None = None
+        self._error: BaseException | None = None
+
+    def start(self) -> None:
+        """Begin, once nobody can pass the gate."""
+        super().start()
+        self._closed.wait()
+
+    def known(self) -> GtidSet:
+        """S; waits for sessions that are opening.
+
+        Raises:
+            TributaryError: They could not be opened, or not all of them came.
+        """
+        self.join(self._timeout_s + 2 * PAUSE_LIMIT_S)
+        if self._split is not None:
+            return self._split
+        raise self.failure() or self._not_all(0)
+
+    def failure(self) -> TributaryError | None:
+        """Why there is no S, if it is known that there will be none."""
+        if isinstance(self._error, TributaryError):
+            return self._error
+        if self._error is not None:
+            return ReplicaError(
+                f"sessions on the {self._where} could not be opened at once: {self._error!r}",
+                remedy="This is a defect of this version; report it with the log.",
+            )
+        return None
+
+    def end(self) -> None:
+        """Whoever has not come by now does not come any more."""
+        self._given_up.set()
+        self.join(2 * PAUSE_LIMIT_S)
+
+    def run(self) -> None:
+        """Wait, stop the applier, open the gate, see that all have passed, let the applier go."""
+        try:
+            try:
+                self._split = self._open()
+            finally:
+                _TURN.release()
+        except BaseException as error:  # noqa: BLE001 - raised where S is asked for
+            self._error = error
+        finally:
+            self._closed.set()
+
+    def _open(self) -> GtidSet:
+        control = self._connections.open("snapshot", on_replica=True)
+        with control as session:
+            self.gate.close(session)
+            self._closed.set()
+            self._wait_for_sessions(session)
+            with _server_resumes(self._connections) as watchdog, self._resuming():
+                watchdog()
+                split = self._stopped(session)
+                self.gate.open(session)
+                self._wait_until_all_have_views(session)
+                # Another S than before: someone has let it go on meanwhile.
+                if _runs(self._connections, session) or not self._stands(session, split):
+                    raise ReplicaError(
+                        f"the applier of the {self._where} went on while views were taken",
+                        remedy="See what else starts it, and run the command again.",
+                    )
+                self.gate.end_pause(session)
+            return split
+
+    def _wait_for_sessions(self, session: Session) -> None:
+        deadline, shown = time.monotonic() + self._timeout_s, 0
+        while (come := self.gate.waiting(session)) < self._sessions:
+            self._task.advance(come - shown)
+            shown = come
+            if self._given_up.is_set() or time.monotonic() >= deadline:
+                raise self._not_all(come)
+            time.sleep(_ARRIVALS_POLL_S)
+        self._task.advance(come - shown)
+
+    def _stopped(self, session: Session) -> GtidSet:
+        """Stop the applier, and say what it has executed."""
+        session.rows(_STOP)
+        deadline = time.monotonic() + _STATE_S
+        while _runs(self._connections, session):
+            if time.monotonic() >= deadline:
+                raise ReplicaError(
+                    f"the applier of the {self._where} did not stop within {_STATE_S:.0f} s",
+                    remedy="It may be executing a long transaction: run the command again later.",
+                )
+            time.sleep(_POLL_S)
+        return applied(session, self._connections.config.kind)
+
+    def _stands(self, session: Session, split: GtidSet) -> bool:
+        return split.reaches(applied(session, self._connections.config.kind))
+
+    def _wait_until_all_have_views(self, session: Session) -> None:
+        deadline = time.monotonic() + PAUSE_LIMIT_S / 2
+        while (there := self.gate.passed(session)) < self._sessions:
+            if time.monotonic() >= deadline:
+                raise ReplicaError(
+                    f"{there} of {self._sessions} sessions on the {self._where} had their views"
+                    f" after {PAUSE_LIMIT_S / 2:.0f} s",
+                    remedy="The replica may be short of processors: run the command again.",
+                )
+            time.sleep(_POLL_S)
+
+    def _not_all(self, come: int) -> ReplicaError:
+        return ReplicaError(
+            f"{come} of {self._sessions} sessions that read at the same time have come to the"
+            f" {self._where}",
+            remedy="Spark must have that many slots free at once: set parallel_chunks of the table"
+            " to fewer, or give Spark more cores; and the replica must take as many sessions of"
+            " one login (max_user_connections).",
+        )
+
+    @property
+    def _where(self) -> str:
+        return self._connections.where(on_replica=True)
+
+
+@contextmanager
+def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
+    """Lets the server start its applier by itself, should this process not come to it.
+
+    What is given begins the countdown. The server runs the second statement of the two even where
+    the client has gone after the first; this block ends the session and with it both.
+    """
+    opened = connections.open(
+        "snapshot", on_replica=True, statement_timeout_s=2 * PAUSE_LIMIT_S, several=True
+    )
+    with opened as session:
+        number = int(session.value("SELECT connection_id()"))
+        waiting = threading.Thread(
+            target=_quietly,
+            args=(session, f"DO SLEEP({PAUSE_LIMIT_S}); {_START}"),
+            name="tributary-resume",
+            daemon=True,
+        )
+        try:
+            yield waiting.start
+        finally:
+            if waiting.is_alive():
+                with connections.open("snapshot", on_replica=True) as control:
+                    control.rows(f"KILL {number}")
+                waiting.join(_STATE_S)
+
+
+def _quietly(session: Session, statements: str) -> None:
+    """Run statements in a session that is ended while it waits."""
+    try:
+        session.rows(statements)
+    except Exception:  # noqa: BLE001 - the session was ended, as it was to be
+        return
+
+
+def _runs(connections: Connections, session: Session) -> bool:
+    """Whether the applier of the session's server runs.
+
+    Raises:
+        ReplicaError: It replicates from nowhere.
+    """
+    status = replication_status(session)
+    if status is None:
+        raise ReplicaError(
+            f"{connections.where(on_replica=True)} replicates from nowhere",
+            remedy="Start replication by GTID there.",
+        )
+    return str(status.get("replica_sql_running")).lower() == "yes"
+
+
+def _may(session: Session, right: str) -> bool:
+    """Whether the session's login has a right itself; one that it has by a role is not seen."""
+    name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
+    held = session.rows(
+        "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s"
+        " AND PRIVILEGE_TYPE IN (%s, 'SUPER')",
+        (f"'{name}'@'{host}'", right),
+    )
+    return bool(held)

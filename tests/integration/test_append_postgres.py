@@ -1,0 +1,137 @@
+"""Tables without a key on PostgreSQL: what its publications, places of rows and pauses bring."""
+
+from __future__ import annotations
+
+import time
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from cdc.errors import CaptureError
+from operate.preflight import check
+from tests.integration.conftest import Database
+from tests.integration.logs import ROWS, Log, bag, create_log, inserters
+from tests.integration.logs import log as log
+from tests.integration.running import spark as spark
+from tests.integration.shop import Shop, succeeded
+
+pytestmark = pytest.mark.breadth
+
+
+def test_without_the_right_to_pause_the_choices_are_named_and_nothing_is_captured(
+    database: Database, spark: SparkSession, tmp_path: Path
+) -> None:
+    shop = Shop(database, spark, tmp_path, tables={"public.events": {"mode": "append"}})
+    create_log(database, "events", 100)
+    (refused,) = shop.onboard("events")
+    assert isinstance(refused.error, CaptureError)
+    for choice in ("GRANT EXECUTE ON FUNCTION pg_catalog.pg_wal_replay_pause()", "snapshot_from"):
+        assert choice in refused.error.remedy
+    assert shop.scalar("SELECT count(*) FROM pg_publication") == 0
+    shop.tables["public.events"]["snapshot_from"] = "primary"
+    shop.reconfigure()
+    log = Log(shop)
+    with inserters(database, "events") as done:
+        succeeded(log.onboard())
+    assert sum(done) > 0
+    log.run()
+    log.assert_equal()
+    assert log.attempt.view["on_replica"] is False
+    assert shop.verify("events").equal
+    assert shop.scalar("SELECT count(*) FROM pg_replication_slots WHERE temporary") == 0
+    shop.services.close()
+
+
+def test_the_application_goes_on_to_update_and_delete(log: Log) -> None:
+    log.shop.database.execute("ALTER TABLE events REPLICA IDENTITY NOTHING")
+    succeeded(log.onboard())
+    log.shop.database.execute(
+        "UPDATE events SET n = -1 WHERE n = 5", "DELETE FROM events WHERE n = 6"
+    )
+    log.insert(1, 1)
+    log.run()
+    assert len(log.in_lake()) == ROWS + 2
+    assert log.in_lake(where="n = -1") == []
+    source = log.shop.services.source(log.shop.database.name)
+    deadline = time.monotonic() + 20
+    while not source.table(log.shop.table("events")).deleted:  # statistics come a moment later
+        assert time.monotonic() < deadline
+        time.sleep(0.2)
+    name = f"table {log.shop.table('events')}"
+    (line,) = [line for line in check(log.shop.services) if line.name == name]
+    assert line.status == "warning"
+    assert "50 rows updated and 50 deleted" in line.detail
+    found = log.shop.verify("events")
+    assert not found.equal
+    assert found.difference_count == 50 + 50 + 50, "old images, new images, and deleted rows"
+
+
+def test_verify_counts_how_often_a_row_occurs(log: Log) -> None:
+    with inserters(log.shop.database, "events"):
+        succeeded(log.onboard())
+        found = log.shop.verify("events")
+    assert found.equal, found.differences
+    assert found.source_rows == found.lake_rows > ROWS
+    publication = log.shop.record("events").publication
+    with log.shop.database.connect() as connection, connection.transaction():
+        # One transaction, which no run can look into; the entry in the publication is another.
+        connection.execute(f"ALTER PUBLICATION {publication} SET (publish = 'truncate')".encode())
+        connection.execute(b"INSERT INTO events VALUES ('old', 1, repeat('x', 100))")
+        connection.execute(
+            f"ALTER PUBLICATION {publication} SET (publish = 'insert, truncate')".encode()
+        )
+    log.shop.database.execute("DELETE FROM events WHERE ctid = '(0,2)'")
+    found = log.shop.verify("events")
+    assert not found.equal
+    assert {(one.kind, one.key["n"]) for one in found.differences} == {("missing", 1), ("extra", 2)}
+    assert found.difference_count == 2
+
+
+def test_a_partitioned_table_is_read_by_the_places_of_all_its_partitions(log: Log) -> None:
+    log.shop.database.execute(
+        "DROP TABLE events",
+        "CREATE TABLE events (kind text, n int, t text) PARTITION BY LIST (n)",
+        "CREATE TABLE events_one PARTITION OF events FOR VALUES IN (1)",
+        "CREATE TABLE events_rest PARTITION OF events DEFAULT",
+        "INSERT INTO events SELECT 'old', g % 5, repeat('y', 500) FROM generate_series(1, 3000) g",
+    )
+    log.settings["chunk_rows"] = 500
+    log.shop.reconfigure()
+    with inserters(log.shop.database, "events"):
+        succeeded(log.onboard())
+    assert len(log.attempt.chunks) > 3
+    log.run()
+    log.assert_equal()
+    assert log.shop.verify("events").equal
+
+
+def test_a_new_column_and_another_replica_identity_are_followed(log: Log) -> None:
+    succeeded(log.onboard())
+    log.shop.database.execute(
+        "ALTER TABLE events ADD COLUMN more int DEFAULT 7 NOT NULL",
+        "ALTER TABLE events REPLICA IDENTITY NOTHING",
+        "INSERT INTO events VALUES ('one', 1, NULL, 8)",
+    )
+    log.run()
+    assert Counter(log.in_lake("more")) == {(7,): ROWS, (8,): 1}
+    log.assert_equal()
+
+
+def test_a_renamed_column_of_a_log_goes_on_under_its_new_name(log: Log) -> None:
+    columns = {"renames": {"number": "n"}}
+    log.settings = {"mode": "append", "columns": columns}
+    log.shop.reconfigure()
+    succeeded(log.onboard())
+    log.shop.database.execute(
+        "INSERT INTO events VALUES ('one', 1001, NULL)",
+        "ALTER TABLE events RENAME COLUMN n TO number",
+        "INSERT INTO events VALUES ('one', 1002, NULL)",
+    )
+    log.run()
+    with log.shop.database.connect() as connection:
+        truth = bag(connection.execute("SELECT kind, number, t FROM events").fetchall())
+    assert bag(log.in_lake("kind", "number", "t")) == truth
+    assert log.in_lake("n", where="number > 1000") == [(None,)] * 2
+    assert log.shop.verify("events").equal
