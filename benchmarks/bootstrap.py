@@ -249,18 +249,22 @@ def psql() -> str:
     return found
 
 
-def timed(act: Callable[[], float | None], stack: LocalStack) -> tuple[float, float]:
+def timed(
+    act: Callable[[], float | None],
+    stack: LocalStack,
+    servers: tuple[str, ...] = ("primary", "replica"),
+) -> tuple[float, float]:
     """Seconds on the wall, and CPU seconds of this process, its children and the databases."""
-    before, start = cpu_seconds(stack), time.perf_counter()
+    before, start = cpu_seconds(stack, servers), time.perf_counter()
     measured = act()
     took = time.perf_counter() - start
-    return (measured if measured is not None else took), cpu_seconds(stack) - before
+    return (measured if measured is not None else took), cpu_seconds(stack, servers) - before
 
 
-def cpu_seconds(stack: LocalStack) -> float:
+def cpu_seconds(stack: LocalStack, servers: tuple[str, ...]) -> float:
     """CPU used so far, also by processes that have ended; a machine under load changes it least."""
     me = psutil.Process()
-    roots = [me, *(psutil.Process(stack.server(name).pid) for name in ("primary", "replica"))]
+    roots = [me, *(psutil.Process(stack.server(name).pid) for name in servers)]
     total = 0.0
     for root in roots:
         for process in (root, *root.children(recursive=True)):
