@@ -19,6 +19,7 @@ from cdc.lake.publish import delete_path
 from cdc.replay_pause import resuming
 from cdc.sources.base import Fingerprint
 from cdc.sources.selection import require_named
+from cdc.sources.views import wants_exact_view
 from schemas.errors import SchemaError, TributaryError
 
 if TYPE_CHECKING:
@@ -158,7 +159,7 @@ class Copying:
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
         """A view behind the fence; that of a log has a known position, and is its only one."""
         context = self.context
-        if not (self.settings.appends or self._at_once):
+        if not wants_exact_view(self.source, self.settings):
             return self.source.open_view(
                 marker, timeout_s=self.replica_s, progress=context.progress
             )

@@ -12,6 +12,7 @@ from cdc.config.templates import overlapping
 from cdc.errors import CaptureError, ConfigError, SourceError, StateError
 from cdc.failpoints import crash
 from cdc.sources.selection import require_named
+from cdc.sources.views import wants_exact_view
 from cdc.state import State, TableRecord, transition
 from operate import capture
 from operate.generations import clean
@@ -112,19 +113,20 @@ def _key(source: Source, table: SourceTable, key: Sequence[str]) -> Iterator[str
 
 
 def require_exact_view(source: Source, table: TableId, settings: TableSettings) -> None:
-    """Refuse a log whose copy could not be told apart from its stream.
+    """Refuse a log whose copy could not be told apart from its stream, and the like.
 
     Raises:
         CaptureError: No view of a known position can be opened; names the choices.
     """
-    if not settings.appends:
+    if not wants_exact_view(source, settings):
         return
     from_primary = settings.snapshot_from == "primary"
     obstacle = source.exact_view_obstacle(from_primary=from_primary)
     if obstacle is not None:
         problem, remedy = obstacle
         raise CaptureError(
-            f"table {table} cannot be copied in mode append: {problem}",
+            f"table {table} cannot be copied as its settings ask ("
+            f"{'mode: append' if settings.appends else 'one_view: true'}): {problem}",
             remedy=remedy,
             table=table,
             refused=True,

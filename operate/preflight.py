@@ -21,6 +21,7 @@ from cdc.debezium import (
 from cdc.errors import LakeError
 from cdc.sources.selection import require_named
 from cdc.sources.values import Check, TableStats
+from cdc.sources.views import wants_exact_view
 from cdc.state import State, TableRecord
 from operate import preflight_kafka
 from operate.capture import wanted_connector
@@ -151,14 +152,15 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
         )
     key = ", ".join(settings.key_columns or described.primary_key)
     detail = f"key ({key}), replica identity {described.replica_identity}"
-    if settings.appends:
+    if wants_exact_view(source, settings):
         from_primary = settings.snapshot_from == "primary"
         obstacle = source.exact_view_obstacle(from_primary=from_primary)
         if obstacle is not None:
             return _one(
                 name, "warning", f"its next copy or verify will fail: {obstacle[0]}", obstacle[1]
             )
-        detail = "a log of inserted rows"
+        if settings.appends:
+            detail = "a log of inserted rows"
     if verdict.notes:
         return _one(name, "warning", "; ".join((detail, *verdict.notes)), "Nothing, if intended.")
     return _one(name, "ok", detail)

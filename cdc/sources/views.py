@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from cdc.position import LogPosition
 from cdc.sources.values import Marker, ServerIdentity
 from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.config import TableSettings
+    from cdc.sources.base import Source
 
 
 class Split(Protocol):
@@ -67,3 +71,12 @@ class View:
     identity: ServerIdentity
     warnings: tuple[str, ...] = ()
     split: Split | None = None
+
+
+def wants_exact_view(source: Source, settings: TableSettings) -> bool:
+    """Whether copies of a table need a view of a known position.
+
+    Those of a log do, which nothing may be replayed over; and those that are to be of one moment,
+    where it is the only view of several sessions.
+    """
+    return settings.appends or (settings.one_view and not source.shares_views)

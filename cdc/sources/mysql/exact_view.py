@@ -12,6 +12,7 @@ not find the lock that stands for the pause, and gives up.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -38,6 +39,8 @@ _POLL_S = 0.01
 _ARRIVALS_POLL_S = 0.1
 _START, _STOP = "START REPLICA SQL_THREAD", "STOP REPLICA SQL_THREAD"
 _RIGHT = {"mysql": "REPLICATION_SLAVE_ADMIN", "mariadb": "REPLICATION SLAVE ADMIN"}
+
+_log = logging.getLogger(__name__)
 
 # Two groups of sessions that each wait for the other's tasks to end would wait for ever.
 _TURN = threading.Lock()
@@ -221,6 +224,7 @@ class _Opening(threading.Thread):
             self._wait_for_sessions(session)
             with _server_resumes(self._connections) as watchdog, self._resuming():
                 watchdog()
+                began = time.monotonic()
                 split = self._stopped(session)
                 self.gate.open(session)
                 self._wait_until_all_have_views(session)
@@ -231,6 +235,8 @@ class _Opening(threading.Thread):
                         remedy="See what else starts it, and run the command again.",
                     )
                 self.gate.end_pause(session)
+            took = time.monotonic() - began
+            _log.info("the applier of the %s stood still for %.3f s", self._where, took)
             return split
 
     def _wait_for_sessions(self, session: Session) -> None:

@@ -28,15 +28,15 @@ class Gate:
 
     def close(self, session: Session) -> None:
         """From now on nobody passes, for as long as the session lives."""
-        session.rows(f"DO GET_LOCK('{self._gate}', 0)")
+        session.rows(f"DO GET_LOCK('{self._gate}', 0), GET_LOCK('{self._exit}', 0)")
 
     def open(self, session: Session) -> None:
         """Let the sessions pass, for as long as the pause is on."""
         session.rows(f"DO GET_LOCK('{self._pause}', 0), RELEASE_LOCK('{self._gate}')")
 
     def end_pause(self, session: Session) -> None:
-        """Who takes a view from now on finds that it is too late."""
-        session.rows(f"DO RELEASE_LOCK('{self._pause}')")
+        """Who takes a view from now on finds that it is too late; who has one may read."""
+        session.rows(f"DO RELEASE_LOCK('{self._pause}'), RELEASE_LOCK('{self._exit}')")
 
     def waiting(self, session: Session) -> int:
         """How many sessions have come."""
@@ -56,7 +56,8 @@ class Gate:
     def take_view(self) -> str:
         """Statements by which a session comes, waits, takes its view and says so.
 
-        The pause is looked at before and after: whoever finds it both times took the view in it.
+        The pause is looked at before and after: whoever finds it both times took the view in it. It
+        waits again until that was seen: with little to read it would be gone before.
         The servers have no statement that fails with words of ours; a subquery with two rows
         stands for it.
         """
@@ -67,18 +68,22 @@ class Gate:
         return "; ".join(
             (
                 f"DO GET_LOCK(CONCAT('{self.name}.come.', CONNECTION_ID()), 0)",
-                f"DO GET_LOCK('{self._gate}', {WAIT_S})",
-                f"DO RELEASE_LOCK('{self._gate}')",
+                f"DO GET_LOCK('{self._gate}', {WAIT_S}), RELEASE_LOCK('{self._gate}')",
                 late,
                 BEGIN,
                 late,
                 f"DO GET_LOCK(CONCAT('{self.name}.open.', CONNECTION_ID()), 0)",
+                f"DO GET_LOCK('{self._exit}', {WAIT_S}), RELEASE_LOCK('{self._exit}')",
             )
         )
 
     @property
     def _gate(self) -> str:
         return f"{self.name}.gate"
+
+    @property
+    def _exit(self) -> str:
+        return f"{self.name}.exit"
 
     @property
     def _pause(self) -> str:

@@ -1,0 +1,215 @@
+"""Sessions that open while a replica stands still have one view, of a position that is known."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager, contextmanager
+from typing import Any
+
+import pymysql
+import pytest
+
+from cdc.errors import ReplicaError
+from cdc.progress import NullProgress
+from cdc.sources.mysql import exact_view
+from cdc.sources.mysql.primary import gtid_set
+from cdc.sources.mysql.reader import session_init
+from cdc.sources.mysql.source import MysqlSource
+from cdc.sources.views import View
+from stack.roles import SNAPSHOT
+from tests.integration.bootstrapping import Watch
+from tests.integration.mysql import MysqlDatabase
+from tests.integration.mysql import database as database
+from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.mysql_lab import Lab
+from tests.integration.mysql_lab import lab as lab
+
+SESSIONS = 4
+
+
+@pytest.fixture
+def source(lab: Lab) -> Iterator[MysqlSource]:
+    lab.database.let_pause()
+    source = MysqlSource(lab.connections.source, lab.connections.config)
+    yield source
+    assert not source.replay_paused(), "the replica's applier stands still"
+
+
+@contextmanager
+def resuming(source: MysqlSource) -> Iterator[None]:
+    try:
+        yield
+    finally:
+        source.resume_replay()
+
+
+def opened(
+    source: MysqlSource,
+    *,
+    sessions: int = SESSIONS,
+    timeout_s: float = 60.0,
+    progress: Any = None,
+    around: Callable[[MysqlSource], AbstractContextManager[None]] = resuming,
+) -> AbstractContextManager[View]:
+    return source.open_exact_view(
+        source.write_marker(),
+        sessions=sessions,
+        from_primary=False,
+        resuming=lambda: around(source),
+        timeout_s=timeout_s,
+        progress=progress or NullProgress(),
+    )
+
+
+def seen(database: MysqlDatabase, view: View, go_on: threading.Event, query: str) -> list[Any]:
+    """What a session of the view sees, long after it opened."""
+    with database.connect(SNAPSHOT, replica=True) as connection, connection.cursor() as cursor:
+        for statement in session_init(view, database.kind).split("; "):
+            cursor.execute(statement)
+        assert go_on.wait(60)
+        cursor.execute(query)
+        return list(cursor.fetchall())
+
+
+@contextmanager
+def writing(database: MysqlDatabase) -> Iterator[None]:
+    """Transactions that each change two rows alike."""
+    stop = threading.Event()
+
+    def write() -> None:
+        while not stop.is_set():
+            with database.begin() as connection, connection.cursor() as cursor:
+                cursor.execute("UPDATE twins SET n = n + 1")
+                connection.commit()
+
+    with ThreadPoolExecutor(1) as pool:
+        writer = pool.submit(write)
+        try:
+            yield
+        finally:
+            stop.set()
+        writer.result(30)
+
+
+def test_all_sessions_see_exactly_what_s_contains(lab: Lab, source: MysqlSource) -> None:
+    database = lab.database
+    lab.make(
+        "twins", "CREATE TABLE twins (id int PRIMARY KEY, n int, gtid text)",
+        "INSERT INTO twins VALUES (1, 0, ''), (2, 0, '')",
+    )  # fmt: skip
+    go_on = threading.Event()
+    with writing(database), ThreadPoolExecutor(SESSIONS) as pool, opened(source) as view:
+        waiting = [
+            pool.submit(seen, database, view, go_on, "SELECT n FROM twins ORDER BY id")
+            for _ in range(SESSIONS)
+        ]
+        assert view.split is not None
+        split = view.split.known()
+        assert not source.replay_paused(), "it goes on while the sessions read"
+        later = gtid_set(database.position(), database.kind)
+        database.catch_up()
+        go_on.set()
+        images = [one.result(60) for one in waiting]
+    assert len({tuple(image) for image in images}) == 1, images
+    (first,), (second,) = images[0]
+    assert first == second
+    assert later.reaches(split)
+    assert not split.reaches(later), "there were commits since"
+
+
+def test_a_session_that_comes_late_gives_up(lab: Lab, source: MysqlSource) -> None:
+    go_on = threading.Event()
+    go_on.set()
+    with opened(source, sessions=1) as view:
+        assert seen(lab.database, view, go_on, "SELECT 1") == [(1,)]
+        assert view.split is not None
+        view.split.known()
+        with pytest.raises(pymysql.MySQLError, match="more than 1 row"):
+            seen(lab.database, view, go_on, "SELECT 1")
+
+
+def test_where_not_all_come_nothing_is_stopped_and_the_remedy_is_named(
+    lab: Lab, source: MysqlSource
+) -> None:
+    go_on = threading.Event()
+
+    @contextmanager
+    def never(_: MysqlSource) -> Iterator[None]:
+        raise AssertionError("the replica was stopped")
+        yield
+
+    with (
+        ThreadPoolExecutor(1) as pool,
+        opened(source, sessions=2, timeout_s=3.0, around=never) as view,
+    ):
+        only = pool.submit(seen, lab.database, view, go_on, "SELECT 1")
+        assert view.split is not None
+        with pytest.raises(ReplicaError, match="1 of 2 sessions") as raised:
+            view.split.known()
+        assert "parallel_chunks" in raised.value.remedy
+        assert isinstance(only.exception(60), pymysql.MySQLError), "and it does not wait for ever"
+
+
+def test_a_replica_that_was_let_go_on_meanwhile_gives_no_view(
+    lab: Lab, source: MysqlSource
+) -> None:
+    go_on = threading.Event()
+    go_on.set()
+
+    @contextmanager
+    def with_somebody(of: MysqlSource) -> Iterator[None]:
+        with resuming(of):
+            yield
+
+    started = threading.Event()
+    genuine = exact_view.Gate.open
+
+    def meddled(gate: exact_view.Gate, session: Any) -> None:
+        lab.database.root("START REPLICA SQL_THREAD", replica=True)
+        started.set()
+        genuine(gate, session)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(exact_view.Gate, "open", meddled)
+        with (
+            ThreadPoolExecutor(1) as pool,
+            opened(source, sessions=1, around=with_somebody) as view,
+        ):
+            pool.submit(seen, lab.database, view, go_on, "SELECT 1")
+            assert view.split is not None
+            with pytest.raises(ReplicaError, match="went on while views were taken"):
+                view.split.known()
+    assert started.is_set()
+
+
+def test_without_the_right_the_statement_that_grants_it_is_named(
+    lab: Lab, source: MysqlSource
+) -> None:
+    assert source.exact_view_obstacle(from_primary=False) is None
+    right = "REPLICATION_SLAVE_ADMIN" if lab.kind == "mysql" else "REPLICATION SLAVE ADMIN"
+    lab.database.root(f"REVOKE {right} ON *.* FROM {SNAPSHOT}@'127.0.0.1'")
+    lab.database.catch_up()
+    try:
+        obstacle = source.exact_view_obstacle(from_primary=False)
+        assert obstacle is not None
+        assert f"GRANT {right} ON *.* TO '{SNAPSHOT}'@'127.0.0.1'" in obstacle[1]
+    finally:
+        lab.database.let_pause()
+
+
+def test_the_primary_gives_no_such_view(source: MysqlSource) -> None:
+    obstacle = source.exact_view_obstacle(from_primary=True)
+    assert obstacle is not None
+    assert "Name a replica" in obstacle[1]
+
+
+def test_waits_are_shown(lab: Lab, source: MysqlSource) -> None:
+    started: list[str] = []
+    watch = Watch(on_start={"open 1 sessions at once": lambda: started.append("shown")})
+    go_on = threading.Event()
+    go_on.set()
+    with opened(source, sessions=1, progress=watch) as view:
+        assert seen(lab.database, view, go_on, "SELECT 1") == [(1,)]
+    assert started == ["shown"]
