@@ -49,7 +49,7 @@ class Origin:
         watermark that is read after it.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
-        if not capture.names.tells_transactions:
+        if not capture.names.append or capture.names.tells_definitions:
             return cls(kafka.stable_offsets(capture.topic))
         identity, transactions = kafka.topic_id(topic), kafka.stable_offsets(topic)
         return cls(kafka.high_watermarks(capture.topic), transactions, identity)
@@ -109,7 +109,7 @@ def find_boundary(
         KafkaError: A topic cannot be read in time.
     """
     kafka, reader = capture.kafka, TransactionReader(capture.kafka, registry)
-    if capture.names.tells_transactions:
+    if not capture.names.tells_definitions:
         ended = _ended(capture, reader, origin, split, timeout_s)
         copied = lambda record: reader.of(record) in ended  # noqa: E731
     else:
@@ -175,4 +175,6 @@ def first_beyond(
 
 
 def _first(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
-    return next(capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S), None)
+    # A tombstone follows a delete, and tells of no transaction.
+    records = capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S)
+    return next((record for record in records if record.value is not None), None)

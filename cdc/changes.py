@@ -30,13 +30,7 @@ MOVED = "_cdc_moved"
 """Whether a folded row came to its key within the batch, so that the table's row under that key is
 another row's."""
 
-ROW = "_cdc_row"
-"""Identifies a row of a log."""
-
 _LIFE, _RANK, _FOUND = "_cdc_life", "_cdc_rank", "_cdc_found"
-_TURN = "_cdc_turn"
-_TRANSACTION_DIGITS = 16
-_WORD = 2**64 - 1
 
 
 @dataclass(frozen=True)
@@ -64,8 +58,6 @@ class Summary:
         moved: Inserts and snapshot reads that lack a value: rows that were moved to another key.
         source_ts: Latest source time per partition.
         position: Position of the last event in the log.
-        furthest: The greatest position of an event, and its transaction's number. Of a binlog of
-            which a part was read again it is not the last one's.
         first_truncate: Offset of the first TRUNCATE, or None.
         last_truncate: Offset of the last one.
     """
@@ -79,7 +71,6 @@ class Summary:
     moved: int
     source_ts: Mapping[int, datetime]
     position: str | None
-    furthest: tuple[str, int] | None
     first_truncate: int | None
     last_truncate: int | None
 
@@ -97,7 +88,6 @@ def summarize(changes: DataFrame) -> Summary:
     """
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
     fine = F.col(PROBLEM).isNull()
-    placed = fine & F.col("_cdc_position").isNotNull()
     truncate = F.when(F.col("_cdc_op") == "t", F.col("_cdc_offset"))
     lacking = F.col(UNAVAILABLE).isNotNull()
     rows = (
@@ -112,7 +102,6 @@ def summarize(changes: DataFrame) -> Summary:
             F.count(F.when(lacking & F.col("_cdc_op").isin("c", "r"), 1)).alias("moved"),
             F.max(F.when(fine, F.unix_micros("_cdc_source_ts"))).alias("source_ts"),
             F.max(F.when(fine, F.struct("_cdc_offset", "_cdc_position"))).alias("last"),
-            F.max(F.when(placed, F.struct("_cdc_position", TRANSACTION))).alias("furthest"),
             F.min(truncate).alias("first_truncate"),
             F.max(truncate).alias("last_truncate"),
         )
@@ -150,7 +139,6 @@ def _summary(rows: Sequence[Any]) -> Summary:
             for partition, micros in times.items()
         },
         position=last["_cdc_position"] if last is not None else None,
-        furthest=max((tuple(row["furthest"]) for row in rows if row["furthest"]), default=None),
         first_truncate=min(_known(row["first_truncate"] for row in rows), default=None),
         last_truncate=max(_known(row["last_truncate"] for row in rows), default=None),
     )
@@ -218,65 +206,6 @@ def fold(
             {MISSING: F.lit(None).cast("array<string>"), MOVED: F.lit(False)}
         )
     return _fold_lives(rows, table, keys, lacking, soft_delete=soft_delete, gaps=gaps)
-
-
-def inserted(
-    changes: DataFrame,
-    *,
-    after_offset: int | None = None,
-    from_binlog: bool = False,
-    beyond: str | None = None,
-) -> DataFrame:
-    """The rows that a batch of a log inserts, each with the place that tells it apart.
-
-    A place is one in the topic. A binlog's connector that lost its connection reads the transaction
-    that it was in again, and sends its first rows twice; so there it is the place in the binlog.
-
-    Args:
-        changes: The batch in normal form; records with a problem are left out.
-        after_offset: Leave out changes up to this offset: those before a TRUNCATE.
-        from_binlog: Whether they are from a binlog.
-        beyond: The furthest place in the binlog before the batch; events of the same transaction
-            up to it came before.
-    """
-    rows = changes.filter(F.col("_cdc_op").isin("c", "r"))
-    if after_offset is not None:
-        rows = rows.filter(F.col("_cdc_offset") > after_offset)
-    if from_binlog:
-        return _once(rows, beyond).drop(PARTITION, TRANSACTION, UNAVAILABLE, UNCLEAR, PROBLEM)
-    # As many digits as any offset has, so that places sort as the offsets do.
-    digits = F.lpad(F.col("_cdc_offset").cast("string"), 19, "0")
-    place = F.concat_ws("-", F.col(PARTITION).cast("string"), digits)
-    return rows.withColumn(ROW, place).drop(PARTITION, TRANSACTION, UNAVAILABLE, UNCLEAR, PROBLEM)
-
-
-def furthest_place(summary: Summary, before: str | None) -> str | None:
-    """How far a log has been read in the binlog: by it an event that is sent again is known.
-
-    Args:
-        summary: Of a batch.
-        before: The place before it.
-    """
-    if summary.furthest is None:
-        return before
-    position, transaction = summary.furthest
-    place = f"{position}:{transaction & _WORD:0{_TRANSACTION_DIGITS}X}"
-    again = before is not None and _transaction(before) == _transaction(place)
-    return max(before, place) if before is not None and again else place
-
-
-def _transaction(place: str) -> str:
-    return place[-_TRANSACTION_DIGITS:]
-
-
-def _once(rows: DataFrame, beyond: str | None) -> DataFrame:
-    transaction = F.lpad(F.hex(TRANSACTION), _TRANSACTION_DIGITS, "0")
-    placed = rows.withColumn(ROW, F.concat_ws(":", "_cdc_position", transaction))
-    if beyond is not None:
-        again = (transaction == _transaction(beyond)) & (F.col(ROW) <= beyond)
-        placed = placed.filter(~again)
-    first = F.row_number().over(Window.partitionBy(ROW).orderBy("_cdc_offset"))
-    return placed.withColumn(_TURN, first).filter(F.col(_TURN) == 1).drop(_TURN)
 
 
 def _fold_lives(

@@ -28,8 +28,9 @@ from cdc.semantic_types import (
     garbled_test,
     inexact,
     lake_value,
-    literal,
+    names_where,
     not_of_a_log,
+    order_in_transaction,
     placeholder_test,
     position,
     quoted,
@@ -51,7 +52,7 @@ META_COLUMNS = (
     "_cdc_schema_id",
     "_cdc_ingested_at",
 )
-PARTITION, TRANSACTION = "_cdc_partition", "_cdc_transaction"
+PARTITION, TRANSACTION, ORDER = "_cdc_partition", "_cdc_transaction", "_cdc_order"
 TOMBSTONE = "tombstone"
 """What ``_cdc_op`` says of a record without a value."""
 
@@ -161,6 +162,7 @@ class _Plan:
     source_ts: str
     position: str
     transaction: str
+    order: str
     values: Mapping[str, str]
     given: Mapping[str, str]
     unavailable: str
@@ -260,12 +262,13 @@ def _plan(
         if schema.from_binlog
         else position(f"{event}.source.sequence"),
         transaction=transaction_number(f"{event}.source", schema),
+        order=order_in_transaction(event, schema),
         values=values,
         given=given,
-        unavailable=_names_where(flags),
+        unavailable=names_where(flags),
         unclear=f"coalesce({' OR '.join(unclear)}, FALSE)" if unclear else "FALSE",
-        garbled=_names_where(garbled),
-        zeroed=_names_where(zeroed),
+        garbled=names_where(garbled),
+        zeroed=names_where(zeroed),
         former=changed_key(event, _of_key(former, table), values) if own_key else "NULL",
     )
 
@@ -273,15 +276,6 @@ def _plan(
 def _of_key(former: Mapping[str, str], table: TableSchema) -> dict[str, str]:
     """The parts in the order of the key, which need not be that of the columns."""
     return {name: former.get(name, "NULL") for name in table.key}
-
-
-def _names_where(conditions: Sequence[tuple[str, str]]) -> str:
-    """The names whose condition holds, as an array; null (and cheap) when none does."""
-    if not conditions:
-        return "NULL"
-    anywhere = " OR ".join(condition for _, condition in conditions)
-    names = ", ".join(f"CASE WHEN {test} THEN {literal(name)} END" for name, test in conditions)
-    return f"CASE WHEN {anywhere} THEN array_compact(array({names})) END"
 
 
 def _event(schema_id: int) -> str:
@@ -326,6 +320,7 @@ def _normal(
         f"{of('source_ts', 'TIMESTAMP')} AS _cdc_source_ts",
         f"{of('position', 'STRING')} AS _cdc_position",
         f"{of('transaction', 'BIGINT')} AS {TRANSACTION}",
+        f"{of('order', 'BIGINT')} AS {ORDER}",
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
         f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
         f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
@@ -382,6 +377,7 @@ def _normal(
         *(F.col(quoted(column.name)) for column in table.columns),
         PARTITION,
         TRANSACTION,
+        *(() if table.key else (ORDER,)),
         UNAVAILABLE,
         UNCLEAR,
         PROBLEM,

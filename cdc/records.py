@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+_NOT_OF_ANOTHER_KEY = "NOT coalesce(exists(headers, h -> h.key = '__debezium.oldkey'), FALSE)"
+
 
 def read_changes(
     spark: SparkSession,
@@ -18,6 +20,7 @@ def read_changes(
     end: Mapping[int, int],
     *,
     tasks: int = 1,
+    inserts_only: bool = False,
 ) -> DataFrame:
     """The committed records of a topic between offsets, as Spark's Kafka source gives them.
 
@@ -28,6 +31,8 @@ def read_changes(
         start: First offset to read, per partition.
         end: Offset to stop before, per partition.
         tasks: In how many pieces to read, at least one per partition.
+        inserts_only: Leave out inserts that a row's new key stands behind: the connector sends an
+            update of its key as a delete and an insert, and says so in a header.
 
     Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
     """
@@ -37,7 +42,9 @@ def read_changes(
     reader = reader.option("kafka.fetch.max.wait.ms", "20")
     for key, value in java_config.items():
         reader = reader.option(f"kafka.{key}", value)
-    return (
+    if inserts_only:
+        reader = reader.option("includeHeaders", "true")
+    records = (
         reader.option("kafka.isolation.level", "read_committed")
         .option("startingOffsets", _offsets_json(topic, start))
         .option("endingOffsets", _offsets_json(topic, end))
@@ -45,6 +52,7 @@ def read_changes(
         .option("minPartitions", str(max(tasks, len(start))))
         .load()
     )
+    return records.where(_NOT_OF_ANOTHER_KEY).drop("headers") if inserts_only else records
 
 
 def _offsets_json(topic: str, offsets: Mapping[int, int]) -> str:

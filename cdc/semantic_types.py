@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import uuid
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cdc.errors import SchemaChangeError
@@ -332,6 +333,21 @@ def zero_date_test(raw: str, field: DebeziumField) -> str | None:
         moments = {0, *([int(field.default)] if field.default else [])}
         return f"{raw} IN ({', '.join(map(str, sorted(moments)))})"
     return None
+
+
+def names_where(conditions: Sequence[tuple[str, str]]) -> str:
+    """The names whose condition holds, as an array; null (and cheap) when none does."""
+    if not conditions:
+        return "NULL"
+    anywhere = " OR ".join(condition for _, condition in conditions)
+    names = ", ".join(f"CASE WHEN {test} THEN {literal(name)} END" for name, test in conditions)
+    return f"CASE WHEN {anywhere} THEN array_compact(array({names})) END"
+
+
+def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
+    """Spark SQL of an event's number in its transaction as it was read, from 1; 0 if not told."""
+    told = schema.from_binlog and "transaction" in schema.envelope
+    return f"coalesce({event}.transaction.total_order, 0L)" if told else "0L"
 
 
 def binlog_position(source: str) -> str:

@@ -19,6 +19,7 @@ WIRE_HEADER_BYTES = 5
 
 _PRIMITIVES = frozenset({"boolean", "int", "long", "float", "double", "bytes", "string"})
 _READ = frozenset({"before", "after", "source", "op"})
+_READ_OF_BINLOG = _READ | {"transaction"}
 _SOURCE_TYPES = {
     "ts_us": "long",
     "ts_ms": "long",
@@ -163,7 +164,8 @@ class DebeziumSchema:
         of an event of a small row is its ``source`` block.
         """
         schema = json.loads(self.avro_json)
-        kept = [entry for entry in schema["fields"] if entry["name"] in _READ]
+        read = _READ_OF_BINLOG if self.from_binlog else _READ
+        kept = [entry for entry in schema["fields"] if entry["name"] in read]
         for entry in kept:
             if entry["name"] == "source":
                 entry["type"] = _without_unread(entry["type"])

@@ -150,6 +150,7 @@ class Mysql:
             **_SETTINGS,
             "connector.class": self.connector_class,
             "topic.prefix": capture.topic_prefix,
+            "provide.transaction.metadata": str(capture.tells_transactions).lower(),
             f"{_HISTORY}.kafka.topic": capture.schema_history_topic,
         }
 

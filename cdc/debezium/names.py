@@ -105,15 +105,15 @@ class CaptureNames:
 
     @property
     def tells_transactions(self) -> bool:
-        """Whether it tells where transactions end; a binlog's events name their own."""
-        return self.append and not self.tells_definitions
+        """Whether it tells where transactions begin and end, and events their place in these."""
+        return self.append
 
     @property
     def own_topics(self) -> tuple[str, ...]:
         """The topics beside those of the tables."""
-        own = (self.heartbeat_topic, self.marker_topic)
+        own: tuple[str, ...] = (self.heartbeat_topic, self.marker_topic)
         if self.tells_definitions:
-            return (*own, self.schema_change_topic, self.schema_history_topic)
+            own = (*own, self.schema_change_topic, self.schema_history_topic)
         return (*own, self.transaction_topic) if self.tells_transactions else own
 
     def topic_config(self, topic: str) -> Mapping[str, str]:

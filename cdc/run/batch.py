@@ -11,11 +11,12 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from cdc import plan
-from cdc.changes import MISSING, MOVED, Problem, fill, fold, furthest_place, inserted
+from cdc.changes import MISSING, MOVED, Problem, fill, fold
 from cdc.decode import TRANSACTION
 from cdc.errors import PausedByPolicyError
 from cdc.failpoints import crash
 from cdc.lake.commit import CommitRecord
+from cdc.log_rows import Reached, inserted, reached
 from cdc.run.asked import Asked
 from cdc.run.late import LateColumns, settled
 from cdc.run.left_out import LeftOut
@@ -142,7 +143,7 @@ class BatchWriter:
             left_out.keep(batch, self._reader)
             gaps = bool(left_out.outside(batch.piece) or batch.left_out)
             record = self._record(batch, previous, gaps=gaps)
-            applied = self._commit(batch, record, guard, gaps=gaps, beyond=previous.last_event)
+            applied = self._commit(batch, record, guard, gaps=gaps, beyond=_reached(previous))
             left_out.settle(batch)
             return applied
         finally:
@@ -219,7 +220,7 @@ class BatchWriter:
         guard: Guard,
         *,
         gaps: bool,
-        beyond: str | None = None,
+        beyond: Reached | None = None,
         again: bool = False,
     ) -> Applied:
         """Apply a batch; one that is applied ``again`` has rows that the lake holds already."""
@@ -278,9 +279,7 @@ class BatchWriter:
             topic=self._topic,
             topic_id=previous.topic_id,
             position=self._position(previous.position, summary.position),
-            last_event=furthest_place(summary, previous.last_event)
-            if self._from_binlog and self._lake.layout.is_log
-            else None,
+            last_event=self._last_event(batch, previous),
             # A table that lacks a change is complete up to that change, whatever came later.
             watermark=previous.watermark if gaps else reached,
             counts=counts,
@@ -351,6 +350,13 @@ class BatchWriter:
             return found or previous
         return str(source.position(found).joined(source.position(previous)))
 
+    def _last_event(self, batch: Batch, previous: CommitRecord) -> str | None:
+        """How far a log was read in the binlog."""
+        if not (self._from_binlog and self._lake.layout.is_log):
+            return None
+        found = reached(batch.changes, _reached(previous))
+        return None if found is None else str(found)
+
     def _hold(self, frame: DataFrame) -> DataFrame:
         """Keep a frame's rows until the batch is done."""
         held = frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
@@ -369,3 +375,7 @@ def _missing(rows: DataFrame) -> tuple[str, ...]:
 
 def _handoff(record: CommitRecord) -> Mapping[str, Any]:
     return record.handoff or {"columns": ()}
+
+
+def _reached(record: CommitRecord) -> Reached | None:
+    return None if record.last_event is None else Reached.parse(record.last_event)

@@ -106,6 +106,7 @@ def follow(
         topic_id=record.topic_id,
         position=record.position,
         watermark=record.watermark,
+        last_event=record.last_event,
         schema_ids=record.schema_ids,
         handoff=new,
         run_id=context.run_id,

@@ -205,7 +205,15 @@ class BatchReader:
     def _records(
         self, start: Mapping[int, int], end: Mapping[int, int], *, tasks: int = 1
     ) -> DataFrame:
-        return read_changes(self._context.spark, self._java, self.topic, start, end, tasks=tasks)
+        return read_changes(
+            self._context.spark,
+            self._java,
+            self.topic,
+            start,
+            end,
+            tasks=tasks,
+            inserts_only=not self._schema.key,
+        )
 
     def _learn(self, changes: DataFrame, schema_ids: Sequence[int], tolerated: int) -> bool:
         """Whether a schema was found that the batch's records name and that was not known."""

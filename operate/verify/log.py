@@ -93,18 +93,18 @@ class LogComparison:
             rows = self.read_source(ranges, view)
             if not source.shares_views:
                 rows = read_once(rows, source, capture.table, view)
-            if view.split is None:
-                raise AssertionError("an exact view has a position")
-            split = view.split.known()
-            # An idle source's log would never pass S by itself.
-            capture.wait_until_captured(source.write_marker().position, timeout_s=self.wait_s)
-            boundary = find_boundary(
-                capture, context.registry, origin, split, timeout_s=self.wait_s
-            )
-            self.advance(boundary)
-            lake = self.lake.read().where(F.col("_cdc_offset") < max(boundary.values()))
             task = capture.progress.start(f"compare {capture.table}", None, "rows")
             try:
+                if view.split is None:
+                    raise AssertionError("an exact view has a position")
+                split = view.split.known()
+                # An idle source's log would never pass S by itself.
+                capture.wait_until_captured(source.write_marker().position, timeout_s=self.wait_s)
+                boundary = find_boundary(
+                    capture, context.registry, origin, split, timeout_s=self.wait_s
+                )
+                self.advance(boundary)
+                lake = self.lake.read().where(F.col("_cdc_offset") < max(boundary.values()))
                 found = compare_bags(rows, as_table(lake, schema), schema, limit=_REPORTED)
                 task.advance(found.source_rows)
             finally:

@@ -287,7 +287,8 @@ class _Verification:
 
     def _ranges(self) -> list[KeyRange]:
         size = self._source.size(self._table)
-        parallel = self._services.spark.sparkContext.defaultParallelism
+        cores = self._services.spark.sparkContext.defaultParallelism
+        parallel = self._settings.parallel_chunks or cores
         count = chunk_count(
             size,
             chunk_rows=self._settings.chunk_rows,

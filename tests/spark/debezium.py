@@ -161,11 +161,13 @@ class Binlog(Topic):
         gtid: Of the transaction that the next events belong to.
         pos: Where their statement is in the binlog.
         row: Number of the next event's row in that statement.
+        order: Number of the last event in its transaction.
     """
 
     gtid: str | None = "0-1-1"
     pos: int = 4
     row: int = 0
+    order: int = 0
 
     def register(self, schema_id: int, fields: Mapping[str, Any], **options: Any) -> None:
         super().register(schema_id, fields, **options)
@@ -177,13 +179,27 @@ class Binlog(Topic):
             {"name": "row", "type": "int"},
             {"name": "gtid", "type": ["null", "string"], "default": None},
         ]
+        block = {
+            "type": "record",
+            "name": "block",
+            "namespace": "event",
+            "fields": [
+                {"name": "id", "type": "string"},
+                {"name": "total_order", "type": "long"},
+                {"name": "data_collection_order", "type": "long"},
+            ],
+        }
+        schema["fields"].append({"name": "transaction", "type": ["null", block], "default": None})
         self.schemas[schema_id] = json.dumps(schema)
 
     def encode(self, schema_id: int, value: Any) -> bytes:
         place = {"file": "binlog.000001", "pos": self.pos, "row": self.row, "gtid": self.gtid}
         self.row += 1
-        return super().encode(schema_id, {**value, "source": {**value["source"], **place}})
+        self.order += 1
+        block = {"id": self.gtid or "", "total_order": self.order, "data_collection_order": 1}
+        source = {**value["source"], **place}
+        return super().encode(schema_id, {**value, "source": source, "transaction": block})
 
     def begin(self, gtid: str, pos: int) -> None:
         """The next events are of that transaction, or of it once more."""
-        self.gtid, self.pos, self.row = gtid, pos, 0
+        self.gtid, self.pos, self.row, self.order = gtid, pos, 0, 0

@@ -9,10 +9,10 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from cdc.changes import furthest_place, inserted, summarize
 from cdc.decode import decode
 from cdc.lake.index import SnapshotSize
 from cdc.lake.write import LakeTable
+from cdc.log_rows import Reached, inserted, reached
 from cdc.own_key import PROBLEM
 from operate.verify.compare import compare_bags
 from schemas.table import Column, TableId, TableSchema
@@ -112,12 +112,46 @@ def test_a_transaction_of_a_binlog_that_is_read_again_adds_no_row(spark: SparkSe
     assert found(frame) == once
     # Wherever batches end, also in the midst of what is sent again.
     for ends in ((101,), (102,), (104,), (105, 106), (103, 104, 105, 107)):
-        place, rows_found = None, []
+        place: Reached | None = None
+        rows_found: list[int] = []
         for start, end in itertools.pairwise((100, *ends, 108)):
             batch = frame.where(f"_cdc_offset >= {start} AND _cdc_offset < {end}")
             rows_found += [n for _, n in found(batch, beyond=place)]
-            place = furthest_place(summarize(batch), place)
+            place = reached(batch, place)
+            assert place is not None
+            assert Reached.parse(str(place)) == place
         assert rows_found == [n for _, n in once], ends
+
+
+def test_a_connector_that_goes_on_amid_a_transaction_counts_anew(spark: SparkSession) -> None:
+    events = Binlog()
+    events.register(1, {"kind": STRING, "n": "int"})
+    events.begin("0-1-7", 400)
+    for n in (1, 2, 3):
+        events.insert(kind="a", n=n)
+    events.begin("0-1-7", 700)
+    for n in (4, 5):
+        events.insert(kind="a", n=n)
+    frame = decoded(spark, events)
+    assert inserted(frame, from_binlog=True).count() == 5
+    before = reached(frame.where("n < 4"), None)
+    assert inserted(frame.where("n > 3"), from_binlog=True, beyond=before).count() == 2
+
+
+def test_events_at_one_place_are_told_apart_by_their_numbers(spark: SparkSession) -> None:
+    """Those of a compressed transaction, and of one whose places began anew behind 4 GiB."""
+    events = Binlog()
+    events.register(1, {"kind": STRING, "n": "int"})
+    events.begin("0-1-7", 400)
+    for n in (1, 2, 3):
+        events.row = 0
+        events.insert(kind="a", n=n)
+    events.pos = 100
+    events.insert(kind="a", n=4)
+    frame = decoded(spark, events)
+    assert inserted(frame, from_binlog=True).count() == 4
+    before = reached(frame.where("n < 3"), None)
+    assert inserted(frame.where("n > 2"), from_binlog=True, beyond=before).count() == 2
 
 
 def test_places_of_another_transaction_are_other_places(spark: SparkSession) -> None:

@@ -21,9 +21,9 @@ from datetime import datetime, timezone
 from uuid import uuid4
 
 from cdc.errors import ReplicaError
-from cdc.gtid import GtidSet, MariadbGtidSet
+from cdc.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.progress import Progress, Task
-from cdc.sources.mysql.checks import replication_status
+from cdc.sources.mysql import applier
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.gate import Gate
 from cdc.sources.mysql.primary import applied, executed
@@ -31,13 +31,11 @@ from cdc.sources.values import Marker, ServerIdentity
 from cdc.sources.views import View
 from schemas.errors import TributaryError
 
-PAUSE_LIMIT_S = 20.0
-"""How long the applier may stand still before the server itself lets it go on, in seconds."""
+ARRIVALS_S = 300.0
+"""How long the first session waits for the last one, in seconds: less than it does by itself."""
 
-_STATE_S = 10.0
 _POLL_S = 0.01
 _ARRIVALS_POLL_S = 0.1
-_START, _STOP = "START REPLICA SQL_THREAD", "STOP REPLICA SQL_THREAD"
 _RIGHT = {"mysql": "REPLICATION_SLAVE_ADMIN", "mariadb": "REPLICATION SLAVE ADMIN"}
 
 _log = logging.getLogger(__name__)
@@ -73,32 +71,6 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
         f"On the primary: GRANT {_RIGHT[kind]} ON *.* TO '{name}'@'{host}'; (the applier stands"
         " still for a moment as a copy or verify begins).",
     )
-
-
-def paused(connections: Connections) -> bool:
-    """Whether the replica's applier stands still."""
-    with connections.open("snapshot", on_replica=True) as session:
-        return not _runs(connections, session)
-
-
-def resume(connections: Connections) -> None:
-    """Let the replica's applier go on, whoever stopped it, and see that it does.
-
-    Raises:
-        ReplicaError: It still stands still.
-    """
-    with connections.open("snapshot", on_replica=True) as session:
-        session.rows(_START)
-        deadline = time.monotonic() + _STATE_S
-        while not _runs(connections, session):
-            if time.monotonic() >= deadline:
-                status = replication_status(session) or {}
-                raise ReplicaError(
-                    f"the applier of the {connections.where(on_replica=True)} was started and"
-                    f" stands still: {status.get('last_sql_error') or 'no error is told'}",
-                    remedy=f"Correct its error, then run {_START} on the replica.",
-                )
-            time.sleep(_POLL_S)
 
 
 @contextmanager
@@ -166,7 +138,7 @@ class _Opening(threading.Thread):
         self._connections = connections
         self._sessions = sessions
         self._resuming = resuming
-        self._timeout_s = timeout_s
+        self._timeout_s = min(timeout_s, ARRIVALS_S)
         self._task = task
         self._closed, self._given_up = threading.Event(), threading.Event()
         self._split: GtidSet | None = None
@@ -183,7 +155,7 @@ class _Opening(threading.Thread):
         Raises:
             TributaryError: They could not be opened, or not all of them came.
         """
-        self.join(self._timeout_s + 2 * PAUSE_LIMIT_S)
+        self.join(self._timeout_s + 2 * applier.PAUSE_LIMIT_S)
         if self._split is not None:
             return self._split
         raise self.failure() or self._not_all(0)
@@ -202,7 +174,7 @@ class _Opening(threading.Thread):
     def end(self) -> None:
         """Whoever has not come by now does not come any more."""
         self._given_up.set()
-        self.join(2 * PAUSE_LIMIT_S)
+        self.join(2 * applier.PAUSE_LIMIT_S)
 
     def run(self) -> None:
         """Wait, stop the applier, open the gate, see that all have passed, let the applier go."""
@@ -222,14 +194,14 @@ class _Opening(threading.Thread):
             self.gate.close(session)
             self._closed.set()
             self._wait_for_sessions(session)
-            with _server_resumes(self._connections) as watchdog, self._resuming():
+            with applier.server_resumes(self._connections) as watchdog, self._resuming():
                 watchdog()
                 began = time.monotonic()
                 split = self._stopped(session)
                 self.gate.open(session)
                 self._wait_until_all_have_views(session)
                 # Another S than before: someone has let it go on meanwhile.
-                if _runs(self._connections, session) or not self._stands(session, split):
+                if applier.runs(self._connections, session) or not self._stands(session, split):
                     raise ReplicaError(
                         f"the applier of the {self._where} went on while views were taken",
                         remedy="See what else starts it, and run the command again.",
@@ -251,27 +223,43 @@ class _Opening(threading.Thread):
 
     def _stopped(self, session: Session) -> GtidSet:
         """Stop the applier, and say what it has executed."""
-        session.rows(_STOP)
-        deadline = time.monotonic() + _STATE_S
-        while _runs(self._connections, session):
-            if time.monotonic() >= deadline:
+        applier.stop(self._connections, session)
+        split = applied(session, self._connections.config.kind)
+        self._require_whole(split)
+        return split
+
+    def _require_whole(self, split: GtidSet) -> None:
+        """Check that what the replica has executed is the beginning of the primary's log.
+
+        Raises:
+            ReplicaError: It lacks a transaction that lies before others that it has.
+        """
+        if not isinstance(split, MysqlGtidSet):
+            return  # a position of one domain is whole
+        with self._connections.open("marker") as session:
+            lacking = executed(session, self._connections.config.kind).without(split)
+        if not isinstance(lacking, MysqlGtidSet):
+            raise TypeError(f"{lacking!r} is no set of MySQL's")
+        for owner, gaps in lacking.intervals.items():
+            has = split.intervals.get(owner, ())
+            if has and gaps[0][0] < has[-1][1]:
                 raise ReplicaError(
-                    f"the applier of the {self._where} did not stop within {_STATE_S:.0f} s",
-                    remedy="It may be executing a long transaction: run the command again later.",
+                    f"the {self._where} executes transactions in another order than the primary:"
+                    f" it has {split}, and lacks {lacking}",
+                    remedy="Set replica_preserve_commit_order = ON there, and on each server"
+                    " between it and the primary.",
                 )
-            time.sleep(_POLL_S)
-        return applied(session, self._connections.config.kind)
 
     def _stands(self, session: Session, split: GtidSet) -> bool:
         return split.reaches(applied(session, self._connections.config.kind))
 
     def _wait_until_all_have_views(self, session: Session) -> None:
-        deadline = time.monotonic() + PAUSE_LIMIT_S / 2
+        deadline = time.monotonic() + applier.PAUSE_LIMIT_S / 2
         while (there := self.gate.passed(session)) < self._sessions:
             if time.monotonic() >= deadline:
                 raise ReplicaError(
                     f"{there} of {self._sessions} sessions on the {self._where} had their views"
-                    f" after {PAUSE_LIMIT_S / 2:.0f} s",
+                    f" after {applier.PAUSE_LIMIT_S / 2:.0f} s",
                     remedy="The replica may be short of processors: run the command again.",
                 )
             time.sleep(_POLL_S)
@@ -288,56 +276,6 @@ class _Opening(threading.Thread):
     @property
     def _where(self) -> str:
         return self._connections.where(on_replica=True)
-
-
-@contextmanager
-def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
-    """Lets the server start its applier by itself, should this process not come to it.
-
-    What is given begins the countdown. The server runs the second statement of the two even where
-    the client has gone after the first; this block ends the session and with it both.
-    """
-    opened = connections.open(
-        "snapshot", on_replica=True, statement_timeout_s=2 * PAUSE_LIMIT_S, several=True
-    )
-    with opened as session:
-        number = int(session.value("SELECT connection_id()"))
-        waiting = threading.Thread(
-            target=_quietly,
-            args=(session, f"DO SLEEP({PAUSE_LIMIT_S}); {_START}"),
-            name="tributary-resume",
-            daemon=True,
-        )
-        try:
-            yield waiting.start
-        finally:
-            if waiting.is_alive():
-                with connections.open("snapshot", on_replica=True) as control:
-                    control.rows(f"KILL {number}")
-                waiting.join(_STATE_S)
-
-
-def _quietly(session: Session, statements: str) -> None:
-    """Run statements in a session that is ended while it waits."""
-    try:
-        session.rows(statements)
-    except Exception:  # noqa: BLE001 - the session was ended, as it was to be
-        return
-
-
-def _runs(connections: Connections, session: Session) -> bool:
-    """Whether the applier of the session's server runs.
-
-    Raises:
-        ReplicaError: It replicates from nowhere.
-    """
-    status = replication_status(session)
-    if status is None:
-        raise ReplicaError(
-            f"{connections.where(on_replica=True)} replicates from nowhere",
-            remedy="Start replication by GTID there.",
-        )
-    return str(status.get("replica_sql_running")).lower() == "yes"
 
 
 def _may(session: Session, right: str) -> bool:

@@ -124,10 +124,23 @@ def is_from_server(text: str) -> bool:
     return known or bool(_FROM_SERVER.search(text))
 
 
-def explain_failure(table: TableId, text: str) -> SourceError:
-    """The error of a Spark task that read the table, as one of ours."""
+def explain_failure(table: TableId, text: str, *, together: bool = False) -> SourceError:
+    """The error of a Spark task that read the table, as one of ours.
+
+    Args:
+        table: The table.
+        text: Of the exception.
+        together: Whether its sessions took their views together, so that no other can follow.
+    """
     said = _FROM_SERVER.findall(text)
     reason = said[-1].strip() if said else text.strip()[:500]
+    if _NOT_THERE in text and together:
+        return SnapshotLostError(
+            f"a session that read table {table} ended, and no other can take over its view",
+            remedy="Nothing to do: the copy begins again. If this repeats, see the log of the Spark"
+            " tasks and of the replica; spark.speculation must be off.",
+            table=table,
+        )
     if _NOT_THERE in text:
         return ReplicaError(
             f"a snapshot session of table {table} is not where it must be: the marker is not"

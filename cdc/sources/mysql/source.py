@@ -13,6 +13,7 @@ from cdc.gtid import GtidSet
 from cdc.progress import Progress
 from cdc.sources import selection
 from cdc.sources.mysql import (
+    applier,
     boundaries,
     catalog,
     checks,
@@ -274,12 +275,12 @@ class MysqlSource(WholeLog):
 
     def replay_paused(self) -> bool:
         """Whether the replica's applier stands still."""
-        return self.has_replica and exact_view.paused(self._connections)
+        return self.has_replica and applier.paused(self._connections)
 
     def resume_replay(self) -> None:
         """Let the replica's applier go on, whoever stopped it."""
         if self.has_replica:
-            exact_view.resume(self._connections)
+            applier.resume(self._connections)
 
     def assert_view_alive(self, view: View) -> None:
         """Check that the server is what it was when the copy began."""
@@ -297,7 +298,9 @@ class MysqlSource(WholeLog):
         """What a failed read by Spark means, from the text of its exception."""
         if view is not None and view.split is not None and (found := view.split.failure()):
             return found  # the sessions only tell that they found the gate left open
-        return reader.explain_failure(table, text) if reader.is_from_server(text) else None
+        together = view is not None and bool(view.snapshot_id)
+        known = reader.is_from_server(text)
+        return reader.explain_failure(table, text, together=together) if known else None
 
     def current_position(self) -> GtidSet:
         """What the primary has executed."""

@@ -1,0 +1,115 @@
+"""Rows of a table without a key, from its events: each that was inserted, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from cdc.decode import ORDER, PARTITION, TRANSACTION
+from cdc.own_key import PROBLEM, UNAVAILABLE, UNCLEAR
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+ROW = "_cdc_row"
+"""Identifies a row of a log."""
+
+_TURN = "_cdc_turn"
+_OF_EVENTS = (PARTITION, TRANSACTION, ORDER, UNAVAILABLE, UNCLEAR, PROBLEM)
+
+
+def inserted(
+    changes: DataFrame,
+    *,
+    after_offset: int | None = None,
+    from_binlog: bool = False,
+    beyond: Reached | None = None,
+) -> DataFrame:
+    """The rows that a batch of a log inserts, each with the place that tells it apart.
+
+    A place is one in the topic. A binlog's connector that lost its connection reads the transaction
+    that it was in again, and sends its first rows twice; so there it is the place in the binlog.
+
+    Args:
+        changes: The batch in normal form; records with a problem are left out.
+        after_offset: Leave out changes up to this offset: those before a TRUNCATE.
+        from_binlog: Whether they are from a binlog.
+        beyond: How far the batches before it went.
+    """
+    rows = changes.filter(F.col("_cdc_op").isin("c", "r"))
+    if after_offset is not None:
+        rows = rows.filter(F.col("_cdc_offset") > after_offset)
+    if from_binlog:
+        return _once(rows, beyond).drop(*_OF_EVENTS)
+    # As many digits as any offset has, so that places sort as the offsets do.
+    digits = F.lpad(F.col("_cdc_offset").cast("string"), 19, "0")
+    place = F.concat_ws("-", F.col(PARTITION).cast("string"), digits)
+    return rows.withColumn(ROW, place).drop(*_OF_EVENTS)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a log was read in a binlog: by it an event that is sent again is known.
+
+    A connector that lost its connection reads the transaction again that it was in, by the same
+    places and with the same numbers. One that was started again goes on amid it and counts anew, at
+    places further on; and places begin anew in a transaction of more than 4 GiB, where numbers go
+    on. So what is no further by place nor by number was there before.
+
+    Args:
+        transaction: The last transaction, as :func:`cdc.decode.decode` numbers them.
+        place: The furthest place of its events.
+        order: Their greatest number in it.
+    """
+
+    transaction: int
+    place: str
+    order: int
+
+    def __str__(self) -> str:
+        return f"{self.place}@{self.order}@{self.transaction}"
+
+    @classmethod
+    def parse(cls, text: str) -> Reached:
+        """Read what ``str`` gave."""
+        place, order, transaction = text.split("@")
+        return cls(int(transaction), place, int(order))
+
+
+def reached(changes: DataFrame, before: Reached | None) -> Reached | None:
+    """How far a batch of a log goes in the binlog; two small jobs over what is held already.
+
+    Args:
+        changes: The batch in normal form.
+        before: How far the ones before it went.
+    """
+    events = changes.filter(F.col(PROBLEM).isNull() & F.col("_cdc_position").isNotNull())
+    last = events.agg(F.max_by(TRANSACTION, "_cdc_offset")).first()
+    if last is None or last[0] is None:
+        return before
+    of_it = events.filter(F.col(TRANSACTION) == last[0])
+    furthest = of_it.agg(F.max("_cdc_position"), F.max(ORDER)).first()
+    if furthest is None:
+        raise AssertionError("a transaction has an event")
+    place, order = furthest
+    if before is not None and before.transaction == last[0]:
+        place, order = max(place, before.place), max(order, before.order)
+    return Reached(last[0], place, order)
+
+
+def _once(rows: DataFrame, beyond: Reached | None) -> DataFrame:
+    if beyond is not None:
+        again = (
+            (F.col(TRANSACTION) == beyond.transaction)
+            & (F.col("_cdc_position") <= beyond.place)
+            & (F.col(ORDER) <= beyond.order)
+        )
+        rows = rows.filter(~again)
+    # What tells two events apart that are at one place, as those of a compressed transaction.
+    told = (F.lpad(F.col(ORDER).cast("string"), 10, "0"), F.hex(TRANSACTION))
+    placed = rows.withColumn(ROW, F.concat_ws(":", "_cdc_position", *told))
+    first = F.row_number().over(Window.partitionBy(ROW).orderBy("_cdc_offset"))
+    return placed.withColumn(_TURN, first).filter(F.col(_TURN) == 1).drop(_TURN)

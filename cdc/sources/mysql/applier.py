@@ -1,0 +1,159 @@
+"""The part of a replica that executes what its primary has logged: stopped for a moment."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from cdc.errors import ReplicaError, SourceError
+from cdc.sources.mysql.checks import replication_status
+from cdc.sources.mysql.connection import Connections, Session
+
+PAUSE_LIMIT_S = 20.0
+"""How long the applier may stand still before the server itself lets it go on, in seconds."""
+
+_STATE_S = 10.0
+_POLL_S = 0.01
+_START, _STOP = "START REPLICA SQL_THREAD", "STOP REPLICA SQL_THREAD"
+
+_log = logging.getLogger(__name__)
+
+
+def paused(connections: Connections) -> bool:
+    """Whether the replica's applier stands still."""
+    with connections.open("snapshot", on_replica=True) as session:
+        return not runs(connections, session)
+
+
+def resume(connections: Connections) -> None:
+    """Let the replica's applier go on, whoever stopped it, and see that it does.
+
+    Raises:
+        ReplicaError: It still stands still.
+    """
+    with connections.open("snapshot", on_replica=True) as session:
+        session.rows(_START)
+        deadline = time.monotonic() + _STATE_S
+        while not runs(connections, session):
+            if time.monotonic() >= deadline:
+                status = replication_status(session) or {}
+                raise ReplicaError(
+                    f"the applier of the {connections.where(on_replica=True)} was started and"
+                    f" stands still: {status.get('last_sql_error') or 'no error is told'}",
+                    remedy=f"Correct its error, then run {_START} on the replica.",
+                )
+            time.sleep(_POLL_S)
+
+
+def stop(connections: Connections, session: Session) -> None:
+    """Stop the applier of the session's server, and see that it stands still.
+
+    Raises:
+        ReplicaError: It goes on.
+    """
+    session.rows(_STOP)
+    deadline = time.monotonic() + _STATE_S
+    while runs(connections, session):
+        if time.monotonic() >= deadline:
+            raise ReplicaError(
+                f"the applier of the {connections.where(on_replica=True)} did not stop within"
+                f" {_STATE_S:.0f} s",
+                remedy="It may be executing a long transaction: run the command again later.",
+            )
+        time.sleep(_POLL_S)
+
+
+@contextmanager
+def server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
+    """Lets the server start its applier by itself, should this process not come to it.
+
+    What is given begins the countdown. The server runs the second statement of the two even where
+    the client has gone after the first. This block ends the session and with it both, unless it
+    fails and the applier stands still: then the server has the last word.
+    """
+    opened = connections.open(
+        "snapshot", on_replica=True, statement_timeout_s=2 * PAUSE_LIMIT_S, several=True
+    )
+    with opened as session:
+        number = int(session.value("SELECT connection_id()"))
+        waiting = threading.Thread(
+            target=_quietly,
+            args=(session, f"DO SLEEP({PAUSE_LIMIT_S}); {_START}"),
+            name="tributary-resume",
+            daemon=True,
+        )
+
+        def begin() -> None:
+            waiting.start()
+            _wait_until_it_sleeps(connections, number)
+
+        try:
+            yield begin
+        except BaseException:
+            if _goes_on(connections):
+                _end(connections, number)
+            raise
+        _end(connections, number)
+        waiting.join(_STATE_S)
+
+
+def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
+    """Wait until a session's countdown has begun: without it nothing is stopped.
+
+    Raises:
+        ReplicaError: It has not.
+    """
+    query = "SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %s AND INFO LIKE 'DO SLEEP%%'"
+    deadline = time.monotonic() + _STATE_S
+    with connections.open("snapshot", on_replica=True) as control:
+        while not control.rows(query, (number,)):
+            if time.monotonic() >= deadline:
+                raise ReplicaError(
+                    f"the {connections.where(on_replica=True)} did not begin a countdown of ours",
+                    remedy="See its log and load, and run the command again.",
+                )
+            time.sleep(_POLL_S)
+
+
+def _goes_on(connections: Connections) -> bool:
+    """Whether the applier is known to run."""
+    try:
+        return not paused(connections)
+    except SourceError:
+        return False
+
+
+def _end(connections: Connections, number: int) -> None:
+    """End the session of a countdown that is not needed any more."""
+    try:
+        with connections.open("snapshot", on_replica=True) as control:
+            control.rows(f"KILL {number}")
+    except SourceError as error:
+        # The applier runs already: what it does after its time changes nothing.
+        _log.warning("a countdown on the replica could not be ended: %s", error)
+
+
+def _quietly(session: Session, statements: str) -> None:
+    """Run statements in a session that is ended while it waits."""
+    try:
+        session.rows(statements)
+    except Exception:  # noqa: BLE001 - the session was ended, as it was to be
+        return
+
+
+def runs(connections: Connections, session: Session) -> bool:
+    """Whether the applier of the session's server runs.
+
+    Raises:
+        ReplicaError: It replicates from nowhere.
+    """
+    status = replication_status(session)
+    if status is None:
+        raise ReplicaError(
+            f"{connections.where(on_replica=True)} replicates from nowhere",
+            remedy="Start replication by GTID there.",
+        )
+    return str(status.get("replica_sql_running")).lower() == "yes"
