@@ -12,7 +12,14 @@ from bootstrap.chunks import SINGLE_WAVE_BYTES, Chunk, chunk_count, plan, waves
 from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
-from cdc.errors import FencedError, LakeError, PermanentError, SnapshotLostError, StateError
+from cdc.errors import (
+    FencedError,
+    LakeError,
+    PermanentError,
+    PositionError,
+    SnapshotLostError,
+    StateError,
+)
 from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import delete_path
@@ -27,6 +34,7 @@ if TYPE_CHECKING:
     from cdc.attempt import Attempt
     from cdc.config import TableSettings
     from cdc.lease import Lease
+    from cdc.position import LogPosition
     from cdc.progress import Task
     from cdc.run import RunContext
     from cdc.sources.base import Marker, Source, SourceTable, View
@@ -350,3 +358,21 @@ def require_same_server(record: TableRecord, marker: Marker) -> None:
                 remedy="Nothing to do: the copy begins again.",
                 table=record.table,
             )
+
+
+def joined_bounds(source: Source, record: TableRecord, marker: Marker) -> LogPosition:
+    """R: the least position behind both what the attempt has read and a marker.
+
+    Raises:
+        AttemptSpoiledError: They are of two kinds: the source got GTIDs meanwhile, or gave them up.
+    """
+    read = record.attempt.reads_upto if record.attempt is not None else None
+    try:
+        return source.position(read or "").joined(marker.position)
+    except PositionError as error:
+        raise AttemptSpoiledError(
+            f"source {record.table.source} counts its log otherwise than when table {record.table}"
+            f" was copied: {error.message}",
+            remedy="Nothing to do: the copy begins again.",
+            table=record.table,
+        ) from error
