@@ -29,11 +29,11 @@ from cdc.debezium import (
 from cdc.errors import CaptureError
 from cdc.failpoints import crash
 from cdc.state import State
-from operate.lost_capture import cut_off, dependent, on_plan
+from operate.lost_capture import counted_otherwise, cut_off, dependent, on_plan
 from schemas.table import TableId
 
 if TYPE_CHECKING:
-    from cdc.sources.base import LogHealth, Source
+    from cdc.sources.base import Source
     from operate.context import Services
 
 _KNOWN_POLL_S = 0.5
@@ -328,28 +328,13 @@ def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None
     log = source.log_health(capture.slot)
     made = services.connect.connector(capture.connector) is not None
     stored = stored_position(services.connect, capture) if made else None
-    what = log.problem(stored) or _counted_otherwise(services, capture, source, log)
+    what = log.problem(stored) or counted_otherwise(services, capture, source, log)
     if what is None:
         return
     with cut_off(services, capture, f"{log.title} {what}"):
         if made:
             services.connect.delete(capture.connector, progress=services.progress)
         source.drop_slot(capture.slot)
-
-
-def _counted_otherwise(
-    services: Services, capture: CaptureNames, source: Source, log: LogHealth
-) -> str | None:
-    """Why no table rests on a position that the log's of now can be compared with; else None.
-
-    A connector that began on a server without GTIDs may repeat old ones when the server has some.
-    """
-    rests = [
-        log.problem(recorded=source.position(record.attempt.reads_upto))
-        for record in on_plan(services, capture)
-        if record.attempt is not None and record.attempt.reads_upto
-    ]
-    return rests[0] if rests and all(rests) else None
 
 
 def dismantle(
