@@ -48,6 +48,8 @@ class PlainDatabase(MysqlDatabase):
     def switch(self, mode: str) -> None:
         """Take both servers to a mode, in the steps that MySQL prescribes."""
         now, wanted = _MODES.index(self.mode()), _MODES.index(mode)
+        if now == wanted:
+            return
         if now > wanted:
             self.catch_up()
             file, at = self.place()
