@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -9,6 +10,7 @@ import pytest
 
 from cdc.binlog_position import BinlogPosition, StoredPosition
 from cdc.debezium import stored_position
+from cdc.sources.values import READ_AT
 from cdc.state import State
 from operate.capture import members
 from operate.onboard import bootstrap
@@ -16,6 +18,7 @@ from operate.preflight import check
 from operate.status import status
 from stack.local import LocalStack
 from stack.mysql_software import MYSQL
+from tests.integration.captured import wait_until
 from tests.integration.mysql import MysqlDatabase, had, own_mysql_database
 from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.running import spark as spark
@@ -216,6 +219,38 @@ def test_gtids_that_come_or_go_ask_for_copies(shop: Shop) -> None:
         shop.database.execute("UPDATE orders SET v = v + 1 WHERE id = 2")
         run_without_error(shop)
         shop.assert_equal("orders", "idle")
+
+
+def test_a_statement_that_is_logged_is_looked_for_until_the_catalog_shows_it(shop: Shop) -> None:
+    """A server that waits for a replica's word has logged a statement long before it commits it."""
+    shop.create("t", 3)
+    database, table = plain(shop), shop.table("t")
+    source = shop.services.source(database.name)
+    database.root(
+        "INSTALL PLUGIN rpl_semi_sync_source SONAME 'semisync_source.so'",
+        "SET GLOBAL rpl_semi_sync_source_timeout = 8000",
+        "SET GLOBAL rpl_semi_sync_source_enabled = ON",
+    )
+    before = database.place()
+    altering = threading.Thread(
+        target=database.execute, args=("ALTER TABLE t ADD COLUMN n int",), daemon=True
+    )
+    try:
+        altering.start()
+        wait_until(lambda: database.place() != before, "the statement to be logged", 30)
+        logged = source.current_position()
+        listed = "SELECT column_name FROM information_schema.columns WHERE table_name = 't' AND"
+        columns = database.rows(f"{listed} table_schema = '{database.name}'")
+        assert ("n",) not in columns, "it is committed already: nothing is shown here"
+        found, fingerprint = source.described(table, "")
+        assert "n" in [column.name for column in found.columns]
+        assert source.position(str(fingerprint.facts[READ_AT])).reaches(logged)
+    finally:
+        altering.join()
+        database.root(
+            "SET GLOBAL rpl_semi_sync_source_enabled = OFF",
+            "UNINSTALL PLUGIN rpl_semi_sync_source",
+        )
 
 
 def test_xa_transactions_are_refused_even_of_one_phase(shop: Shop) -> None:
