@@ -1,4 +1,4 @@
-"""The first event of a log that its copy does not contain: from there on the stream is applied.
+"""Where copy and stream meet: R, and of a log the first event that its copy does not contain.
 
 A view of a known position S contains a transaction if, and only if, its commit ends at or before S.
 Events of a topic are in the order of commits, so one offset parts them; once it is found, nothing
@@ -12,13 +12,17 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
+from bootstrap.errors import AttemptSpoiledError
 from cdc.debezium import TransactionReader
+from cdc.errors import PositionError
 from cdc.position import LogPosition, Lsn
 
 if TYPE_CHECKING:
     from bootstrap.capture import Capture
     from cdc.attempt import Attempt
     from cdc.kafka import KafkaRecord
+    from cdc.sources.base import Marker, Source
+    from cdc.state import TableRecord
     from schemas.registry import SchemaRegistry
 
 _READ_S = 300.0
@@ -178,3 +182,21 @@ def _first(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord
     # A tombstone follows a delete, and tells of no transaction.
     records = capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S)
     return next((record for record in records if record.value is not None), None)
+
+
+def joined_bounds(source: Source, record: TableRecord, marker: Marker) -> LogPosition:
+    """R: the least position behind both what the attempt has read and a marker.
+
+    Raises:
+        AttemptSpoiledError: They are of two kinds: the source got GTIDs meanwhile, or gave them up.
+    """
+    read = record.attempt.reads_upto if record.attempt is not None else None
+    try:
+        return source.position(read or "").joined(marker.position)
+    except PositionError as error:
+        raise AttemptSpoiledError(
+            f"source {record.table.source} counts its log otherwise than when table {record.table}"
+            f" was copied: {error.message}",
+            remedy="Nothing to do: the copy begins again.",
+            table=record.table,
+        ) from error

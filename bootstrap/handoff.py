@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from bootstrap.boundary import boundary_of, recorded
+from bootstrap.boundary import boundary_of, joined_bounds, recorded
 from bootstrap.capture import Capture
 from bootstrap.catchup import catch_up
 from bootstrap.commit import handoff_commit, require_planned
@@ -287,7 +287,7 @@ class _Bootstrap:
         # Not where the view was opened: a standby's snapshot may show sessions that import it later
         # what was still open then (a savepoint is enough). Nor may the end of the first transaction
         # beyond the copy of a log be missing from its topic.
-        upto = self._source.position(self._attempt.reads_upto or "").joined(marker.position)
+        upto = joined_bounds(self._source, self._record, marker)
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
         # Not the last stable offset: a hanging transaction can hold it below committed rows.
         high = self._context.kafka.high_watermarks(self._record.topic)

@@ -58,6 +58,23 @@ class SchemaChangeError(TributaryError):
     """A schema change that cannot be applied in place; the table needs a bootstrap."""
 
 
+class PositionError(TributaryError):
+    """Two positions that cannot be compared: of two kinds, or in the logs of two servers.
+
+    Neither answer would be right: what is behind one may be before or behind the other.
+    """
+
+    @classmethod
+    def of_kinds(cls, mine: object, other: object) -> PositionError:
+        """The error of a set of GTIDs and a place in a binlog, or of two kinds of servers."""
+        return cls(
+            f"{mine} and {other} are positions of two kinds: the source has GTIDs now and had none"
+            " before, or the other way round, or is of another kind",
+            remedy="After a change of gtid_mode copy the tables of this source again: `tributary"
+            " run` marks them, then `tributary bootstrap`.",
+        )
+
+
 class PausedByPolicyError(TributaryError):
     """A change that the table's settings leave to a person; nothing of it was applied."""
 

@@ -12,7 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from cdc.errors import StateError
+from cdc.errors import PositionError, StateError
 from cdc.position import LogPosition
 
 _SOURCE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
@@ -27,7 +27,7 @@ _Set = TypeVar("_Set", bound="GtidSet")
 
 
 class GtidSet(LogPosition, Protocol):
-    """A set of transactions. Sets of one kind of server compare, and no others."""
+    """A set of transactions. Sets of one kind of server compare; others raise `PositionError`."""
 
     def without(self: _Set, other: _Set) -> _Set:
         """The transactions of this set that are not in the other."""
@@ -74,7 +74,7 @@ class MysqlGtidSet:
 
     def reaches(self, other: MysqlGtidSet) -> bool:
         """Whether every transaction of the other set is in this one."""
-        return not other.without(self)
+        return not _same_kind(self, other).without(self)
 
     def joined(self, other: MysqlGtidSet) -> MysqlGtidSet:
         """The transactions of both sets."""
@@ -142,7 +142,7 @@ class MariadbGtidSet:
 
     def reaches(self, other: MariadbGtidSet) -> bool:
         """Whether every transaction of the other set is in this one."""
-        return not other.without(self)
+        return not _same_kind(self, other).without(self)
 
     def joined(self, other: MariadbGtidSet) -> MariadbGtidSet:
         """Of each domain the position that is further."""
@@ -201,7 +201,7 @@ def _difference(ranges: Iterable[Interval], removed: Iterable[Interval]) -> tupl
 def _same_kind(mine: _Set, other: object) -> _Set:
     """The other set, if it is of this kind: a position of another kind can decide nothing."""
     if not isinstance(other, type(mine)):
-        raise TypeError(f"{type(mine).__name__} compares with its own kind only, not {other!r}")
+        raise PositionError.of_kinds(mine, other)
     return other
 
 

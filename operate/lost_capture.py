@@ -17,6 +17,8 @@ from cdc.state import State, TableRecord, transition
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
+    from cdc.sources.base import Source
+    from cdc.sources.values import LogHealth
     from operate.context import Services
     from schemas.table import TableId
 
@@ -45,6 +47,25 @@ def dependent(
     """The tables, and the generations beside them, that go on from the capture's past."""
     records = [*services.store.tables(), *services.store.builds()]
     return [record for record in _of(records, capture, only) if _depends(record)]
+
+
+def counted_otherwise(
+    services: Services, capture: CaptureNames, source: Source, log: LogHealth
+) -> str | None:
+    """Why a capture cannot go on that began before its source got GTIDs, or gave them up.
+
+    Its connector may repeat the GTIDs of before for ever, so what Connect has stored does not show
+    it; but no table then rests on a position that compares with those that the log has now.
+
+    Returns:
+        None where one does, or none rests on any.
+    """
+    rests = [
+        log.problem(recorded=source.position(record.attempt.reads_upto))
+        for record in on_plan(services, capture)
+        if record.attempt is not None and record.attempt.reads_upto
+    ]
+    return rests[0] if rests and all(rests) else None
 
 
 @contextmanager

@@ -137,7 +137,7 @@ class MysqlSourceConfig(Section):
     primary: MysqlEndpoint
     """The server that takes writes."""
     replica: MysqlEndpoint | None = None
-    """A replica of the primary, by GTID; snapshots read it and spare the primary."""
+    """A replica of the primary, by GTID if it has them; snapshots read it and spare the primary."""
     endpoint_for_connect: MysqlEndpoint | None = None
     """The primary as Kafka Connect sees it, when that differs."""
     credentials: Credentials

@@ -38,7 +38,8 @@ class DefinitionChange:
         kind: CREATE, ALTER (also RENAME, with the new name) or DROP; None where it names no table.
         table: The table.
         statement: The statement, as the connector tells it.
-        gtid: The transaction; None in a snapshot.
+        gtid: The transaction; None in a snapshot, and where the server has no GTIDs.
+        place: Its first byte in the binlog, as text of a place that covers it.
         snapshot: Whether it was read from the catalog, since the connector had no position.
         offset: Offset of the record in the topic.
     """
@@ -49,6 +50,7 @@ class DefinitionChange:
     gtid: str | None
     snapshot: bool
     offset: int
+    place: str | None = None
 
 
 def definition_changes(
@@ -133,12 +135,14 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
 def _changes(event: Any, source: str, offset: int) -> Iterator[DefinitionChange]:
     origin = event["source"]
     statement, gtid = str(event["ddl"]), origin["gtid"]
+    # The connector gives the place where the event begins.
+    place = f"{origin['file']}:{origin['pos'] + 1}" if origin.get("file") else None
     snapshot = origin["snapshot"] not in (None, "false")
     if not event["tableChanges"]:
-        yield DefinitionChange(None, None, statement, gtid, snapshot, offset)
+        yield DefinitionChange(None, None, statement, gtid, snapshot, offset, place)
     for change in event["tableChanges"]:
         match = _ID.fullmatch(change["id"])
         if match is None:
             raise ValueError(f"{change['id']} names no table")
         table = TableId(source, *(name.replace('""', '"') for name in match.groups()))
-        yield DefinitionChange(change["type"], table, statement, gtid, snapshot, offset)
+        yield DefinitionChange(change["type"], table, statement, gtid, snapshot, offset, place)

@@ -8,6 +8,7 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from cdc.binlog_position import BinlogPosition, StoredPosition
 from cdc.config import MysqlSourceConfig
 from cdc.debezium.include_list import OWN, entry, include_list, listed
 from cdc.debezium.kind import (
@@ -30,6 +31,7 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from cdc.config import ConnectConfig, KafkaConfig, MysqlEndpoint, SourceConfig
     from cdc.debezium.names import CaptureNames
+    from cdc.position import LogPosition
 
 INCLUDE_LIST = "table.include.list"
 _HISTORY = "schema.history.internal"
@@ -238,13 +240,24 @@ class Mysql:
             " worker: a connector that is far behind reads the binlog up to now first."
         )
 
-    def stored_position(self, offset: Mapping[str, Any]) -> MysqlGtidSet | MariadbGtidSet | None:
-        """The transactions that are complete in Kafka; the one that is being read is not in it."""
+    def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
+        """The transactions that are complete in Kafka; the one that is being read is not in it.
+
+        By file and position: what is stored with a row, or with a heartbeat amid a transaction, is
+        where its BEGIN begins, and how many of its events and rows to skip; after its commit the
+        commit's end (BinlogOffsetContext: startNextTransaction, commitTransaction). So all that
+        lies before it is in Kafka, with one exception: outside of a transaction it is the end of
+        the event itself, also with the first of several records of one statement (RENAME TABLE of
+        two). Therefore the last byte does not count: an event counts once a later one has begun.
+        """
         gtids = offset.get("gtids")
-        if gtids is None:
+        if self.kind == "mariadb":
+            return None if gtids is None else MariadbGtidSet.parse(str(gtids))
+        file, at = offset.get("file"), offset.get("pos")
+        place = BinlogPosition(str(file), int(at)).moved(-1) if file and at is not None else None
+        if gtids is None and place is None:
             return None
-        parse = MysqlGtidSet.parse if self.kind == "mysql" else MariadbGtidSet.parse
-        return parse(str(gtids))
+        return StoredPosition(None if gtids is None else MysqlGtidSet.parse(str(gtids)), place)
 
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str

@@ -94,7 +94,7 @@ def _changed_unseen(
     for (source, publication), records in groups.items():
         try:
             # Kept also when the catalog cannot be asked afterwards: it needs no catalog.
-            found |= {record.table for record in records if _capture_broken(checks, record)}
+            found |= {one.table for one in records if _capture_broken(context, checks, one)}
             tables = [record.table for record in records]
             now = context.sources[source].fingerprints(tables, publication)
         except TributaryError as error:
@@ -135,15 +135,17 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
         return True  # the table's run says what is wrong with them
 
 
-def _capture_broken(checks: CaptureChecks, record: TableRecord) -> bool:
+def _capture_broken(context: RunContext, checks: CaptureChecks, record: TableRecord) -> bool:
     """Whether the table has no new offsets because nothing carries its changes any more."""
-    facts = checks.facts(record)
+    facts, source = checks.facts(record), context.sources[record.table.source]
     known = record.attempt.view if record.attempt is not None else None
     try:
         position_check.check_server(record.table, known=known, now=facts.server)
-        position_check.check_log(record.table, facts.log, stored=facts.stored)
-        upto = record.attempt.told_upto if record.attempt is not None else None
-        position_check.check_starts(record.table, fresh_starts(facts.told), upto)
+        upto = record.attempt.reads_upto if record.attempt is not None else None
+        recorded = source.position(upto) if upto else None
+        position_check.check_log(record.table, facts.log, stored=facts.stored, recorded=recorded)
+        told_upto = record.attempt.told_upto if record.attempt is not None else None
+        position_check.check_starts(record.table, fresh_starts(facts.told), told_upto)
         position_check.check_capture(record.table, facts.problems_of(record.table))
     except LostHistoryError:
         return True

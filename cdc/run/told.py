@@ -7,8 +7,9 @@ import time
 from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
+from cdc.binlog_position import BinlogPosition
 from cdc.debezium import definition_changes, stored_position
-from cdc.errors import CaptureError
+from cdc.errors import CaptureError, PositionError
 from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
 from schemas.ddl_mysql import Told, read_statements
@@ -16,6 +17,7 @@ from schemas.ddl_mysql import Told, read_statements
 if TYPE_CHECKING:
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames, DefinitionChange
+    from cdc.position import LogPosition
     from cdc.progress import Progress
     from cdc.run.context import RunContext
     from cdc.sources.base import Source
@@ -83,8 +85,17 @@ def since(
     for change in changes:
         if change.snapshot or not (change.table == table or swapped.search(change.statement)):
             continue
-        if not (change.gtid and known.reaches(source.position(change.gtid))):
+        if not _covers(known, source, change):
             yield change
+
+
+def _covers(known: LogPosition, source: Source, change: DefinitionChange) -> bool:
+    """Whether a statement was executed by then; of one that cannot be compared, it was not."""
+    told = change.place if isinstance(known, BinlogPosition) else change.gtid
+    try:
+        return told is not None and known.reaches(source.position(told))
+    except PositionError:
+        return False
 
 
 def _wait(

@@ -166,11 +166,13 @@ def mysql_stack_of(
 
 
 @contextlib.contextmanager
-def own_mysql_database(stack: LocalStack, kind: str) -> Iterator[MysqlDatabase]:
+def own_mysql_database(
+    stack: LocalStack, kind: str, made_as: type[MysqlDatabase] = MysqlDatabase
+) -> Iterator[MysqlDatabase]:
     """An empty database for a block; dropped with the connectors that capture it."""
     stack.up()  # the test before may have left a server dead
     # Topics of another kind's database on the same stack are another's, too.
-    created = MysqlDatabase(stack, f"{kind}{os.getpid()}_{next(_NUMBERS)}", kind)
+    created = made_as(stack, f"{kind}{os.getpid()}_{next(_NUMBERS)}", kind)
     created.root(
         f"CREATE DATABASE {created.name}",
         f"GRANT ALL PRIVILEGES ON {created.name}.* TO {ADMIN}@'{HOST}'",

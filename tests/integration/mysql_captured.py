@@ -9,6 +9,7 @@ from contextlib import contextmanager
 import httpx
 import yaml
 
+from cdc.binlog_position import StoredPosition
 from cdc.config import Config, parse
 from cdc.connect import ConnectClient
 from cdc.debezium import (
@@ -119,7 +120,10 @@ class MysqlCaptured:
     def stored(self) -> GtidSet | None:
         """What Connect has stored, as a position."""
         found = stored_position(self.connect, self.names)
-        assert found is None or isinstance(found, (MysqlGtidSet, MariadbGtidSet))
+        if isinstance(found, StoredPosition):
+            assert found.gtids is not None
+            return found.gtids
+        assert found is None or isinstance(found, MariadbGtidSet)
         return found
 
     def wait_until_captured(self, position: GtidSet) -> None:

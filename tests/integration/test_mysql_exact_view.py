@@ -14,7 +14,6 @@ import pytest
 from cdc.errors import ReplicaError
 from cdc.progress import NullProgress
 from cdc.sources.mysql import exact_view
-from cdc.sources.mysql.primary import gtid_set
 from cdc.sources.mysql.reader import session_init
 from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.views import View
@@ -108,7 +107,7 @@ def test_all_sessions_see_exactly_what_s_contains(lab: Lab, source: MysqlSource)
         assert view.split is not None
         split = view.split.known()
         assert not source.replay_paused(), "it goes on while the sessions read"
-        later = gtid_set(database.position(), database.kind)
+        later = source.position(database.position())
         database.catch_up()
         go_on.set()
         images = [one.result(60) for one in waiting]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import date, datetime, timezone
 from decimal import Decimal
 
@@ -223,24 +224,23 @@ def failure(lab: Lab, spark: SparkSession, table: SourceTable, view: View) -> So
 
 def a_view(lab: Lab) -> View:
     """Behind a marker that the replica has."""
-    with lab.connections.open("marker") as session:
-        written = primary.write_marker(session, lab.kind)
+    written = primary.write_marker(lab.connections)
     reached = replica.wait_for_position(
-        lab.connections, written.executed, timeout_s=30, progress=NullProgress()
+        lab.connections, written.position, timeout_s=30, progress=NullProgress()
     )
-    assert reached.reaches(written.executed)
+    assert reached.reaches(written.position)
     with lab.connections.open("snapshot", on_replica=True) as session:
         server, is_replica = primary.identity(session, lab.kind)
         assert is_replica
     assert lab.shows(written.id)
     assert not lab.shows(uuid.uuid4())
-    assert server != written.server
+    assert server != written.system_identifier
     return View(
         snapshot_id="",
         upper_bound=Lsn(0),
         opened_at=datetime.now(UTC),
         on_replica=True,
-        marker=Marker(written.id, written.server, None, Lsn(0)),
+        marker=replace(written, position=Lsn(0)),
         identity=ServerIdentity(server, None, is_replica),
     )
 
@@ -252,11 +252,10 @@ def test_a_replica_that_stands_still_is_named(lab: Lab) -> None:
     word = "SLAVE" if lab.kind == MARIADB else "REPLICA"
     lab.database.root(f"STOP {word} SQL_THREAD", replica=True)
     try:
-        with lab.connections.open("marker") as session:
-            written = primary.write_marker(session, lab.kind)
+        written = primary.write_marker(lab.connections)
         with pytest.raises(ReplicaError, match="applier is stopped"):
             replica.wait_for_position(
-                lab.connections, written.executed, timeout_s=0.2, progress=NullProgress()
+                lab.connections, written.position, timeout_s=0.2, progress=NullProgress()
             )
         assert replica.position(lab.connections).stopped
         assert not lab.shows(written.id)

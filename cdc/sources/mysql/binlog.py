@@ -6,6 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from cdc.binlog_position import StoredPosition
+from cdc.errors import PositionError
 from cdc.position import LogPosition
 from cdc.sources.values import Stored
 
@@ -16,9 +18,9 @@ class BinlogHealth:
 
     Args:
         source: Key of the source.
-        purged: Transactions that it no longer has.
-        executed: Asks which transactions the server has executed: what is stored later than this
-            was read may be ahead of what was executed then.
+        purged: What it no longer has.
+        executed: Asks what the server has executed: what is stored later than this was read may be
+            ahead of what was executed then.
         retained_bytes: Size of all its files; None where that may not be read.
     """
 
@@ -37,18 +39,26 @@ class BinlogHealth:
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
         """Why changes that were not captured are lost, in words; None when none are."""
-        if stored is None:
-            return None
+        try:
+            if recorded is not None:
+                recorded.reaches(self.purged)  # whichever: it must be of the kind that there is
+            return None if stored is None else self._lost(stored, recorded)
+        except PositionError as error:
+            return f"is counted otherwise than what was captured: {error.message}"
+
+    def _lost(self, stored: LogPosition, recorded: LogPosition | None) -> str | None:
+        if isinstance(stored, StoredPosition):
+            stored = stored.like(self.purged)
         executed = self.executed()
         if not executed.reaches(stored):
             return (
-                f"lacks transactions that were captured ({stored} are stored, {executed} executed):"
-                " it is another server's, or was restored to an earlier state"
+                f"lacks transactions that were captured (up to {stored}, and it has {executed}):"
+                " it is another server's, was begun anew, or was restored to an earlier state"
             )
         if not stored.reaches(self.purged):
             return (
-                f"no longer has what the connector needs next: {self.purged} are purged, and"
-                f" captured are {stored}"
+                "no longer has what the connector needs next: it is purged up to"
+                f" {self.purged}, and captured up to {stored}"
             )
         if recorded is not None and not stored.reaches(recorded):
             return (

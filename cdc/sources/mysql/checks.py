@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cdc.errors import SourceError
-from cdc.gtid import MariadbGtidSet, MysqlGtidSet
+from cdc.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.sources.mysql.connection import Connections, Role, Session
 from cdc.sources.values import Check
 
@@ -31,7 +31,6 @@ _WANTED = {
 }
 _WANTED_BY_KIND = {
     "mysql": {
-        "gtid_mode": ("ON", "Set gtid_mode = ON and enforce_gtid_consistency = ON."),
         "binlog_row_value_options": (
             "",
             "SET GLOBAL binlog_row_value_options = '': changes of JSON values are logged in part"
@@ -40,6 +39,12 @@ _WANTED_BY_KIND = {
     },
     "mariadb": {"gtid_strict_mode": ("ON", "SET GLOBAL gtid_strict_mode = ON.")},
 }
+DIRECT = (
+    "Without GTIDs `replica` must follow the primary itself, and no other replica; or set"
+    " gtid_mode = ON on all servers."
+)
+"""What to do about a replica whose place in the primary's binlog nobody can tell."""
+
 FILTERS = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table")
 
 
@@ -67,7 +72,7 @@ def run(connections: Connections) -> list[Check]:
                 "replica",
                 "warning",
                 "none is configured: snapshots read the primary",
-                "Set `replica` to a replica by GTID, so that a bootstrap spares the primary.",
+                "Set `replica` to a replica of it, so that a bootstrap spares the primary.",
             )
         )
     elif {("snapshot", True), ("admin", False)} <= reachable:
@@ -113,7 +118,23 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
             if seen == value
             else Check(name, "error", seen or "empty", remedy)
         )
+    if connections.config.kind == "mysql":
+        yield _gtid_mode(variables.get("gtid_mode", ""))
     yield _retention(int(variables.get("binlog_expire_logs_seconds", 0)))
+
+
+def _gtid_mode(mode: str) -> Check:
+    """Whether transactions are told apart by GTIDs, or by their place in the binlog alone."""
+    if mode == "ON":
+        return Check("gtid_mode", "ok", mode)
+    return Check(
+        "gtid_mode",
+        "warning",
+        f"{mode}: positions are file and position in the primary's binlog. What a replica has that"
+        " the primary lacks is not seen, the replica must follow the primary itself, and a server"
+        " that gets GTIDs later needs new copies of its tables",
+        "Set gtid_mode = ON and enforce_gtid_consistency = ON, better before the first copy.",
+    )
 
 
 def _retention(seconds: int) -> Check:
@@ -176,23 +197,34 @@ def _replica(connections: Connections) -> Iterator[Check]:
             "error",
             f"{where} replicates from nowhere, or {connections.credential('snapshot').user} may not"
             " see it",
-            "Start replication by GTID there, and grant the login REPLICATION CLIENT"
-            + (" and REPLICA MONITOR." if kind == "mariadb" else "."),
+            "Start replication there, by GTID where the primary has them, and grant the login"
+            " REPLICATION CLIENT" + (" and REPLICA MONITOR." if kind == "mariadb" else "."),
         )
         return
     yield _follows(where, status)
-    # Read before the primary's: whatever the replica has by then, the primary has, too.
-    errant = executed.without(own)
-    yield (
-        Check(
-            "replica transactions",
-            "error",
-            f"{where} has executed what the primary has not: {errant}",
-            "It is no replica of this primary, or was written to: make it anew, read-only.",
+    if ours.get("gtid_mode", "ON") == "ON":
+        # Read before the primary's: whatever the replica has by then, the primary has, too.
+        yield from _errant(where, executed.without(own))
+        if theirs.get("gtid_mode", "ON") != "ON":
+            yield Check(
+                "replica gtid_mode",
+                "error",
+                f"{theirs['gtid_mode']}, and the primary's is ON: not all that it executes has a"
+                " GTID",
+                "Set gtid_mode = ON there, too.",
+            )
+    else:
+        other = follows_another(status, ours["server_uuid"])
+        yield (
+            Check("replica transactions", "error", f"{where} {other}", DIRECT)
+            if other
+            else Check(
+                "replica transactions",
+                "warning",
+                "without GTIDs nobody can tell whether it has others than the primary's",
+                "Let nobody write to it: super_read_only = ON, always.",
+            )
         )
-        if errant
-        else Check("replica transactions", "ok", "all are the primary's")
-    )
     filters = [name for name in FILTERS if status.get(f"replicate_{name}")]
     if filters:
         yield Check(
@@ -209,6 +241,36 @@ def _replica(connections: Connections) -> Iterator[Check]:
             "SET GLOBAL read_only = ON (super_read_only in MySQL).",
         )
     yield _lag(status)
+
+
+def _errant(where: str, errant: GtidSet) -> Iterator[Check]:
+    yield (
+        Check(
+            "replica transactions",
+            "error",
+            f"{where} has executed what the primary has not: {errant}",
+            "It is no replica of this primary, or was written to: make it anew, read-only.",
+        )
+        if errant
+        else Check("replica transactions", "ok", "all are the primary's")
+    )
+
+
+def follows_another(status: dict[str, Any], primary: str) -> str | None:
+    """Why a replica of MySQL does not follow this server itself, in words; None when it does.
+
+    Args:
+        status: What :func:`replication_status` says.
+        primary: The primary's ``server_uuid``.
+    """
+    followed = str(status.get("source_uuid") or "")
+    if followed.lower() == primary.lower():
+        return None
+    named = f"{status.get('source_host')}:{status.get('source_port')}"
+    return (
+        f"follows {named} ({followed or 'which it has not met yet'}), and not the primary"
+        f" ({primary}): without GTIDs its place in the primary's binlog cannot be told"
+    )
 
 
 def _follows(where: str, status: dict[str, Any]) -> Check:

@@ -20,13 +20,13 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager
 from datetime import datetime, timezone
 from uuid import uuid4
 
-from cdc.errors import ReplicaError
+from cdc.errors import PositionError, ReplicaError
 from cdc.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.progress import Progress, Task
 from cdc.sources.mysql import applier
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.gate import Gate
-from cdc.sources.mysql.primary import applied, executed
+from cdc.sources.mysql.primary import applied, executed, has_gtids
 from cdc.sources.values import Marker, ServerIdentity
 from cdc.sources.views import View
 from schemas.errors import TributaryError
@@ -54,7 +54,13 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
             "Name a replica, and leave out snapshot_from.",
         )
     with connections.open("marker") as session:
-        position = executed(session, kind)
+        position = executed(session, kind) if has_gtids(session, kind) else None
+    if position is None:
+        return (
+            f"the primary has no GTIDs ({connections.where(on_replica=False)}), by which its events"
+            " are told from those that a copy contains",
+            "Set gtid_mode = ON; without it only tables with a key can travel, in parts.",
+        )
     if isinstance(position, MariadbGtidSet) and len(position.last) > 1:
         return (
             f"the primary has logged in {len(position.last)} GTID domains, and a replica may"
@@ -237,9 +243,10 @@ class _Opening(threading.Thread):
         if not isinstance(split, MysqlGtidSet):
             return  # a position of one domain is whole
         with self._connections.open("marker") as session:
-            lacking = executed(session, self._connections.config.kind).without(split)
-        if not isinstance(lacking, MysqlGtidSet):
-            raise TypeError(f"{lacking!r} is no set of MySQL's")
+            everything = executed(session, self._connections.config.kind)
+        if not isinstance(everything, MysqlGtidSet):
+            raise PositionError.of_kinds(everything, split)
+        lacking = everything.without(split)
         for owner, gaps in lacking.intervals.items():
             has = split.intervals.get(owner, ())
             if has and gaps[0][0] < has[-1][1]:

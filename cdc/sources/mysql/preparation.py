@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import pymysql
-from pymysql.constants import ER
-
 from cdc.sources.mysql.catalog import OWN
 from cdc.sources.mysql.connection import Connections, Role, Session, quoted
 from cdc.sources.mysql.grants import OWN_RIGHTS, ROLES, Account, accounts, grant
+from cdc.sources.mysql.primary import binlog_status, has_gtids
 from cdc.sources.mysql.table_facts import server_kind
 from cdc.sources.values import SourceTable
 from schemas.table import TableId
@@ -150,6 +148,10 @@ def audit(session: Session, table: SourceTable, *, append: bool = False) -> list
         )
     if used := _xa(session):
         problems.append(f"{used}: the binlog has their rows before it is known whether they commit")
+    elif used := _xa_of_one_phase(session):
+        problems.append(
+            f"{used}: without GTIDs a connector that is restarted amid their rows leaves out some"
+        )
     problems += _filtered(session, table.table.schema)
     return problems
 
@@ -193,6 +195,21 @@ def _xa(session: Session) -> str | None:
     return None
 
 
+def _xa_of_one_phase(session: Session) -> str | None:
+    """Why XA transactions keep changes from being told by file and position; None without any.
+
+    The connector takes BEGIN for the start of a transaction, and these have XA START instead. What
+    it stores with each of their rows is then the end of the event that it is in, from where it goes
+    on after a restart, and not the event's number in its transaction. By GTID it reads the whole
+    transaction again.
+    """
+    if has_gtids(session, server_kind(session)):
+        return None
+    rows = session.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_start'")
+    begun = int(rows[0][1]) if rows else 0
+    return f"XA transactions are used ({begun} since the server started)" if begun else None
+
+
 def _of_nobody(session: Session) -> set[str]:
     """Transactions that no connection has."""
     return {str(row[0]) for row in session.rows(_OF_NOBODY)}
@@ -200,7 +217,7 @@ def _of_nobody(session: Session) -> set[str]:
 
 def _filtered(session: Session, database: str) -> list[str]:
     """Filters of the binlog: a database that they leave out is in no event."""
-    for row in _binlog_status(session):
+    for row in binlog_status(session, server_kind(session)):
         # File, position, then the two lists.
         only, ignored = (_names(str(value or "")) for value in row[2:4])
         if only and database not in only:
@@ -208,17 +225,6 @@ def _filtered(session: Session, database: str) -> list[str]:
         if database in ignored:
             return [f"binlog_ignore_db leaves out database {database}"]
     return []
-
-
-def _binlog_status(session: Session) -> list[tuple[object, ...]]:
-    if server_kind(session) == "mariadb":
-        return session.rows("SHOW MASTER STATUS")
-    try:
-        return session.rows("SHOW BINARY LOG STATUS")
-    except pymysql.MySQLError as error:
-        if error.args and error.args[0] == ER.PARSE_ERROR:  # before MySQL 8.2
-            return session.rows("SHOW MASTER STATUS")
-        raise
 
 
 def _names(text: str) -> set[str]:

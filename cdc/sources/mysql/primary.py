@@ -2,63 +2,121 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from uuid import UUID, uuid4
+from uuid import uuid4
 
+import pymysql
+from pymysql.constants import ER
+
+from cdc.binlog_position import BinlogPosition, read_position
+from cdc.errors import SourceError
 from cdc.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
-from cdc.sources.mysql.connection import Session
+from cdc.position import LogPosition
+from cdc.sources.mysql.connection import Connections, Session, quoted
+from cdc.sources.values import Marker
+from schemas.table import TableId
+
+_NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
 
 # MariaDB of before 2024 has no id of its own; then these three tell its servers apart.
 _NAMED = "concat(@@global.server_id, '@', @@global.hostname, ':', @@global.port)"
 
 
-@dataclass(frozen=True)
-class Written:
-    """A marker row, and what lies behind it.
+def position(text: str, kind: str) -> LogPosition:
+    """A position as servers of the kind print it: a set of GTIDs, or MySQL's without them."""
+    return read_position(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 
-    Args:
-        id: Primary key of the row.
-        server: Who wrote it; see :func:`identity`.
-        executed: What the primary had executed after the row's commit, the row among it.
+
+def has_gtids(session: Session, kind: str) -> bool:
+    """Whether every transaction has a GTID. In the modes between OFF and ON some have none.
+
+    Debezium's connector asks the same question: it goes by GTIDs in mode ON only.
     """
-
-    id: UUID
-    server: str
-    executed: GtidSet
+    return kind == "mariadb" or gtid_mode(session) == "ON"
 
 
-def gtid_set(text: str, kind: str) -> GtidSet:
-    """A set of GTIDs as servers of the kind print it."""
-    return MysqlGtidSet.parse(text) if kind == "mysql" else MariadbGtidSet.parse(text)
+def gtid_mode(session: Session) -> str:
+    """MySQL's mode: OFF, OFF_PERMISSIVE, ON_PERMISSIVE or ON."""
+    return str(session.value("SELECT @@global.gtid_mode")).upper()
 
 
-def executed(session: Session, kind: str) -> GtidSet:
-    """What the server has executed.
+def executed(session: Session, kind: str) -> LogPosition:
+    """What the server has executed: what is in its log.
 
     MariaDB's ``gtid_binlog_pos`` is what it has logged: on the primary that is what there is to
     capture, and what replicas get. Its ``gtid_current_pos`` leaves out the transactions of another
     server that was the primary before; its ``gtid_slave_pos`` those of its own.
+
+    Raises:
+        SourceError: The server writes no binlog.
     """
+    if not has_gtids(session, kind):
+        return _end_of_binlog(session)
     name = "gtid_executed" if kind == "mysql" else "gtid_binlog_pos"
-    return gtid_set(str(session.value(f"SELECT @@global.{name}") or ""), kind)
+    return _gtids(session.value(f"SELECT @@global.{name}"), kind)
+
+
+def shown(session: Session, kind: str, table: TableId) -> LogPosition:
+    """A position before which there is no statement on a table that its catalog does not show.
+
+    A place in the binlog covers a statement before its change of the catalog is committed, which a
+    set of GTIDs does not. Until then the statement holds the lock of the table's name, for which
+    the server waits before it prints a definition.
+    """
+    found = executed(session, kind)
+    if isinstance(found, BinlogPosition):
+        try:
+            session.rows(f"SHOW CREATE TABLE {quoted(table.schema)}.{quoted(table.name)}")
+        except pymysql.MySQLError as error:
+            if not error.args or error.args[0] not in _NO_TABLE:
+                raise
+    return found
 
 
 def applied(session: Session, kind: str) -> GtidSet:
-    """What a replica has executed of its primary's transactions."""
+    """What a replica has executed of its primary's transactions, by GTID."""
     name = "gtid_executed" if kind == "mysql" else "gtid_slave_pos"
-    return gtid_set(str(session.value(f"SELECT @@global.{name}") or ""), kind)
+    return _gtids(session.value(f"SELECT @@global.{name}"), kind)
 
 
-def purged(session: Session, kind: str) -> GtidSet:
+def purged(session: Session, kind: str) -> LogPosition:
     """What was executed and is in no binlog any more."""
-    if kind == "mysql":
-        return gtid_set(str(session.value("SELECT @@global.gtid_purged") or ""), kind)
+    if kind == "mysql" and has_gtids(session, kind):
+        return _gtids(session.value("SELECT @@global.gtid_purged"), kind)
     logs = session.rows("SHOW BINARY LOGS")
+    if kind == "mysql":
+        # All that lies before the first file that there is.
+        return BinlogPosition(str(logs[0][0]), 0) if logs else _end_of_binlog(session)
     if not logs:
-        return gtid_set("", kind)
+        return _gtids("", kind)
     # The first file begins with what all those before it had.
-    before = session.value("SELECT binlog_gtid_pos(%s, 4)", (logs[0][0],))
-    return gtid_set(str(before or ""), kind)
+    return _gtids(session.value("SELECT binlog_gtid_pos(%s, 4)", (logs[0][0],)), kind)
+
+
+def binlog_status(session: Session, kind: str) -> list[tuple[object, ...]]:
+    """The end of the binlog and its filters: file, position, databases that it has, and lacks."""
+    if kind == "mariadb":
+        return session.rows("SHOW MASTER STATUS")
+    try:
+        return session.rows("SHOW BINARY LOG STATUS")
+    except pymysql.MySQLError as error:
+        if error.args and error.args[0] == ER.PARSE_ERROR:  # before MySQL 8.2
+            return session.rows("SHOW MASTER STATUS")
+        raise
+
+
+def _end_of_binlog(session: Session) -> BinlogPosition:
+    rows = binlog_status(session, "mysql")
+    if not rows:
+        raise SourceError(
+            "the primary writes no binlog, so nothing can be captured",
+            remedy="Set log_bin on the primary and restart it.",
+        )
+    return BinlogPosition(str(rows[0][0]), int(str(rows[0][1])))
+
+
+def _gtids(value: object, kind: str) -> GtidSet:
+    text = str(value or "")
+    return MysqlGtidSet.parse(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 
 
 def binlog_bytes(session: Session) -> int:
@@ -87,15 +145,30 @@ def identity_test(kind: str, server: str) -> str:
     return f"{name} = CONVERT(x'{server.encode().hex()}' USING utf8mb4)"
 
 
-def write_marker(session: Session, kind: str) -> Written:
-    """Write a new marker row, and read what is executed once it is committed."""
-    server, _ = identity(session, kind)
-    marker = uuid4()
-    session.rows(
-        "DELETE FROM tributary.marker WHERE written_at < utc_timestamp(6) - INTERVAL 30 DAY"
-    )
-    session.rows(
-        "INSERT INTO tributary.marker (id, server, written_at) VALUES (%s, %s, utc_timestamp(6))",
-        (str(marker), server),
-    )
-    return Written(marker, server, executed(session, kind))
+def write_marker(connections: Connections) -> Marker:
+    """Write a new marker row, and read what is executed once it is committed.
+
+    Raises:
+        SourceError: Another server answered than the one that took the row.
+    """
+    kind, marker = connections.config.kind, uuid4()
+    with connections.open("marker") as session:
+        server, _ = identity(session, kind)
+        session.rows(
+            "DELETE FROM tributary.marker WHERE written_at < utc_timestamp(6) - INTERVAL 30 DAY"
+        )
+        session.rows(
+            "INSERT INTO tributary.marker (id, server, written_at) VALUES (%s, %s,"
+            " utc_timestamp(6))",
+            (str(marker), server),
+        )
+        if has_gtids(session, kind):
+            return Marker(marker, server, None, executed(session, kind))
+    # That login may not see the place in the binlog.
+    with connections.open("admin") as session:
+        if identity(session, kind)[0] != server:
+            raise SourceError(
+                f"{connections.where(on_replica=False)} became another server just now",
+                remedy="Let `primary` lead to one server; then run the command again.",
+            )
+        return Marker(marker, server, None, executed(session, kind))

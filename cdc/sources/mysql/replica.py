@@ -6,12 +6,13 @@ import time
 from dataclasses import dataclass
 from typing import Any, cast
 
+from cdc.binlog_position import BinlogPosition
 from cdc.errors import ReplicaError, SourceError
-from cdc.gtid import GtidSet
+from cdc.position import LogPosition
 from cdc.progress import Progress
-from cdc.sources.mysql.checks import FILTERS, replication_status
+from cdc.sources.mysql.checks import DIRECT, FILTERS, follows_another, replication_status
 from cdc.sources.mysql.connection import Connections, Session
-from cdc.sources.mysql.primary import applied, identity
+from cdc.sources.mysql.primary import applied, has_gtids, identity
 
 _POLL_S = (0.02, 0.5)
 
@@ -21,14 +22,14 @@ class Position:
     """How far a replica is.
 
     Args:
-        executed: What it has executed of its primary.
+        executed: What it has executed of its primary; without GTIDs, up to where in its binlog.
         lag_seconds: How old the transaction is that it executes now; None when that is not known.
         stopped: Whether its applier does not run.
         receiving: Whether its receiver runs.
         error: The last error of either, or empty.
     """
 
-    executed: GtidSet
+    executed: LogPosition
     lag_seconds: float | None
     stopped: bool
     receiving: bool
@@ -56,28 +57,32 @@ def position(connections: Connections) -> Position:
     Raises:
         ReplicaError: It replicates from nowhere, or the login may not see it.
     """
+    primary = _require_other_server(connections)
     with connections.open("snapshot", on_replica=True) as session:
-        return _position(connections, session, _status(connections, session))
+        return _position(connections, session, _status(connections, session), primary)
 
 
 def wait_for_position(
-    connections: Connections, upto: GtidSet, *, timeout_s: float, progress: Progress
-) -> GtidSet:
+    connections: Connections, upto: LogPosition, *, timeout_s: float, progress: Progress
+) -> LogPosition:
     """Wait until the replica has executed what the primary had; returns what it has then.
 
     Raises:
         ReplicaError: Time ran out, with the lag and the replica's own error; or it is the primary
-            itself, replicates from nowhere, or leaves out changes.
+            itself, replicates from nowhere, leaves out changes, or follows another server where
+            there are no GTIDs.
+        PositionError: The primary has GTIDs now and had none when the position was read, or the
+            other way round.
     """
     where = connections.where(on_replica=True)
-    _require_other_server(connections)
+    primary = _require_other_server(connections)
     task = progress.start(f"wait for the {where}", None, "checks")
     deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
     try:
         while True:
             # What it lacks while it is behind may be the database, or a grant.
             try:
-                found = _look(connections)
+                found = _look(connections, primary)
             except ReplicaError:
                 raise
             except SourceError as error:
@@ -97,11 +102,20 @@ def wait_for_position(
         task.done()
 
 
-def _require_other_server(connections: Connections) -> None:
+@dataclass(frozen=True)
+class _Primary:
+    """Who the primary is, and whether what it executes has GTIDs."""
+
+    server: str
+    has_gtids: bool
+
+
+def _require_other_server(connections: Connections) -> _Primary:
     """Refuse a replica that is the primary: what it has executed would prove nothing."""
     kind = connections.config.kind
     with connections.open("marker") as session:
         primary, _ = identity(session, kind)
+        by_gtid = has_gtids(session, kind)
     with connections.open("snapshot", on_replica=True) as session:
         replica, _ = identity(session, kind)
     if primary == replica:
@@ -109,9 +123,10 @@ def _require_other_server(connections: Connections) -> None:
             f"{connections.where(on_replica=True)} is the primary itself",
             remedy="Point `replica` at a replica, or leave it out.",
         )
+    return _Primary(primary, by_gtid)
 
 
-def _look(connections: Connections) -> Position:
+def _look(connections: Connections, primary: _Primary) -> Position:
     with connections.open("snapshot", on_replica=True) as session:
         status = _status(connections, session)
         filters = [name for name in FILTERS if status.get(f"replicate_{name}")]
@@ -121,7 +136,7 @@ def _look(connections: Connections) -> Position:
                 + ", ".join(f"replicate_{name}" for name in filters),
                 remedy="Use a replica without filters.",
             )
-        return _position(connections, session, status)
+        return _position(connections, session, status, primary)
 
 
 def _status(connections: Connections, session: Session) -> dict[str, Any]:
@@ -131,17 +146,21 @@ def _status(connections: Connections, session: Session) -> dict[str, Any]:
         raise ReplicaError(
             f"{connections.where(on_replica=True)} replicates from nowhere, or"
             f" {connections.credential('snapshot').user} may not see it",
-            remedy="Start replication by GTID there, and grant the login REPLICATION CLIENT"
-            + (" and REPLICA MONITOR." if kind == "mariadb" else "."),
+            remedy="Start replication there, by GTID where the primary has them, and grant the"
+            " login REPLICATION CLIENT" + (" and REPLICA MONITOR." if kind == "mariadb" else "."),
         )
     return status
 
 
-def _position(connections: Connections, session: Session, status: dict[str, Any]) -> Position:
+def _position(
+    connections: Connections, session: Session, status: dict[str, Any], primary: _Primary
+) -> Position:
     seconds = status.get("seconds_behind_source")
     error = str(status.get("last_sql_error") or status.get("last_io_error") or "")
     return Position(
-        executed=applied(session, connections.config.kind),
+        executed=applied(session, connections.config.kind)
+        if primary.has_gtids
+        else _place(connections, status, primary.server),
         lag_seconds=None if seconds is None else float(cast("float", seconds)),
         stopped=str(status.get("replica_sql_running")).lower() != "yes",
         receiving=str(status.get("replica_io_running")).lower() == "yes",
@@ -149,7 +168,26 @@ def _position(connections: Connections, session: Session, status: dict[str, Any]
     )
 
 
-def _too_late(where: str, found: Position, upto: GtidSet, timeout_s: float) -> ReplicaError:
+def _place(connections: Connections, status: dict[str, Any], primary: str) -> BinlogPosition:
+    """How far the replica is in the primary's binlog.
+
+    Its applier counts by the binlog of the server that it follows, and of no other: what it has of
+    that of a server further up nobody can tell. With several workers it is the place up to which
+    all of them have committed.
+    """
+    where = connections.where(on_replica=True)
+    if other := follows_another(status, primary):
+        raise ReplicaError(f"{where} {other}", remedy=DIRECT)
+    file, at = status.get("relay_source_log_file"), status.get("exec_source_log_pos")
+    if not file or at is None:
+        raise ReplicaError(
+            f"{where} does not say how far it is in the primary's binlog",
+            remedy="Start replication there (START REPLICA), then run again.",
+        )
+    return BinlogPosition(str(file), int(at))
+
+
+def _too_late(where: str, found: Position, upto: LogPosition, timeout_s: float) -> ReplicaError:
     if found.stopped:
         remedy = "START REPLICA there, after its error is corrected, then run again."
     elif not found.receiving:

@@ -9,7 +9,7 @@ from typing import Any
 
 from cdc.config import MysqlSourceConfig, TableSettings
 from cdc.errors import ReplicaError, SnapshotLostError
-from cdc.gtid import GtidSet
+from cdc.position import LogPosition
 from cdc.progress import Progress
 from cdc.sources import selection
 from cdc.sources.mysql import (
@@ -97,7 +97,7 @@ class MysqlSource(WholeLog):
     def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
         """The table as the primary's catalog describes it, and its facts of the same moment."""
         with self._connections.open("admin") as session:
-            read_at = str(primary.executed(session, self._config.kind))
+            read_at = str(primary.shown(session, self._config.kind, table))
             found, fingerprint = catalog.read_described(session, table)
         return found, Fingerprint({**fingerprint.facts, READ_AT: read_at})
 
@@ -134,7 +134,7 @@ class MysqlSource(WholeLog):
 
     def _fingerprint(self, table: TableId) -> Fingerprint:
         with self._connections.open("admin") as session:
-            read_at = str(primary.executed(session, self._config.kind))
+            read_at = str(primary.shown(session, self._config.kind, table))
             found = catalog.read_fingerprint(session, table)
         return Fingerprint({**found.facts, READ_AT: read_at})
 
@@ -176,12 +176,12 @@ class MysqlSource(WholeLog):
             purged, size = primary.purged(session, kind), primary.binlog_bytes(session)
         return BinlogHealth(self._name, purged, self.current_position, size)
 
-    def position(self, text: str) -> GtidSet:
-        """The set of transactions as the server writes it."""
-        return primary.gtid_set(text, self._config.kind)
+    def position(self, text: str) -> LogPosition:
+        """The set of transactions as the server writes it; without GTIDs a place in its binlog."""
+        return primary.position(text, self._config.kind)
 
     def commit_position(self, last: str) -> str | None:
-        """Not known: an event has its place in a file, and GTIDs are what positions are made of."""
+        """Not known: an event's place is where it begins, and not where its transaction ends."""
         return None
 
     def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
@@ -205,9 +205,7 @@ class MysqlSource(WholeLog):
 
     def write_marker(self) -> Marker:
         """Write a new marker row on the primary."""
-        with self._connections.open("marker") as session:
-            written = primary.write_marker(session, self._config.kind)
-        return Marker(written.id, written.server, None, written.executed)
+        return primary.write_marker(self._connections)
 
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
@@ -302,7 +300,7 @@ class MysqlSource(WholeLog):
         known = reader.is_from_server(text)
         return reader.explain_failure(table, text, together=together) if known else None
 
-    def current_position(self) -> GtidSet:
+    def current_position(self) -> LogPosition:
         """What the primary has executed."""
         with self._connections.open("admin") as session:
             return primary.executed(session, self._config.kind)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from cdc.binlog_position import BinlogPosition, StoredPosition
 from cdc.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
+from cdc.position import LogPosition
 from cdc.sources.mysql.binlog import BinlogHealth
 from cdc.sources.postgres.slot import NoSlot
 
@@ -35,6 +37,66 @@ def test_what_is_purged_executed_and_recorded_is_compared(
     assert health.title == "the binlog of source shop"
     assert health.captured(lambda: mysql("1-5"), exactly_once=True) == mysql("1-5")
     assert health.facts() == {"retained_bytes": 7, "purged": f"{UUID}:1-10"}
+
+
+def place(number: int, offset: int, base: str = "binlog") -> BinlogPosition:
+    return BinlogPosition(f"{base}.{number:06}", offset)
+
+
+@pytest.mark.parametrize(
+    ("stored", "recorded", "problem"),
+    [
+        (None, None, None),
+        (place(3, 3), None, None),  # the connector stands at the beginning of the first file
+        (place(4, 70), place(4, 60), None),
+        (place(2, 9000), None, "no longer has what the connector needs next"),
+        # RESET BINARY LOGS begins again with the first file.
+        (place(12, 4), None, "lacks transactions that were captured"),
+        (place(4, 50), place(4, 60), "stored position was lost or set back"),
+        (place(4, 50, "other"), None, "binlogs of two servers"),
+        (place(4, 50), place(4, 40, "other"), "binlogs of two servers"),
+        (None, place(4, 40, "other"), "binlogs of two servers"),
+        (None, mysql("1-5"), "positions of two kinds"),
+        (place(4, 50), mysql("1-5"), "positions of two kinds"),
+        (mysql("1-5"), None, "positions of two kinds"),
+    ],
+)
+def test_without_gtids_places_are_compared(
+    stored: LogPosition | None, recorded: LogPosition | None, problem: str | None
+) -> None:
+    health = BinlogHealth("shop", place(3, 0), lambda: place(5, 100), 7)
+    found = health.problem(stored, recorded)
+    assert found == problem if problem is None else problem in (found or "")
+    if isinstance(stored, BinlogPosition) and stored.base == "binlog":
+        # GTIDs that the connector repeats from before do not matter here.
+        for gtids in (None, MysqlGtidSet.parse(f"{UUID}:1-900")):
+            assert health.problem(StoredPosition(gtids, stored), recorded) == found
+
+
+@pytest.mark.parametrize(
+    ("stored", "recorded", "problem"),
+    [
+        (StoredPosition(MysqlGtidSet.parse(f"{UUID}:1-50"), place(4, 50)), None, None),
+        (StoredPosition(None, place(4, 50)), None, "positions of two kinds"),
+        (None, place(4, 50), "positions of two kinds"),
+        (
+            StoredPosition(MysqlGtidSet.parse(f"{UUID}:1-50"), place(4, 50)),
+            place(4, 40),
+            "positions of two kinds",
+        ),
+    ],
+)
+def test_a_server_that_has_gtids_now_is_noticed(
+    stored: LogPosition | None, recorded: LogPosition | None, problem: str | None
+) -> None:
+    health = BinlogHealth("shop", mysql("1-10"), lambda: mysql("1-100"), 7)
+    found = health.problem(stored, recorded)
+    assert found == problem if problem is None else problem in (found or "")
+
+
+def test_a_mode_that_changes_amid_a_look_is_noticed() -> None:
+    health = BinlogHealth("shop", place(3, 0), lambda: mysql("1-100"), 7)
+    assert "positions of two kinds" in (health.problem(place(4, 50)) or "")
 
 
 def test_a_slot_that_is_gone_says_so() -> None:

@@ -11,6 +11,7 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
+from cdc.binlog_position import BinlogPosition, StoredPosition
 from cdc.config import Config, parse
 from cdc.debezium import (
     CaptureNames,
@@ -315,7 +316,12 @@ def test_properties_that_only_tune_are_let_through(name: str, value: str) -> Non
 def test_a_stored_offset_is_a_position_of_its_kind() -> None:
     uuid = "41f7d426-e693-11f1-8f50-02fc00000001"
     mysql = {"file": "binlog.000001", "pos": 5, "gtids": f"{uuid}:1-53", "event": 2}
-    assert CONNECTORS["mysql"].stored_position(mysql) == MysqlGtidSet.parse(f"{uuid}:1-53")
+    place = BinlogPosition("binlog.000001", 4)
+    assert CONNECTORS["mysql"].stored_position(mysql) == StoredPosition(
+        MysqlGtidSet.parse(f"{uuid}:1-53"), place
+    )
+    del mysql["gtids"]
+    assert CONNECTORS["mysql"].stored_position(mysql) == StoredPosition(None, place)
     assert CONNECTORS["mariadb"].stored_position({"gtids": "0-1-28"}) == MariadbGtidSet.parse(
         "0-1-28"
     )
@@ -325,7 +331,30 @@ def test_a_stored_offset_is_a_position_of_its_kind() -> None:
 
 @pytest.mark.parametrize("kind", ["postgres", "mysql", "mariadb"])
 def test_an_offset_may_name_no_position(kind: Any) -> None:
-    assert CONNECTORS[kind].stored_position({"file": "binlog.000001", "pos": 5}) is None
+    file = "" if kind == "mysql" else "binlog.000001"
+    assert CONNECTORS[kind].stored_position({"file": file, "pos": 5}) is None
+
+
+@pytest.mark.parametrize(
+    ("stored", "passed"),
+    [
+        # Amid a transaction that begins there: its rows are not all in Kafka, what is before is.
+        ({"file": "binlog.000007", "pos": 500, "event": 3, "row": 2}, False),
+        # After a commit, or with the first of two records of one statement: which, nobody can tell.
+        ({"file": "binlog.000007", "pos": 900}, False),
+        ({"file": "binlog.000007", "pos": 979}, True),
+        ({"file": "binlog.000007", "pos": 979, "event": 1}, True),
+        ({"file": "binlog.000008", "pos": 4}, True),
+        ({"file": "binlog.000006", "pos": 9000}, False),
+    ],
+)
+def test_a_transaction_is_captured_once_a_later_event_has_begun(
+    stored: dict[str, Any], passed: bool
+) -> None:
+    """It lies from 500 to 900 of the seventh file; servers write no event shorter than 19 bytes."""
+    found = CONNECTORS["mysql"].stored_position({**stored, "ts_sec": 1, "server_id": 1})
+    assert found is not None
+    assert found.reaches(BinlogPosition("binlog.000007", 900)) is passed
 
 
 def test_a_position_of_another_kind_is_refused() -> None:

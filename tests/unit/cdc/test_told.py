@@ -6,8 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from cdc.binlog_position import BinlogPosition, read_position
 from cdc.debezium import DefinitionChange
-from cdc.gtid import MariadbGtidSet
+from cdc.gtid import MariadbGtidSet, MysqlGtidSet
 from cdc.run.told import since
 from cdc.sources.base import Source
 from schemas.table import TableId
@@ -43,3 +44,40 @@ def change(statement: str, table: TableId | None = TABLE, **more: Any) -> Defini
 def test_what_is_told_of_a_table_after_a_position(told: DefinitionChange, found: bool) -> None:
     listed = list(since(cast("Source", Positions()), TABLE, "0-1-5", [told]))
     assert bool(listed) is found
+
+
+class Places:
+    """The same, of a MySQL server."""
+
+    def position(self, text: str) -> MysqlGtidSet | BinlogPosition:
+        return read_position(text)
+
+
+UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+
+
+@pytest.mark.parametrize(
+    ("place", "gtid", "found"),
+    [
+        ("binlog.000003:99", None, False),
+        ("binlog.000003:100", None, False),
+        # It begins at the place, and so was not executed there.
+        ("binlog.000003:101", None, True),
+        ("binlog.000002:5000", None, False),
+        (None, None, True),
+        ("other.000001:5", None, True),
+        # The server got GTIDs afterwards: its places go on.
+        ("binlog.000004:5", f"{UUID}:1", True),
+    ],
+)
+def test_what_is_told_after_a_place_in_the_binlog(
+    place: str | None, gtid: str | None, found: bool
+) -> None:
+    told = change("ALTER TABLE orders ADD x int", gtid=gtid, place=place)
+    listed = list(since(cast("Source", Places()), TABLE, "binlog.000003:100", [told]))
+    assert bool(listed) is found
+
+
+def test_what_is_told_without_a_gtid_came_after_those_that_have_one() -> None:
+    told = change("ALTER TABLE orders ADD x int", gtid=None, place="binlog.000003:100")
+    assert list(since(cast("Source", Places()), TABLE, f"{UUID}:1-9", [told]))

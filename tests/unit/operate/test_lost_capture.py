@@ -6,17 +6,22 @@ import uuid
 from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import cast
 
 import pytest
 import yaml
 
+from cdc.binlog_position import BinlogPosition, read_position
 from cdc.config import parse
 from cdc.errors import CaptureError, StateError
 from cdc.lease import Leases
+from cdc.position import LogPosition
 from cdc.progress import NullProgress
+from cdc.sources.base import Source
+from cdc.sources.mysql.binlog import BinlogHealth
 from cdc.state import Attempt, State, TableRecord, transition
 from operate.context import Services
-from operate.lost_capture import cut_off
+from operate.lost_capture import counted_otherwise, cut_off
 from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal
 
@@ -35,7 +40,9 @@ def table(name: str) -> TableId:
     return TableId("shop", "public", name)
 
 
-def put(services: Services, name: str, *path: State, beside: bool = False) -> TableRecord:
+def put(
+    services: Services, name: str, *path: State, beside: bool = False, upto: str | None = None
+) -> TableRecord:
     """A table that went through these states."""
     names = services.capture(table(name))
     record = TableRecord(
@@ -49,7 +56,9 @@ def put(services: Services, name: str, *path: State, beside: bool = False) -> Ta
         beside=beside,
     )
     at = {0: 5}
-    attempt = Attempt(uuid.uuid4(), NOW, "/a", start_offsets=at, handoff_offsets=at)
+    attempt = Attempt(
+        uuid.uuid4(), NOW, "/a", start_offsets=at, handoff_offsets=at, reads_upto=upto
+    )
     for state in path:
         new = attempt if state is State.BOOTSTRAPPING else None
         record = transition(record, state, at=NOW, attempt=new, reason="why", error=BUILT)
@@ -125,3 +134,38 @@ def test_tables_of_other_tiers_and_those_that_wait_stay_as_they_are(services: Se
     record = put(services, "orders")
     cut(services)
     assert services.store.newest(record) == record
+
+
+class Positions:
+    """As much of a source as is asked."""
+
+    def position(self, text: str) -> LogPosition:
+        return read_position(text)
+
+
+PLACE, GTIDS = "binlog.000003:155", "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7"
+
+
+@pytest.mark.parametrize(
+    ("rest_on", "anew"),
+    [
+        ([], False),
+        ([None], False),
+        ([PLACE], False),
+        ([GTIDS], True),
+        ([GTIDS, GTIDS, None], True),
+        # The first table has been copied under the new capture: it must not be made anew again.
+        ([PLACE, GTIDS], False),
+    ],
+)
+def test_a_capture_that_began_under_another_mode_is_made_anew_once(
+    services: Services, rest_on: list[str | None], anew: bool
+) -> None:
+    for number, upto in enumerate(rest_on):
+        put(services, f"t{number}", State.BOOTSTRAPPING, State.NEEDS_BOOTSTRAP, upto=upto)
+    place = BinlogPosition.parse("binlog.000001:0")
+    log = BinlogHealth("shop", place, lambda: place, None)
+    capture = services.capture(table("any"))
+    found = counted_otherwise(services, capture, cast("Source", Positions()), log)
+    assert bool(found) is anew
+    assert found is None or "positions of two kinds" in found

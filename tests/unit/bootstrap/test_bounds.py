@@ -1,0 +1,65 @@
+"""R of an attempt, where the source changes how it counts its log meanwhile."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import cast
+
+import pytest
+
+from bootstrap.boundary import joined_bounds
+from bootstrap.errors import AttemptSpoiledError
+from cdc.attempt import Attempt
+from cdc.binlog_position import read_position
+from cdc.position import LogPosition
+from cdc.sources.base import Source
+from cdc.sources.values import Marker
+from cdc.state import State, TableRecord
+from schemas.table import TableId
+
+NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
+GTIDS = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7"
+RECORD = TableRecord(
+    table=TableId("shop", "shop", "orders"),
+    state=State.BOOTSTRAPPING,
+    base_path="/lake/orders",
+    tier="default",
+    topic="t",
+    publication="p",
+    updated_at=NOW,
+    attempt=Attempt(uuid.uuid4(), NOW, "/a"),
+)
+
+
+class Positions:
+    """As much of a source as is asked."""
+
+    def position(self, text: str) -> LogPosition:
+        return read_position(text)
+
+
+def bounds(read: str, marked: str) -> str:
+    assert RECORD.attempt is not None
+    record = replace(RECORD, attempt=replace(RECORD.attempt, reads_upto=read))
+    marker = Marker(uuid.uuid4(), "server", None, read_position(marked))
+    return str(joined_bounds(cast("Source", Positions()), record, marker))
+
+
+def test_the_later_place_is_the_bound() -> None:
+    assert bounds("binlog.000003:155", "binlog.000003:900") == "binlog.000003:900"
+    assert bounds("binlog.000004:4", "binlog.000003:900") == "binlog.000004:4"
+
+
+@pytest.mark.parametrize(
+    ("read", "marked"),
+    [
+        ("binlog.000003:155", GTIDS),
+        (GTIDS, "binlog.000003:155"),
+        ("binlog.000003:155", "other.000003:155"),
+    ],
+)
+def test_a_source_that_counts_otherwise_spoils_the_attempt(read: str, marked: str) -> None:
+    with pytest.raises(AttemptSpoiledError, match="counts its log otherwise"):
+        bounds(read, marked)
