@@ -30,7 +30,7 @@ from tests.integration.logs import log as log
 from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.project import Project
 from tests.integration.running import spark as spark
-from tests.integration.shop import succeeded
+from tests.integration.shop import run_without_error, succeeded
 
 
 @for_each_kind(POSTGRES, MARIADB)
@@ -199,6 +199,29 @@ def test_the_application_goes_on_to_update_and_delete(log: Log) -> None:
     found = log.shop.verify("events")
     assert not found.equal
     assert found.difference_count == 50 + 50 + 50, "old images, new images, and deleted rows"
+
+
+@for_each_kind(MARIADB)
+def test_deletes_and_changes_of_a_key_amid_a_copy_are_no_rows(log: Log) -> None:
+    shop, rows = log.shop, 2000
+    shop.database.execute("CREATE TABLE visits (id int PRIMARY KEY, n int)")
+    shop.database.load("visits", ((n, 0) for n in range(1, rows + 1)))
+    shop.tables[shop.database.label("visits")] = {"mode": "append"}
+    shop.reconfigure()
+    with shop.writing(
+        "INSERT INTO visits VALUES (10000 + {turn}, 1)",
+        "DELETE FROM visits WHERE id = {turn} + 1",
+        f"UPDATE visits SET id = id + 1000000 WHERE id = {rows} - {{turn}}",
+        pause_s=0.02,
+    ) as done:
+        succeeded(shop.onboard("visits"))
+    shop.settle("visits")
+    run_without_error(shop)
+    lake = shop.lake("visits")
+    new = lake.where("id BETWEEN 10000 AND 999999")
+    assert new.count() == new.select("id").distinct().count() == done[0] > 20
+    assert lake.where("id > 1000000 AND _cdc_op = 'c'").count() == 0
+    assert lake.where("_cdc_op NOT IN ('c', 'r')").count() == 0
 
 
 @pytest.fixture
