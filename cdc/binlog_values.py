@@ -1,0 +1,102 @@
+"""What the connectors of MySQL and MariaDB send otherwise than that of PostgreSQL, and do not tell.
+
+As `cdc.semantic_types`, in Spark SQL over ``from_avro``.
+"""
+
+from __future__ import annotations
+
+from cdc.semantic_types import DATE, TIMESTAMP_MILLIS, LakeValue, lake_value, literal
+from schemas import json_text
+from schemas.avro import DebeziumField
+from schemas.table import Column, TableId
+
+_JSON = "json"
+"""MySQL's type; MariaDB's of that name is a longtext."""
+
+
+def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
+    """The lake's value of a decoded field, as `cdc.semantic_types.lake_value` gives it.
+
+    Raises:
+        SchemaChangeError: The writer's type cannot become the lake's type.
+    """
+    own = _own(raw, field, column.lake_type, column.source_type)
+    return lake_value(raw, field, column, table) if own is None else own
+
+
+def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
+    """What only the connectors of MySQL and MariaDB send; the source's type tells."""
+    name, kind = field.connect_name or "", field.avro_type
+    if name.endswith("time.Year") and lake == "int":
+        # The year 0000; none is 1900, since the type begins at 1901.
+        return LakeValue(f"CASE WHEN {raw} = 1900 THEN 0 ELSE {raw} END")
+    if name.endswith("data.Bits") and lake in ("bigint", "decimal(20,0)"):
+        # Least significant byte first.
+        places = range((int(field.parameters.get("length", "64")) + 7) // 8, 0, -1)
+        digits = ", ".join(f"substring(hex({raw}), {2 * place - 1}, 2)" for place in places)
+        return LakeValue(f"CAST(conv(concat({digits}), 16, 10) AS {lake.upper()})")
+    if kind == "boolean" and lake == "int" and source_type.startswith("tinyint"):
+        # A column that was declared BOOLEAN while the connector looked on.
+        return LakeValue(f"CAST({raw} AS INT)")
+    if kind == "long" and lake == "decimal(20,0)" and "unsigned" in source_type:
+        wrapped = f"CASE WHEN {raw} < 0 THEN 18446744073709551616 ELSE 0 END"
+        return LakeValue(f"CAST(CAST({raw} AS DECIMAL(20,0)) + {wrapped} AS DECIMAL(20,0))")
+    if kind == "string" and lake == "string" and source_type.startswith("enum("):
+        return LakeValue(f"replace({raw}, '\\\\,', ',')")
+    if kind == "string" and lake == "string" and source_type == _JSON:
+        return LakeValue(json_text.in_spark(raw))
+    if kind == "record" and lake == "binary" and "data.geometry." in name:
+        return _ewkb(raw)
+    return None
+
+
+def _ewkb(raw: str) -> LakeValue:
+    """A geometry with its SRID in it, where that is not 0."""
+    number = f"right(concat('0000000', hex({raw}.srid)), 8)"
+    srid = ", ".join(f"substring({number}, {place}, 2)" for place in (7, 5, 3, 1))
+    head, rest = f"substring({raw}.wkb, 1, 4)", f"substring({raw}.wkb, 6)"
+    return LakeValue(
+        f"CASE WHEN coalesce({raw}.srid, 0) = 0 THEN {raw}.wkb"
+        f" ELSE concat({head}, X'20', unhex(concat({srid})), {rest}) END",
+        total=False,
+    )
+
+
+def doubt_test(raw: str, field: DebeziumField, column: Column) -> str | None:
+    """Spark SQL that is true where a binlog's event may not tell what the source has.
+
+    Returns:
+        The expression, or None when the type leaves no doubt.
+    """
+    if column.source_type == _JSON and field.avro_type == "string":
+        return json_text.untold(raw)
+    return zero_date_test(raw, field)
+
+
+def zero_date_test(raw: str, field: DebeziumField) -> str | None:
+    """Spark SQL that is true where a binlog's date may be one that no calendar has.
+
+    In a column that is NOT NULL the connectors of MySQL and MariaDB send the start of 1970 for it,
+    or the column's default; MariaDB's does so in every timestamp.
+
+    Returns:
+        The expression, or None when the value is no date.
+    """
+    name = field.connect_name or ""
+    if name.endswith("time.ZonedTimestamp"):
+        stand_ins = {"1970-01-01T00:00:00Z", *([str(field.default)] if field.default else [])}
+        return f"{raw} IN ({', '.join(literal(text) for text in sorted(stand_ins))})"
+    if name in (*DATE, *TIMESTAMP_MILLIS) or name.endswith(("MicroTimestamp", "NanoTimestamp")):
+        moments = {0, *([int(field.default)] if field.default else [])}
+        return f"{raw} IN ({', '.join(map(str, sorted(moments)))})"
+    return None
+
+
+def binlog_position(source: str) -> str:
+    """Spark SQL of an event's place in the binlog, as text that sorts as the binlog does."""
+    parts = (
+        f"lpad(regexp_extract({source}.file, '[0-9]+$', 0), 10, '0')",
+        f"lpad({source}.pos, 20, '0')",
+        f"lpad({source}.row, 10, '0')",
+    )
+    return f"CASE WHEN {source}.file IS NOT NULL THEN concat_ws(':', {', '.join(parts)}) END"
