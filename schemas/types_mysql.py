@@ -11,16 +11,16 @@ time zone UTC. Dates that no calendar has, as ``0000-00-00`` and ``2024-02-00``,
 WKB, with the SRID in it where that is not 0. In SQL they are taken from the server's own bytes,
 since ``ST_AsBinary`` swaps the axes of some SRIDs, and the connector does not.
 
-Left out: ``vector``, which MySQL prints with six digits; ``uuid``, ``inet4`` and ``inet6`` of
-MariaDB, which Debezium 3.5 garbles or stops at; labels of an enum with a backslash, since the
-connector puts one before each comma. A zero date of a NOT NULL column arrives as 1970, or as the
-column's default: such values are asked of the source (`cdc.binlog_values.doubt_test`), and so are
-documents that the connector garbles.
+Left out: ``uuid``, ``inet4`` and ``inet6`` of MariaDB, which Debezium 3.5 garbles or stops at;
+labels of an enum with a backslash, since the connector puts one before each comma. A zero date of a
+NOT NULL column arrives as 1970, or as the column's default: such values are asked of the source
+(`cdc.binlog_values.doubt_test`), and so are documents that the connector garbles.
 """
 
 from __future__ import annotations
 
 import re
+import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -127,6 +127,10 @@ def _enum(kind: MysqlType) -> TypeRule | None:
     return None if any("\\" in label for label in kind.labels) else _TEXT
 
 
+def _floats(printed: str) -> list[float]:
+    return [one for (one,) in struct.iter_unpack("<f", bytes.fromhex(printed))]
+
+
 def _same(lake: str, read_sql: str = COLUMN) -> TypeRule:
     return TypeRule(lake, read_sql, lake, COLUMN)
 
@@ -156,6 +160,16 @@ _EWKB = _same(
     f"CASE WHEN SUBSTR({_STORED}, 1, 4) = x'00000000' THEN SUBSTR({_STORED}, 5)"
     f" ELSE CONCAT(SUBSTR({_STORED}, 5, 4), x'20', SUBSTR({_STORED}, 1, 4),"
     f" SUBSTR({_STORED}, 10)) END",
+)
+_BITS = ", ".join(f"substring({COLUMN}, 8 * i + {place}, 2)" for place in (7, 5, 3, 1))
+_FRACTION, _EXPONENT = "(v & 8388607)", "CAST(shiftright(v, 23) & 255 AS INT)"
+# Four bytes each, the least significant first; printed they have six digits only.
+_FLOATS = (
+    f"transform(transform(sequence(0, length({COLUMN}) DIV 8 - 1),"
+    f" i -> CAST(conv(concat({_BITS}), 16, 10) AS BIGINT)),"
+    f" v -> CAST(CASE WHEN v < 2147483648 THEN 1D ELSE -1D END"
+    f" * CASE WHEN {_EXPONENT} = 0 THEN {_FRACTION} * pow(2D, -149)"
+    f" ELSE ({_FRACTION} + 8388608) * pow(2D, {_EXPONENT} - 150) END AS FLOAT))"
 )
 _MICROS = _real(f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {COLUMN})")
 
@@ -187,6 +201,7 @@ _PLAIN: dict[str, TypeRule] = {
     **dict.fromkeys(("geometry", "point", "linestring", "polygon"), _EWKB),
     **dict.fromkeys(("multipoint", "multilinestring", "multipolygon"), _EWKB),
     **dict.fromkeys(("geometrycollection", "geomcollection"), _EWKB),
+    "vector": TypeRule("array<float>", f"HEX({COLUMN})", "string", _FLOATS, _floats),
     "set": _TEXT,
     # MariaDB's is a longtext.
     "json": TypeRule("string", _PRINTED, "string", json_text.in_spark(COLUMN), json_text.in_python),

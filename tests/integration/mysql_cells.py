@@ -206,6 +206,7 @@ CASES: Cases = (
 )
 """A column's definition, and values with what the lake gets."""
 
+FLOATS = [1.0, -0.10000000149011612, 16777216.0, 9.99999991097579e-38, 0.0]
 LONG = "y" * 70_000
 DEEP = "[" * 90 + "1" + "]" * 90
 OWN: dict[str, Cases] = {
@@ -272,6 +273,14 @@ OWN: dict[str, Cases] = {
                 ("CAST(TIME'-00:00:00.5' AS JSON)", Asked('"-00:00:00.5"')),
                 ("""'"12:00:00"'""", Asked('"12:00:00"')),
                 ("CAST(REPEAT(x'78', 100) AS JSON)", '"' + "eHh4" * 33 + 'eA=="'),
+            ),
+        ),
+        (
+            "vector(5)",
+            (
+                ("STRING_TO_VECTOR('[1, -0.1, 16777216, 1e-37, 0]')", FLOATS),
+                ("STRING_TO_VECTOR('[3.4028235e38]')", [3.4028234663852886e38]),
+                ("null", None),
             ),
         ),
         ("json NOT NULL", (("JSON_ARRAY()", "[]"),)),
