@@ -20,22 +20,26 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
+from cdc.binlog_values import (
+    binlog_position,
+    binlog_value,
+    doubt_test,
+    not_of_a_log,
+    order_in_transaction,
+    transaction_number,
+    zero_date_test,
+)
 from cdc.errors import DecodeError
 from cdc.own_key import FORMER, PROBLEM, UNAVAILABLE, UNCLEAR, changed_key, key_type, split
 from cdc.semantic_types import (
-    binlog_position,
     default_test,
     garbled_test,
     inexact,
     lake_value,
     names_where,
-    not_of_a_log,
-    order_in_transaction,
     placeholder_test,
     position,
     quoted,
-    transaction_number,
-    zero_date_test,
 )
 from schemas.avro import END_MARK, WIRE_HEADER_BYTES, DebeziumSchema
 from schemas.table import TableSchema
@@ -200,6 +204,7 @@ def _plan(
     zeroed: list[tuple[str, str]] = []
     given: dict[str, str] = {}
     former: dict[str, str] = {}
+    read = binlog_value if schema.from_binlog else lake_value
     for column in table.columns:
         if column.asked:
             lacked = f"{event}.after IS NOT NULL"
@@ -221,21 +226,21 @@ def _plan(
                 after = f"CASE WHEN {shown} THEN NULL ELSE {raw} END"
             before = f"{event}.before.{quoted(field.name)}"
             raw = f"coalesce({after}, {before})"
-            former[column.name] = lake_value(before, field, column, table.table).sql
-        value = lake_value(raw, field, column, table.table)
+            former[column.name] = read(before, field, column, table.table).sql
+        value = read(raw, field, column, table.table)
         if (test := garbled_test(raw, field)) is not None:
             garbled.append((column.name, test))
         real = f"{raw} IS NOT NULL"
         expression = value.sql
         shown = placeholder_test(raw, field, placeholder)
         maybe_null = None if nulls_are_kept else default_test(raw, field)
-        zero = zero_date_test(raw, field) if schema.from_binlog else None
-        if zero is not None and column.name in table.key:
+        doubt = doubt_test(raw, field, column) if schema.from_binlog else None
+        if doubt is not None and column.name in table.key:
             # By that key the source would show another row, and none that is gone.
             former_zero = zero_date_test(f"{event}.before.{quoted(field.name)}", field)
-            zeroed.append((column.name, f"({zero} OR {former_zero})"))
-        elif zero is not None:
-            maybe_null = zero if maybe_null is None else f"({maybe_null} OR {zero})"
+            zeroed.append((column.name, f"({doubt} OR {former_zero})"))
+        elif doubt is not None:
+            maybe_null = doubt if maybe_null is None else f"({maybe_null} OR {doubt})"
         if maybe_null is not None:
             unclear.append(maybe_null)
             shown = maybe_null if shown is None else f"({shown} OR {maybe_null})"

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from cdc.errors import SchemaChangeError
-from schemas.avro import DebeziumField, DebeziumSchema
+from schemas.avro import DebeziumField
 from schemas.table import Column, TableId
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
@@ -26,9 +26,9 @@ _INTEGERS = ("tinyint", "smallint", "int", "bigint")
 _DAYS = (-719_162, 2_932_896)
 _MICROS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
-_DATE = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
+DATE = ("io.debezium.time.Date", "org.apache.kafka.connect.data.Date")
 _TIME_MILLIS = ("io.debezium.time.Time", "org.apache.kafka.connect.data.Time")
-_TIMESTAMP_MILLIS = ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp")
+TIMESTAMP_MILLIS = ("io.debezium.time.Timestamp", "org.apache.kafka.connect.data.Timestamp")
 
 
 @dataclass(frozen=True)
@@ -67,9 +67,7 @@ def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -
     Raises:
         SchemaChangeError: The writer's type cannot become the lake's type.
     """
-    value = _scalar(raw, field, column.lake_type, column.source_type) or _array(
-        raw, field, column.lake_type
-    )
+    value = _scalar(raw, field, column.lake_type) or _array(raw, field, column.lake_type)
     if value is None:
         written = field.connect_name or field.avro_type
         raise SchemaChangeError(
@@ -177,11 +175,9 @@ def _name_uuid(data: bytes) -> uuid.UUID:
     return uuid.UUID(bytes=digest, version=3)
 
 
-def _scalar(raw: str, field: DebeziumField, lake: str, source_type: str = "") -> LakeValue | None:
+def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     name, kind = field.connect_name or "", field.avro_type
     cast = f"TRY_CAST({raw} AS {lake.upper()})"
-    if (binlog := _of_binlog(raw, field, lake, source_type)) is not None:
-        return binlog
     if lake in _INTEGERS:
         if name.endswith("time.MicroTime") and lake == "bigint":
             return LakeValue(raw)
@@ -209,34 +205,12 @@ def _scalar(raw: str, field: DebeziumField, lake: str, source_type: str = "") ->
         value = _interval(raw) if name.endswith("time.Interval") else raw
         return LakeValue(value) if kind == "string" else None
     if lake == "date":
-        if name not in _DATE or kind != "int":
+        if name not in DATE or kind != "int":
             return None
         within = f"{raw} BETWEEN {_DAYS[0]} AND {_DAYS[1]}"
         return LakeValue(f"CASE WHEN {within} THEN date_from_unix_date({raw}) END", total=False)
     if lake in ("timestamp", "timestamp_ntz"):
         return _timestamp(raw, field, lake)
-    return None
-
-
-def _of_binlog(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """What only the connectors of MySQL and MariaDB send; the source's type tells."""
-    name, kind = field.connect_name or "", field.avro_type
-    if name.endswith("time.Year") and lake == "int":
-        # The year 0000; none is 1900, since the type begins at 1901.
-        return LakeValue(f"CASE WHEN {raw} = 1900 THEN 0 ELSE {raw} END")
-    if name.endswith("data.Bits") and lake in ("bigint", "decimal(20,0)"):
-        # Least significant byte first.
-        places = range((int(field.parameters.get("length", "64")) + 7) // 8, 0, -1)
-        digits = ", ".join(f"substring(hex({raw}), {2 * place - 1}, 2)" for place in places)
-        return LakeValue(f"CAST(conv(concat({digits}), 16, 10) AS {lake.upper()})")
-    if kind == "boolean" and lake == "int" and source_type.startswith("tinyint"):
-        # A column that was declared BOOLEAN while the connector looked on.
-        return LakeValue(f"CAST({raw} AS INT)")
-    if kind == "long" and lake == "decimal(20,0)" and "unsigned" in source_type:
-        wrapped = f"CASE WHEN {raw} < 0 THEN 18446744073709551616 ELSE 0 END"
-        return LakeValue(f"CAST(CAST({raw} AS DECIMAL(20,0)) + {wrapped} AS DECIMAL(20,0))")
-    if kind == "string" and lake == "string" and source_type.startswith("enum("):
-        return LakeValue(f"replace({raw}, '\\\\,', ',')")
     return None
 
 
@@ -284,7 +258,7 @@ def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
         return LakeValue(f"CASE WHEN {plain} THEN {instant} END", total=False)
     if name.endswith("time.MicroTimestamp"):
         micros = raw
-    elif name in _TIMESTAMP_MILLIS:
+    elif name in TIMESTAMP_MILLIS:
         micros = f"{raw} * 1000"
     elif name.endswith("time.NanoTimestamp"):
         micros = f"{raw} DIV 1000"
@@ -316,25 +290,6 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     return LakeValue(f"CASE WHEN NOT ({' OR '.join(lost)}) THEN {whole} END", total=False)
 
 
-def zero_date_test(raw: str, field: DebeziumField) -> str | None:
-    """Spark SQL that is true where a binlog's date may be one that no calendar has.
-
-    In a column that is NOT NULL the connectors of MySQL and MariaDB send the start of 1970 for it,
-    or the column's default; MariaDB's does so in every timestamp.
-
-    Returns:
-        The expression, or None when the value is no date.
-    """
-    name = field.connect_name or ""
-    if name.endswith("time.ZonedTimestamp"):
-        stand_ins = {"1970-01-01T00:00:00Z", *([str(field.default)] if field.default else [])}
-        return f"{raw} IN ({', '.join(literal(text) for text in sorted(stand_ins))})"
-    if name in (*_DATE, *_TIMESTAMP_MILLIS) or name.endswith(("MicroTimestamp", "NanoTimestamp")):
-        moments = {0, *([int(field.default)] if field.default else [])}
-        return f"{raw} IN ({', '.join(map(str, sorted(moments)))})"
-    return None
-
-
 def names_where(conditions: Sequence[tuple[str, str]]) -> str:
     """The names whose condition holds, as an array; null (and cheap) when none does."""
     if not conditions:
@@ -342,46 +297,6 @@ def names_where(conditions: Sequence[tuple[str, str]]) -> str:
     anywhere = " OR ".join(condition for _, condition in conditions)
     names = ", ".join(f"CASE WHEN {test} THEN {literal(name)} END" for name, test in conditions)
     return f"CASE WHEN {anywhere} THEN array_compact(array({names})) END"
-
-
-def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
-    """Spark SQL of an event's number in its transaction as it was read, from 1; 0 if not told."""
-    told = schema.from_binlog and "transaction" in schema.envelope
-    return f"coalesce({event}.transaction.total_order, 0L)" if told else "0L"
-
-
-def binlog_position(source: str) -> str:
-    """Spark SQL of an event's place in the binlog, as text that sorts as the binlog does."""
-    parts = (
-        f"lpad(regexp_extract({source}.file, '[0-9]+$', 0), 10, '0')",
-        f"lpad({source}.pos, 20, '0')",
-        f"lpad({source}.row, 10, '0')",
-    )
-    return f"CASE WHEN {source}.file IS NOT NULL THEN concat_ws(':', {', '.join(parts)}) END"
-
-
-def transaction_number(source: str, schema: DebeziumSchema) -> str:
-    """Spark SQL of a number that tells transactions apart; of a binlog by GTID, if it has any."""
-    if not schema.from_binlog:
-        return f"{source}.txId"
-    named = any(field.name == "gtid" for field in schema.source)
-    return f"xxhash64({source}.gtid)" if named else "0"
-
-
-def not_of_a_log(lacking: str, *, from_binlog: bool) -> str:
-    """Cases of Spark SQL: why an event is not one of a table without a key.
-
-    Its rows are not found again, neither to change them nor to ask the source for a value.
-
-    Args:
-        lacking: Names of the columns whose value is open, an array or NULL.
-        from_binlog: Whether all changes of a table are sent; a log then takes what is its own.
-    """
-    unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
-        THEN concat('the value of column ', {lacking}[0], ' looks the same as its default, a NULL'
-          ' or a date that no calendar has')"""
-    other = "WHEN _op IN ('u', 'd') THEN 'an update or delete, which a log does not hold'"
-    return unclear if from_binlog else f"{other} {unclear}"
 
 
 def position(sequence: str) -> str:

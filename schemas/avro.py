@@ -119,6 +119,11 @@ class DebeziumField:
         return self.parameters.get(_SOURCE_NAME, self.name)
 
     @property
+    def unnamed(self) -> bool:
+        """Whether it is a record that does not tell the source column's own name."""
+        return self.avro_type == "record" and _SOURCE_NAME not in self.parameters
+
+    @property
     def source_type(self) -> str | None:
         """The source's type name in capitals, for example ``NUMERIC``; None when not sent."""
         return self.parameters.get(_SOURCE_TYPE)
@@ -204,8 +209,12 @@ class DebeziumSchema:
         named = {candidate.column: candidate for candidate in self.row}
         if column in named:
             return named[column]
-        # Keys do not carry the columns' own names.
-        return named.get(field_name(column)) if not self.is_envelope else None
+        # Keys do not carry the columns' own names. Nor does a geometry beside another one: its type
+        # is named there, and what it says of its column is said where the type is written out.
+        adjusted = named.get(field_name(column))
+        if adjusted is None or not self.is_envelope or adjusted.unnamed:
+            return adjusted
+        return None
 
     @classmethod
     def parse(cls, avro_json: str) -> DebeziumSchema:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol
 
 from schemas.errors import UnsupportedTypeError
 from schemas.table import TableId
@@ -24,12 +25,15 @@ class TypeRule:
         read_sql: Expression in the source's SQL that the snapshot path selects.
         read_type: Spark SQL type as which ``read_sql`` arrives over JDBC.
         jdbc_cast: Spark SQL expression from that to the lake value.
+        looked_up: The same of a value that a driver for Python gave, where `lake_type` alone does
+            not say it.
     """
 
     lake_type: str
     read_sql: str
     read_type: str
     jdbc_cast: str
+    looked_up: Callable[[Any], Any] | None = None
 
     def read(self, column: str) -> str:
         """``read_sql`` of a column that is already quoted for the source."""

@@ -106,7 +106,8 @@ class LateColumns:
         """Refuse events without a new column that have one which nobody knows."""
         former = {one for names in self.former.values() for one in names}
         known = {*self.known, *former, *(column.name for column in schema.columns)}
-        strange = [one.column for one in writer.after if one.column not in known]
+        expected = [writer.field(column) for column in known]
+        strange = [one.column for one in writer.after if one not in expected]
         if name in self.new and strange:
             raise SchemaChangeError(
                 f"events of table {schema.table} with schema id {schema_id} have no column"

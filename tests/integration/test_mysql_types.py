@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import random
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import date, datetime, timezone
+from datetime import datetime, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -19,8 +20,9 @@ from cdc.decode import decode
 from cdc.own_key import PROBLEM, UNAVAILABLE, UNCLEAR
 from cdc.records import read_changes
 from cdc.sources.mysql.source import MysqlSource
-from cdc.sources.values import KeyRange
+from cdc.sources.values import KeyRange, SourceTable
 from schemas.avro import DebeziumSchema
+from schemas.json_text import in_python, in_spark
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import Column, TableId, TableSchema
 from schemas.types_mysql import MysqlType
@@ -28,129 +30,13 @@ from stack.local import LocalStack
 from tests.integration.mysql import MysqlDatabase, capture
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.mysql_cells import ASKED, CASES, OWN, Asked
 from tests.integration.servers import consume
 from tests.integration.typed import comparable
 
 pytestmark = pytest.mark.breadth
 
-ASKED = object()
-"""What the stream leaves to the source: it cannot tell a zero date from the start of 1970."""
-
 UTC = timezone.utc
-at = datetime.fromisoformat
-CASES: tuple[tuple[str, tuple[tuple[str, Any], ...]], ...] = (
-    ("tinyint", (("-128", -128), ("127", 127), ("null", None))),
-    ("tinyint unsigned", (("255", 255),)),
-    ("tinyint(1)", (("5", 5), ("0", 0), ("-1", -1))),
-    ("boolean", (("true", 1), ("false", 0), ("7", 7))),
-    ("smallint unsigned", (("65535", 65535),)),
-    ("mediumint", (("-8388608", -8388608),)),
-    ("mediumint unsigned", (("16777215", 16777215),)),
-    ("int", (("-2147483648", -(2**31)),)),
-    ("int unsigned", (("4294967295", 2**32 - 1),)),
-    ("int(5) zerofill", (("42", 42),)),
-    ("bigint", (("-9223372036854775808", -(2**63)), ("9223372036854775807", 2**63 - 1))),
-    (
-        "bigint unsigned",
-        (
-            ("0", Decimal(0)),
-            ("9223372036854775807", Decimal(2**63 - 1)),
-            ("9223372036854775808", Decimal(2**63)),
-            ("18446744073709551615", Decimal(2**64 - 1)),
-            ("null", None),
-        ),
-    ),
-    ("float", (("0.1", 0.10000000149011612), ("16777216", 16777216.0), ("null", None))),
-    ("float(7,3)", (("1234.567", 1234.5670166015625),)),
-    ("double", (("0.1", 0.1), ("-1.7976931348623157e308", -1.7976931348623157e308))),
-    ("decimal(10,2)", (("12345678.9", Decimal("12345678.90")), ("null", None))),
-    ("decimal(38,10)", (("-0.0000000001", Decimal("-1E-10")),)),
-    ("decimal(65,30)", (("1.5", "1.500000000000000000000000000000"), ("null", None))),
-    ("decimal(20,0) unsigned", (("12345678901234567890", Decimal(12345678901234567890)),)),
-    (
-        "date",
-        (
-            ("'0001-01-01'", date(1, 1, 1)),
-            ("'9999-12-31'", date(9999, 12, 31)),
-            ("'0000-00-00'", None),
-            ("'2024-02-00'", None),
-            ("null", None),
-            ("'1970-01-01'", ASKED),
-        ),
-    ),
-    ("date NOT NULL", (("'2024-02-29'", date(2024, 2, 29)), ("'0000-00-00'", ASKED))),
-    (
-        "datetime",
-        (
-            ("'1000-01-01 00:00:00'", at("1000-01-01 00:00:00")),
-            ("'2024-03-31 02:30:00'", at("2024-03-31 02:30:00")),
-            ("'0000-00-00 00:00:00'", None),
-            ("'2024-00-10 01:02:03'", None),
-        ),
-    ),
-    ("datetime NOT NULL", (("'0000-00-00 00:00:00'", ASKED),)),
-    ("datetime NOT NULL DEFAULT '2001-02-03 04:05:06'", (("'2001-02-03 04:05:06'", ASKED),)),
-    ("datetime(3)", (("'2024-03-31 02:30:00.123'", at("2024-03-31 02:30:00.123000")),)),
-    (
-        "datetime(6)",
-        (
-            ("'0001-01-01 00:00:00.000001'", at("0001-01-01 00:00:00.000001")),
-            ("'9999-12-31 23:59:59.999999'", at("9999-12-31 23:59:59.999999")),
-        ),
-    ),
-    (
-        "timestamp NULL",
-        (
-            ("'1970-01-01 00:00:01'", at("1970-01-01 00:00:01+00:00")),
-            ("'2038-01-19 03:14:07'", at("2038-01-19 03:14:07+00:00")),
-            ("null", None),
-        ),
-    ),
-    (
-        "timestamp(6) NULL",
-        (("'2024-03-31 01:30:00.123456'", at("2024-03-31 01:30:00.123456+00:00")),),
-    ),
-    (
-        "timestamp NOT NULL DEFAULT '2020-01-01 00:00:00'",
-        (
-            ("'0000-00-00 00:00:00'", ASKED),
-            ("'2024-01-01 00:00:00'", at("2024-01-01 00:00:00+00:00")),
-        ),
-    ),
-    (
-        "time",
-        (
-            ("'-838:59:59'", -3020399000000),
-            ("'838:59:59'", 3020399000000),
-            ("'24:00:00'", 86400000000),
-        ),
-    ),
-    (
-        "time(6)",
-        (
-            ("'-00:00:00.000001'", -1),
-            ("'12:34:56.000001'", 45296000001),
-            ("'-01:00:00.5'", -3600500000),
-        ),
-    ),
-    ("year", (("1901", 1901), ("2155", 2155), ("0", 0), ("null", None))),
-    ("char(5)", (("'ab'", "ab"), ("''", ""), ("' x '", " x"), ("null", None))),
-    ("varchar(20)", (("'ä€😀'", "ä€😀"), ("''", ""))),
-    ("varchar(20) character set latin1", (("'äöü€'", "äöü€"),)),
-    ("varchar(20) character set gbk", (("'中文'", "中文"),)),
-    ("varchar(20) character set utf16", (("'ä😀'", "ä😀"),)),
-    ("varchar(20) character set cp1251", (("'привет'", "привет"),)),
-    ("longtext", (("repeat('x', 100)", "x" * 100), ("''", ""))),
-    ("binary(5)", (("x'010000'", b"\x01\0\0\0\0"), ("x'ff'", b"\xff\0\0\0\0"))),
-    ("varbinary(10)", (("x'00ff00'", b"\0\xff\0"), ("''", b""))),
-    ("mediumblob", (("x'00ff'", b"\0\xff"), ("null", None))),
-    ("bit(1)", (("b'0'", False), ("b'1'", True), ("null", None))),
-    ("bit(12)", (("b'000000000001'", 1), ("b'111111110000'", 4080), ("b'0'", 0), ("null", None))),
-    ("bit(64)", (("b'1'", Decimal(1)), ("~0", Decimal(2**64 - 1)))),
-    ("enum('a','b,c','')", (("'a'", "a"), ("'b,c'", "b,c"), ("''", ""), ("null", None))),
-    ("set('a','b','c')", (("'a,c'", "a,c"), ("''", ""), ("null", None))),
-)
-"""A column's definition, and values with what the lake gets."""
 
 
 @pytest.fixture(scope="module")
@@ -171,7 +57,8 @@ def spark(config: Config) -> Iterator[SparkSession]:
 def test_each_type_has_one_value_in_copy_and_stream(
     database: MysqlDatabase, config: Config, spark: SparkSession
 ) -> None:
-    definitions = ", ".join(f"c{n} {definition}" for n, (definition, _) in enumerate(CASES))
+    cases = (*CASES, *OWN[database.kind])
+    definitions = ", ".join(f"c_{n} {definition}" for n, (definition, _) in enumerate(cases))
     database.query("CREATE TABLE ready (id int AUTO_INCREMENT PRIMARY KEY)")
     database.query(f"CREATE TABLE typed (id int PRIMARY KEY, {definitions}) CHARACTER SET utf8mb4")
     topic = capture(
@@ -192,10 +79,10 @@ def test_each_type_has_one_value_in_copy_and_stream(
         },
     )
     wait_until_captured(database, topic.replace("typed", "ready"))
-    turns = max(len(values) for _, values in CASES)
+    turns = max(len(values) for _, values in cases)
     # A column with fewer values than others has its first again.
     grid = [
-        [values[turn if turn < len(values) else 0] for _, values in CASES] for turn in range(turns)
+        [values[turn if turn < len(values) else 0] for _, values in cases] for turn in range(turns)
     ]
     with database.connect() as connection, connection.cursor() as cursor:
         cursor.execute("SET sql_mode = 'ALLOW_INVALID_DATES', time_zone = '+00:00', NAMES utf8mb4")
@@ -205,17 +92,41 @@ def test_each_type_has_one_value_in_copy_and_stream(
     schema = table_schema(database)
     stream = {row["id"]: row for row in from_stream(spark, config, database, topic, schema, turns)}
     copy = {row["id"]: row for row in as_copied(spark, config, database, schema)}
+    found = {row["id"]: row for row in looked_up(config, database, schema, turns)}
     for turn, row in enumerate(grid):
         asked = set(stream[turn][UNAVAILABLE] or ())
         assert stream[turn][UNCLEAR] == bool(asked)
         for number, (text, expected) in enumerate(row):
-            name, told = f"c{number}", f"{CASES[number][0]} of {text}"
+            name, told = f"c_{number}", f"{cases[number][0]} of {text[:100]}"
+            assert (name in asked) == (expected is ASKED or isinstance(expected, Asked)), told
+            assert comparable(copy[turn][name]) == comparable(found[turn][name]), told
             if expected is ASKED:
-                assert name in asked, told
                 continue
-            assert name not in asked, told
-            assert comparable(stream[turn][name]) == comparable(expected), told
-            assert comparable(copy[turn][name]) == comparable(expected), told
+            value = expected.value if isinstance(expected, Asked) else expected
+            assert comparable(copy[turn][name]) == comparable(value), told
+            if name not in asked:
+                assert comparable(stream[turn][name]) == comparable(value), told
+
+
+def test_documents_have_one_text_in_spark_and_in_python(spark: SparkSession) -> None:
+    """Numbers of all sizes, as the server and as the connector print them."""
+    seeded = random.Random(7)
+    numbers = [1e10, 1e-7, 5e-324, 1e30, 9.999999999999999e29, 1234567890123456.5, 2.0**89]
+    numbers += [seeded.uniform(-1, 1) * 10 ** seeded.randrange(-300, 308) for _ in range(2000)]
+    numbers += [seeded.uniform(-1, 1) * 10 ** seeded.randrange(-9, 32) for _ in range(2000)]
+    numbers += [seeded.randrange(2**53) / 2 ** seeded.randrange(60) for _ in range(1000)]
+    texts = [(f'{{"a": [{one!r}, "{one!r}"]}}', f"{Decimal(one):f}") for one in numbers]
+    decimals = [seeded.randrange(10 ** seeded.randrange(1, 66)) for _ in range(2000)]
+    texts += [(f"{Decimal(one).scaleb(-seeded.randrange(31)):f}", "[]") for one in decimals]
+    frame = spark.createDataFrame(texts, "printed string, sent string")
+    rows = frame.selectExpr(
+        "printed", "sent", f"{in_spark('printed')} AS one", f"{in_spark('sent')} AS other"
+    ).collect()
+    for row in rows:
+        assert (row.one, row.other) == (in_python(row.printed), in_python(row.sent)), row
+    for number, row in zip(numbers, rows, strict=False):
+        assert row.one == f'{{"a":[{row.other},"{number!r}"]}}'
+        assert float(row.other) == number
 
 
 def wait_until_captured(database: MysqlDatabase, topic: str) -> None:
@@ -284,19 +195,31 @@ def as_copied(
     spark: SparkSession, config: Config, database: MysqlDatabase, schema: TableSchema
 ) -> list[Any]:
     """The rows as a copy reads them: from the replica, through Spark and its driver."""
-    name = f"shop_{database.kind}"
-    section = config.source(name)
-    assert isinstance(section, MysqlSourceConfig)
-    source = MysqlSource(name, section)
+    source, table = of_source(config, database)
     database.catch_up()
-    query = source.snapshot_query(
-        source.table(TableId(name, database.name, "typed")), schema, [KeyRange()], view=None
-    )
+    query = source.snapshot_query(table, schema, [KeyRange()], view=None)
     frame = spark.read.jdbc(
         query.url, query.table, predicates=list(query.predicates), properties=query.properties
     ).selectExpr(*query.select)
     cast = (f"CAST(`{column.name}` AS {column.lake_type})" for column in schema.columns)
     return shown(frame.selectExpr(*cast).toDF(*frame.columns), schema)
+
+
+def looked_up(
+    config: Config, database: MysqlDatabase, schema: TableSchema, count: int
+) -> list[Any]:
+    """The rows as they are asked for by key."""
+    source, table = of_source(config, database)
+    names = [column.name for column in schema.columns]
+    return source.fetch_by_key(table, schema, [(number,) for number in range(count)], names)
+
+
+def of_source(config: Config, database: MysqlDatabase) -> tuple[MysqlSource, SourceTable]:
+    name = f"shop_{database.kind}"
+    section = config.source(name)
+    assert isinstance(section, MysqlSourceConfig)
+    source = MysqlSource(name, section)
+    return source, source.table(TableId(name, database.name, "typed"))
 
 
 def shown(frame: DataFrame, schema: TableSchema, *more: str) -> list[Any]:

@@ -106,6 +106,8 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
     """What ``read_sql`` gave through the driver, as a Python value of the lake type."""
     if value is None:
         return None
+    if rule.looked_up is not None:
+        return rule.looked_up(value)
     kind = rule.lake_type
     if kind == "date":
         return _EPOCH.date() + timedelta(days=int(value))

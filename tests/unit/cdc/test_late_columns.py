@@ -26,11 +26,10 @@ class Writer:
     """As much of a writer's schema as is looked at."""
 
     def __init__(self, *names: str) -> None:
-        self._names = names
         self.after = [SimpleNamespace(column=name) for name in names]
 
-    def field(self, name: str) -> str | None:
-        return name if name in self._names else None
+    def field(self, name: str) -> SimpleNamespace | None:
+        return next((one for one in self.after if one.column == name), None)
 
 
 def written(*schemas: tuple[str, ...]) -> Mapping[int, DebeziumSchema]:

@@ -12,15 +12,23 @@ from hypothesis import strategies as st
 from cdc.errors import PermanentError, ReplicaError, SnapshotLostError, SourceError
 from cdc.sources.mysql.grants import account_sql
 from cdc.sources.mysql.innodb import file_pattern
-from cdc.sources.mysql.keys import literal, predicate
+from cdc.sources.mysql.keys import key_types, literal, predicate
 from cdc.sources.mysql.reader import explain_failure, is_from_server
 from cdc.sources.mysql.table_facts import NUMBERS, number
-from cdc.sources.values import KeyRange
+from cdc.sources.values import KeyRange, SourceColumn, SourceTable
 from schemas.table import TableId
 from schemas.types_mysql import MysqlType
 
 INT, TEXT, BYTES = MysqlType("int"), MysqlType("varchar"), MysqlType("binary")
 TABLE = TableId("shop", "db", "t")
+
+
+@pytest.mark.parametrize("kind", ["json", "point", "geomcollection"])
+def test_documents_and_geometries_are_no_keys(kind: str) -> None:
+    column = SourceColumn("c", MysqlType.parse(kind), 1, False, False, None)
+    table = SourceTable(TABLE, 1, "table", (column,), (), (), "full", (), None, 0, "")
+    with pytest.raises(SourceError, match=f"has type {kind}, of which no ranges can be made"):
+        key_types(table, ["c"])
 
 
 def test_a_row_comparison_is_spelled_out() -> None:

@@ -60,6 +60,17 @@ def envelope(*columns: dict[str, Any]) -> str:
     )
 
 
+POINT = column(
+    "größe",
+    {
+        "type": "record",
+        "name": "Point",
+        "namespace": "io.debezium.data.geometry",
+        "fields": [{"name": "x", "type": "double"}, {"name": "wkb", "type": ["null", "bytes"]}],
+        "connect.name": "io.debezium.data.geometry.Point",
+    },
+    "POINT",
+)
 NOTE = envelope(
     column("id", "int", "INT4", null=False),
     column("big_text", "string", "TEXT"),
@@ -85,17 +96,7 @@ NOTE = envelope(
         },
         "MOOD",
     ),
-    column(
-        "größe",
-        {
-            "type": "record",
-            "name": "Point",
-            "namespace": "io.debezium.data.geometry",
-            "fields": [{"name": "x", "type": "double"}, {"name": "wkb", "type": ["null", "bytes"]}],
-            "connect.name": "io.debezium.data.geometry.Point",
-        },
-        "POINT",
-    ),
+    POINT,
 )
 
 
@@ -115,6 +116,20 @@ def test_envelope_gives_both_images_and_the_order_of_columns() -> None:
     assert schema.before == schema.after == schema.row
     assert schema.key == ()
     assert schema.avro_json == NOTE
+
+
+def test_a_second_geometry_is_found_though_it_does_not_tell_its_name() -> None:
+    other = {
+        "name": field_name("from_home"),
+        "type": ["null", "io.debezium.data.geometry.Point"],
+        "default": None,
+    }
+    schema = DebeziumSchema.parse(envelope(POINT, other))
+    (first, second) = schema.after
+    assert (schema.field("größe"), schema.field("from_home")) == (first, second)
+    assert second.fields == first.fields
+    assert schema.field("from_u005fhome") == second
+    assert schema.field(field_name("größe")) is None
 
 
 def test_columns_keep_what_the_writer_said_of_them() -> None:

@@ -86,6 +86,10 @@ def test_a_wider_type_evolves_also_by_a_rewrite() -> None:
         ("enum('a','b')", "enum('b','a')", False),
         ("char(5)", "varchar(5)", False),
         ("longblob", "longtext", False),
+        ("json", "longtext", False),
+        ("longtext", "json", False),
+        ("point", "geometry", False),
+        ("geometry", "longblob", False),
     ],
 )
 def test_modify_keeps_rows_where_nothing_can_be_cut_off(was: str, now: str, kept: bool) -> None:

@@ -1,0 +1,189 @@
+r"""One text for a JSON document of MySQL, whoever prints it: the server, or its connector.
+
+They print a document in the same order and with the same letters, and differ in these, each of
+which has one form here (:func:`in_spark`, and :func:`in_python` for rows that are read by key):
+
+- spaces between tokens: none;
+- numbers, of which the connector does not tell whether they are integers, decimals or doubles: the
+  value counts. Integers have all their digits up to 30, whatever their type (``1.0`` is ``1``).
+  Else a double has the fewest digits that are it, as ``0.1``, ``1e-7`` or ``1.5e300``, and a
+  decimal its digits without zeros at the end. ``-0.0`` stays. An integer of more than 30 digits is
+  the nearest double;
+- dates with a time, and times: no zeros at the end of their microseconds. Text of that very form,
+  ``2024-02-29 01:02:03.500000``, is not told from them;
+- binary values: base64 alone, without the server's ``base64:type15:`` and line breaks;
+- control characters: ``\u001f`` with small letters.
+
+Of some documents the connector's text does not tell what they are: :func:`untold` finds them, and
+they are asked of the source. Debezium 3.6 takes an unsigned integer of 32 bits for a signed one,
+and leaves it out of arrays and objects above 64 KiB; of a negative time it loses the sign, or
+digits.
+"""
+
+from __future__ import annotations
+
+import re
+from decimal import Decimal
+
+_PIECE = r'"(?:[^"\\]|\\.)*+"|-?[0-9][-+.0-9eE]*+|[^"0-9-]+'
+# Python before 3.11 has no possessive repetition, and needs none: it does not recurse.
+_PYTHON_PIECE = re.compile(_PIECE.replace("*+", "*"))
+_INTEGER = r"^-?[0-9]{1,30}$"
+_ZEROS = r"[.]0+$|([.][0-9]*[1-9])0+$"
+_MOMENT = r'^"(?:[0-9]{4}-[0-9]{2}-[0-9]{2} |-?)[0-9]{2,3}:[0-9]{2}:[0-9]{2}[.][0-9]{6}"$'
+_MOMENT_ZEROS = r'[.]?0+"$'
+_BINARY = r'^"base64:type[0-9]+:'
+_LINE, _CONTROL = r"\n", r"\u00"
+_LIKE_CONTROL = r"\\u%"  # in a pattern of LIKE the backslash is itself an escape
+_ESCAPE = r"\\u[0-9A-Fa-f]{4}|\\.|[^\\]+"
+
+_INTEGERS_TO = 1e30
+"""Doubles below it that are integers have all their digits, as the connector prints them. Java
+before 19 has more than the fewest digits for some from 1e16 to 1e26, so a JVM would tell."""
+_HALF = 2**40
+"""Cuts the digits of such a double into two integers of 64 bits."""
+_PLAIN_FROM, _PLAIN_TO = 1e-6, 1e16
+"""Doubles between them are shown without an exponent."""
+_SCALE = 30
+"""Digits that a decimal of MySQL may have behind its point."""
+
+_UNTOLD = "|".join(
+    (
+        r"(?:^|[\[:,])-[0-9]{1,10}(?:$|[,\]}])",  # or an unsigned integer above 2^31
+        r"[\[:],|,[,\]]|:}",  # nothing where a value is
+        r'"[0-9]{2,3}:(?:00:00"|(?:[0-9]{2}:)?0-[0-9])',  # a negative time, if it is one
+    )
+)
+
+
+def in_spark(document: str) -> str:
+    """Spark SQL of the one text of a document. No value of JSON fails; NULL for NULL.
+
+    Args:
+        document: Spark SQL of the text as the server or the connector prints it.
+    """
+    piece = f"""CASE WHEN t LIKE '"%' THEN {_string("t")}
+        WHEN t RLIKE {_literal(_INTEGER)} OR t = '-0.0' THEN t
+        WHEN t RLIKE '^[-0-9]' THEN {_number("t")}
+        ELSE replace(t, ' ', '') END"""
+    pieces = f"regexp_extract_all({document}, {_literal(_PIECE)}, 0)"
+    return f"array_join(transform({pieces}, t -> {piece}), '')"
+
+
+def untold(document: str) -> str:
+    """Spark SQL that is true where the connector's text may stand for more than one document.
+
+    It looks at text as at everything else: of some document more than need be it says so.
+    """
+    return f"{document} RLIKE {_literal(_UNTOLD)}"
+
+
+def in_python(document: str) -> str:
+    """The one text of a document."""
+    return "".join(_python_piece(piece) for piece in _PYTHON_PIECE.findall(document))
+
+
+def _string(t: str) -> str:
+    bare = f"regexp_replace({t}, {_literal(_BINARY)}, '\"')"
+    letters = f"regexp_extract_all({t}, {_literal(_ESCAPE)}, 0)"
+    letter = f"CASE WHEN e LIKE {_literal(_LIKE_CONTROL)} THEN lower(e) ELSE e END"
+    return f"""CASE WHEN {t} RLIKE {_literal(_MOMENT)}
+        THEN regexp_replace({t}, {_literal(_MOMENT_ZEROS)}, '"')
+        WHEN {t} RLIKE {_literal(_BINARY)} THEN replace({bare}, {_literal(_LINE)}, '')
+        WHEN instr({t}, {_literal(_CONTROL)}) > 0
+        THEN array_join(transform({letters}, e -> {letter}), '')
+        ELSE {t} END"""
+
+
+def _number(t: str) -> str:
+    """A number with a fraction or an exponent, or of more than 30 digits."""
+    digits = f"regexp_replace({t}, {_literal(_ZEROS)}, '$1')"
+    whole = (
+        f"CAST(CAST(CAST(x / {_HALF}D AS BIGINT) AS DECIMAL(38,0)) * {_HALF}"
+        f" + CAST(x % {_HALF}D AS BIGINT) AS STRING)"
+    )
+    plain = f"regexp_replace(CAST(CAST(x AS DECIMAL(38,22)) AS STRING), {_literal(_ZEROS)}, '$1')"
+    shown = (
+        f"CASE WHEN abs(x) >= {_PLAIN_FROM!r}D AND abs(x) < {_PLAIN_TO!r}D THEN {plain}"
+        " ELSE lower(replace(CAST(x AS STRING), '.0E', 'E')) END"
+    )
+    by_double = f"""CASE WHEN s RLIKE '[eE]' OR instr(s, '.') = 0
+        THEN CASE WHEN abs(x) < {_INTEGERS_TO!r}D AND x % 1D = 0 THEN {whole} ELSE {shown} END
+        WHEN {_significant("CAST(x AS STRING)")} = {_significant("s")} THEN {shown}
+        WHEN length(s) - instr(s, '.') > {_SCALE} THEN {shown}
+        WHEN length({_significant("s")}) > 38 THEN s
+        WHEN {_is_double("s")} THEN {shown}
+        ELSE s END"""
+    of_digits = (
+        f"CASE WHEN s RLIKE {_literal(_INTEGER)} THEN s"
+        f" ELSE transform(array(CAST(s AS DOUBLE)), x -> {by_double})[0] END"
+    )
+    return f"transform(array({digits}), s -> {of_digits})[0]"
+
+
+def _significant(number: str) -> str:
+    """The digits of a number from its first to its last that is not zero."""
+    return f"regexp_replace({number}, '[eE].*$|[-.]|^[-0.]+|[.]?0+(?=$|[eE])', '')"
+
+
+def _is_double(s: str) -> str:
+    """Whether a fraction, with as many digits as it needs, is a double: m / 2^k with m < 2^53."""
+    power = (
+        f"aggregate(sequence(1, length({s}) - instr({s}, '.')), CAST(1 AS DECIMAL(38,0)),"
+        " (p, i) -> CAST(p * 5 AS DECIMAL(38,0)))"
+    )
+    number = f"CAST(regexp_replace({s}, '[-.]', '') AS DECIMAL(38,0))"
+    return (
+        f"transform(array({power}),"
+        f" p -> {number} % p = 0 AND {number} < CAST(p * {2**53} AS DECIMAL(38,0)))[0]"
+    )
+
+
+def _python_piece(t: str) -> str:
+    if t.startswith('"'):
+        return _python_string(t)
+    if re.search(_INTEGER, t) or t == "-0.0":
+        return t
+    return _python_number(t) if t[0] in "-0123456789" else t.replace(" ", "")
+
+
+def _python_string(t: str) -> str:
+    if re.search(_MOMENT, t):
+        return re.sub(_MOMENT_ZEROS, '"', t)
+    if re.search(_BINARY, t):
+        return re.sub(_BINARY, '"', t).replace(_LINE, "")
+    if _CONTROL not in t:
+        return t
+    return "".join(
+        part.lower() if part.startswith(r"\u") else part for part in re.findall(_ESCAPE, t)
+    )
+
+
+def _python_number(t: str) -> str:
+    s = re.sub(_ZEROS, r"\1", t)
+    if re.search(_INTEGER, s):
+        return s
+    x = float(s)
+    if "." not in s or "e" in s.lower():
+        return str(int(x)) if abs(x) < _INTEGERS_TO and x.is_integer() else _shown(x)
+    exact = Decimal(s)
+    # The digits of a double that nobody wrote are more than a decimal can have.
+    if exact in (Decimal(repr(x)), Decimal(x)) or len(s.partition(".")[2]) > _SCALE:
+        return _shown(x)
+    return s
+
+
+def _shown(x: float) -> str:
+    """As Java prints a double; of one digit it makes the two that are nearest."""
+    text = repr(x)
+    if len(text.lstrip("-").partition("e")[0]) == 1:
+        text = f"{x:.1e}"
+    if _PLAIN_FROM <= abs(x) < _PLAIN_TO:
+        return re.sub(_ZEROS, r"\1", f"{Decimal(text):f}")
+    digits, _, exponent = text.partition("e")
+    return f"{digits.removesuffix('.0')}e{int(exponent)}"
+
+
+def _literal(text: str) -> str:
+    """A string literal of Spark SQL."""
+    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
