@@ -82,7 +82,7 @@ def test_a_table_of_a_key_is_copied_as_of_one_moment(log: Log) -> None:
         assert attempt is not None
         views = log.shop.services.source(log.shop.database.name)
         # As many as are open at once, where no session can take over another's view.
-        assert len(attempt.chunks) == (6 if views.shares_views else 2)
+        assert (len(attempt.chunks) > 2) if views.shares_views else (len(attempt.chunks) == 2)
     copied = log.shop.services.spark.read.format("hudi")
     first_commit = min(
         one.instant for one in Timeline(log.shop.services.spark, attempt.path).commits()

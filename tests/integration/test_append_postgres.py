@@ -120,8 +120,7 @@ def test_a_new_column_and_another_replica_identity_are_followed(log: Log) -> Non
 
 
 def test_a_renamed_column_of_a_log_goes_on_under_its_new_name(log: Log) -> None:
-    columns = {"renames": {"number": "n"}}
-    log.settings = {"mode": "append", "columns": columns}
+    log.settings["columns"] = {"renames": {"number": "n"}}
     log.shop.reconfigure()
     succeeded(log.onboard())
     log.shop.database.execute(
