@@ -111,3 +111,27 @@ def test_a_table_that_left_the_list_is_not_put_back_in_silence(shop: Shop) -> No
     succeeded(bootstrap(services, [shop.table("a")]))
     assert members(services, names) == {shop.table("a"), shop.table("b")}
     shop.assert_equal("a", "b")
+
+
+def test_generated_and_invisible_columns_travel(shop: Shop) -> None:
+    shop.database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, v int NOT NULL, unseen int DEFAULT 5 INVISIBLE,"
+        " virtual_one int AS (v + 1) VIRTUAL, stored_one varchar(20) AS (concat('v', v)) STORED)",
+        "INSERT INTO orders (id, v) VALUES (1, 1), (2, 2)",
+        "INSERT INTO orders (id, v, unseen) VALUES (3, 3, 30)",
+    )
+    succeeded(shop.onboard("orders"))
+    shop.database.execute(
+        "UPDATE orders SET v = 20, unseen = 50 WHERE id = 2",
+        "INSERT INTO orders (id, v) VALUES (4, 4)",
+        "DELETE FROM orders WHERE id = 1",
+    )
+    run_without_error(shop)
+    shop.assert_equal("orders")
+    wanted = ("id", "v", "unseen", "virtual_one", "stored_one")
+    rows = shop.lake("orders").select(*wanted).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [
+        (2, 20, 50, 21, "v20"),
+        (3, 3, 30, 4, "v3"),
+        (4, 4, 5, 5, "v4"),
+    ]

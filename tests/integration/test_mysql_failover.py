@@ -1,0 +1,49 @@
+"""Another server takes over: it is recognised, nothing is followed across, and copies are made."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.state import State
+from operate.onboard import bootstrap
+from stack.mysql_software import MARIADB, MYSQL
+from tests.integration.kinds import database as database
+from tests.integration.kinds import kinds
+from tests.integration.mysql import MysqlDatabase
+from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.running import spark as spark
+from tests.integration.shop import Shop, run_without_error, succeeded
+from tests.integration.shop import shop as shop
+
+
+@pytest.mark.parametrize("database", kinds(of=(MARIADB, MYSQL)), indirect=True)
+def test_a_replica_that_was_promoted_is_another_server(shop: Shop) -> None:
+    database = shop.database
+    assert isinstance(database, MysqlDatabase)
+    shop.create("orders", 500)
+    succeeded(shop.onboard("orders"))
+    database.execute("UPDATE orders SET v = 1 WHERE id = 1")
+    run_without_error(shop)
+    database.catch_up()
+    off = "super_read_only = OFF, GLOBAL read_only" if database.kind == MYSQL else "read_only"
+    database.root("STOP REPLICA", "RESET REPLICA ALL", f"SET GLOBAL {off} = OFF", replica=True)
+    # The former primary lives on, and takes a write that the new one will never have.
+    database.execute("UPDATE orders SET v = 100 WHERE id = 2")
+    with database.connect(replica=True) as connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE orders SET v = 2 WHERE id = 3")
+    (section,) = shop.config().model_dump(mode="json", by_alias=True)["sources"].values()
+    document = database.document(shop.folder)["sources"][database.name]
+    promoted = {**document, "primary": document["replica"]}
+    del promoted["replica"]
+    assert section["primary"]["port"] != promoted["primary"]["port"]
+    shop.reconfigure(sources={database.name: promoted})
+    (result,) = shop.run()
+    assert result.state is State.NEEDS_BOOTSTRAP
+    assert "is another server" in (result.error or {})["message"]
+    succeeded(bootstrap(shop.services, [shop.table("orders")]))
+    shop.assert_equal("orders")
+    with database.connect(replica=True) as connection, connection.cursor() as cursor:
+        cursor.execute("UPDATE orders SET v = 3 WHERE id = 4")
+    shop.assert_equal("orders")
+    found = {row.id: row.v for row in shop.lake("orders").where("v > 0").collect()}
+    assert found == {1: 1, 3: 2, 4: 3}
