@@ -29,7 +29,7 @@ from cdc.debezium import (
 from cdc.errors import CaptureError
 from cdc.failpoints import crash
 from cdc.state import State
-from operate.lost_capture import counted_otherwise, cut_off, dependent, on_plan
+from operate.lost_capture import counted_otherwise, cut_off, dependent, of_another_server, on_plan
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -328,7 +328,11 @@ def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None
     log = source.log_health(capture.slot)
     made = services.connect.connector(capture.connector) is not None
     stored = stored_position(services.connect, capture) if made else None
-    what = log.problem(stored) or counted_otherwise(services, capture, source, log)
+    what = (
+        log.problem(stored)
+        or counted_otherwise(services, capture, source, log)
+        or of_another_server(services, capture, source)
+    )
     if what is None:
         return
     with cut_off(services, capture, f"{log.title} {what}"):

@@ -68,6 +68,20 @@ def counted_otherwise(
     return rests[0] if rests and all(rests) else None
 
 
+def of_another_server(services: Services, capture: CaptureNames, source: Source) -> str | None:
+    """Why a capture cannot go on that was made on another server: its place is in that one's log.
+
+    Returns:
+        None where a table rests on the present server, or none on any.
+    """
+    views = [record.attempt.view or {} for record in on_plan(services, capture) if record.attempt]
+    known = {str(view["system_identifier"]) for view in views if view.get("system_identifier")}
+    now = source.identity().system_identifier
+    if not known or now is None or str(now) in known:
+        return None
+    return f"is that of server {now}, and was captured on {', '.join(sorted(known))}"
+
+
 @contextmanager
 def cut_off(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None = None

@@ -171,13 +171,7 @@ def own_mysql_database(
 ) -> Iterator[MysqlDatabase]:
     """An empty database for a block; dropped with the connectors that capture it."""
     stack.up()  # the test before may have left a server dead
-    # Topics of another kind's database on the same stack are another's, too.
-    created = made_as(stack, f"{kind}{os.getpid()}_{next(_NUMBERS)}", kind)
-    created.root(
-        f"CREATE DATABASE {created.name}",
-        f"GRANT ALL PRIVILEGES ON {created.name}.* TO {ADMIN}@'{HOST}'",
-        *(f"GRANT SELECT ON {created.name}.* TO {role}@'{HOST}'" for role in (CAPTURE, SNAPSHOT)),
-    )
+    created = new_mysql_database(stack, kind, made_as)
     try:
         created.catch_up()
         yield created
@@ -189,6 +183,20 @@ def own_mysql_database(
             f"REVOKE ALL PRIVILEGES ON {created.name}.* FROM {ADMIN}@'{HOST}'",
             *(f"REVOKE SELECT ON {created.name}.* FROM {r}@'{HOST}'" for r in (CAPTURE, SNAPSHOT)),
         )
+
+
+def new_mysql_database(
+    stack: LocalStack, kind: str, made_as: type[MysqlDatabase] = MysqlDatabase
+) -> MysqlDatabase:
+    """An empty database that the roles may use."""
+    # Topics of another kind's database on the same stack are another's, too.
+    created = made_as(stack, f"{kind}{os.getpid()}_{next(_NUMBERS)}", kind)
+    created.root(
+        f"CREATE DATABASE {created.name}",
+        f"GRANT ALL PRIVILEGES ON {created.name}.* TO {ADMIN}@'{HOST}'",
+        *(f"GRANT SELECT ON {created.name}.* TO {role}@'{HOST}'" for role in (CAPTURE, SNAPSHOT)),
+    )
+    return created
 
 
 def delete_connectors(stack: LocalStack, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import cast
@@ -19,9 +20,10 @@ from cdc.position import LogPosition
 from cdc.progress import NullProgress
 from cdc.sources.base import Source
 from cdc.sources.mysql.binlog import BinlogHealth
-from cdc.state import Attempt, State, TableRecord, transition
+from cdc.sources.values import ServerIdentity
+from cdc.state import Attempt, State, TableRecord, transition, with_attempt
 from operate.context import Services
-from operate.lost_capture import counted_otherwise, cut_off
+from operate.lost_capture import counted_otherwise, cut_off, of_another_server
 from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal
 
@@ -169,3 +171,34 @@ def test_a_capture_that_began_under_another_mode_is_made_anew_once(
     found = counted_otherwise(services, capture, cast("Source", Positions()), log)
     assert bool(found) is anew
     assert found is None or "positions of two kinds" in found
+
+
+@dataclass(frozen=True)
+class Server:
+    name: str
+
+    def identity(self) -> ServerIdentity:
+        return ServerIdentity(self.name, None, in_recovery=False)
+
+
+@pytest.mark.parametrize(
+    ("copied_on", "now", "anew"),
+    [
+        (("a",), "a", False),
+        (("a", "a"), "b", True),
+        # One table was copied from the new server since: its capture is that one's.
+        (("a", "b"), "b", False),
+        ((), "b", False),
+    ],
+)
+def test_a_capture_of_another_server_is_made_anew_once(
+    services: Services, copied_on: tuple[str, ...], now: str, anew: bool
+) -> None:
+    for number, server in enumerate(copied_on):
+        record = put(services, f"t{number}", State.BOOTSTRAPPING)
+        assert record.attempt is not None
+        attempt = replace(record.attempt, view={"system_identifier": server})
+        services.store.put(with_attempt(record, attempt, at=NOW))
+    found = of_another_server(services, services.capture(table("t0")), cast("Source", Server(now)))
+    assert bool(found) is anew
+    assert found is None or "that of server b, and was captured on a" in found
