@@ -8,7 +8,7 @@ from __future__ import annotations
 from cdc.semantic_types import DATE, TIMESTAMP_MILLIS, LakeValue, lake_value, literal
 from schemas import json_text
 from schemas.avro import DebeziumField, DebeziumSchema
-from schemas.table import Column, TableId
+from schemas.table import Column, TableId, TableSchema
 
 _JSON = "json"
 """MySQL's type; MariaDB's of that name is a longtext."""
@@ -62,14 +62,24 @@ def _ewkb(raw: str) -> LakeValue:
     )
 
 
-def doubt_test(raw: str, field: DebeziumField, column: Column) -> str | None:
+def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchema) -> str | None:
     """Spark SQL that is true where a binlog's event may not tell what the source has.
+
+    Args:
+        raw: The field, in Spark SQL.
+        field: As the writer declared it.
+        column: The lake's column.
+        table: The lake's columns and key. Of a log an empty object is taken for what it is: nobody
+            could be asked, and rows of the other meaning are hardly ever inserted.
 
     Returns:
         The expression, or None when the type leaves no doubt.
     """
     if column.source_type == _JSON and field.avro_type == "string":
-        return json_text.untold(raw)
+        doubt = json_text.untold(raw)
+        # Rows from before a column that is NOT NULL was added have nothing stored: to the server
+        # that is the document null, and to the connector an empty object.
+        return doubt if field.nullable or not table.key else f"({doubt} OR {raw} = '{{}}')"
     return zero_date_test(raw, field)
 
 

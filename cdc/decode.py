@@ -234,7 +234,7 @@ def _plan(
         expression = value.sql
         shown = placeholder_test(raw, field, placeholder)
         maybe_null = None if nulls_are_kept else default_test(raw, field)
-        doubt = doubt_test(raw, field, column) if schema.from_binlog else None
+        doubt = doubt_test(raw, field, column, table) if schema.from_binlog else None
         if doubt is not None and column.name in table.key:
             # By that key the source would show another row, and none that is gone.
             former_zero = zero_date_test(f"{event}.before.{quoted(field.name)}", field)

@@ -25,8 +25,9 @@ from __future__ import annotations
 import re
 from decimal import Decimal
 
-_PIECE = r'"(?:[^"\\]|\\.)*+"|-?[0-9][-+.0-9eE]*+|[^"0-9-]+'
-# Python before 3.11 has no possessive repetition, and needs none: it does not recurse.
+_PIECE = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9][-+.0-9eE]*+|[^"0-9-]+'
+# Python before 3.11 has no possessive repetition. It needs none, since it does not recurse; but it
+# keeps a note for each turn of a loop, so a long text may not be one turn per letter.
 _PYTHON_PIECE = re.compile(_PIECE.replace("*+", "*"))
 _INTEGER = r"^-?[0-9]{1,30}$"
 _ZEROS = r"[.]0+$|([.][0-9]*[1-9])0+$"

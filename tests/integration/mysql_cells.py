@@ -283,7 +283,7 @@ OWN: dict[str, Cases] = {
                 ("null", None),
             ),
         ),
-        ("json NOT NULL", (("JSON_ARRAY()", "[]"),)),
+        ("json NOT NULL", (("JSON_ARRAY()", "[]"), ("JSON_OBJECT()", ASKED))),
     ),
     MARIADB: (
         ("point", ((shape("POINT(40 -70)", 4326), ewkb(40.0, -70.0, srid=4326)),)),

@@ -69,3 +69,19 @@ def test_documents_and_geometries_travel(shop: Shop, monkeypatch: pytest.MonkeyP
 
 def hashed(value: bytes) -> str:
     return hmac.new(KEY.encode(), value, hashlib.sha256).hexdigest()
+
+
+@pytest.mark.parametrize("database", [MYSQL], indirect=True)
+def test_rows_from_before_a_document_that_must_be_there_stay_what_they_are(shop: Shop) -> None:
+    """Nothing is stored of it: the server shows null, and the connector sends an empty object."""
+    shop.create("orders", 3)
+    shop.database.execute("ALTER TABLE orders ADD COLUMN doc json NOT NULL")
+    succeeded(shop.onboard("orders"))
+    shop.database.execute(
+        "UPDATE orders SET v = 1 WHERE id = 1",
+        "INSERT INTO orders (id, v, doc) VALUES (9, 9, '{}')",
+    )
+    run_without_error(shop)
+    shop.assert_equal("orders")
+    found = {row.id: row.doc for row in shop.lake("orders").select("id", "doc").collect()}
+    assert found == {1: "null", 2: "null", 3: "null", 9: "{}"}

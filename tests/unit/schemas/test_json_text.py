@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import struct
+import tracemalloc
 from decimal import Decimal
 
 import pytest
@@ -90,3 +91,14 @@ def test_what_the_connector_does_not_tell_is_found(printed: str, doubtful: bool)
     literal = untold("text").removeprefix("text RLIKE '").removesuffix("'")
     pattern = literal.replace("\\'", "'").replace("\\\\", "\\")
     assert bool(re.search(pattern, printed)) == doubtful
+
+
+def test_a_long_text_takes_no_more_than_a_few_times_its_own_memory() -> None:
+    document = '{"n": -1, "text": "' + "x" * 4_000_000 + '"}'
+    tracemalloc.start()
+    try:
+        assert len(in_python(document)) == len(document) - 3
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert peak < 8 * len(document)
