@@ -53,7 +53,7 @@ def test_each_row_arrives_once_while_transactions_straddle_the_view(log: Log) ->
     assert log.shop.verify("events").equal
 
 
-@for_each_kind(POSTGRES)
+@for_each_kind()
 def test_verify_names_rows_that_one_side_has_oftener(log: Log) -> None:
     succeeded(log.onboard())
     # Not captured, as in any log.
@@ -66,7 +66,7 @@ def test_verify_names_rows_that_one_side_has_oftener(log: Log) -> None:
     assert (extra.kind, extra.key["n"]) == ("extra", 6)
 
 
-@for_each_kind(MARIADB)
+@for_each_kind()
 def test_a_table_of_a_key_is_copied_as_of_one_moment(log: Log) -> None:
     """Two rows that each transaction changes alike are alike in the copy, whatever the chunks."""
     database, rows = log.shop.database, 3000
@@ -203,7 +203,7 @@ def test_the_application_goes_on_to_update_and_delete(log: Log) -> None:
     assert found.difference_count == 50 + 50 + 50, "old images, new images, and deleted rows"
 
 
-@for_each_kind(MARIADB)
+@for_each_kind()
 def test_deletes_and_changes_of_a_key_amid_a_copy_are_no_rows(log: Log) -> None:
     shop, rows = log.shop, 2000
     shop.database.execute("CREATE TABLE visits (id int PRIMARY KEY, n int)")

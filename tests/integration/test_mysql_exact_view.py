@@ -25,6 +25,8 @@ from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.mysql_lab import Lab
 from tests.integration.mysql_lab import lab as lab
 
+pytestmark = pytest.mark.breadth
+
 SESSIONS = 4
 
 
