@@ -34,6 +34,8 @@ SESSIONS = 4
 def source(lab: Lab) -> Iterator[MysqlSource]:
     lab.database.let_pause()
     source = MysqlSource(lab.connections.source, lab.connections.config)
+    source.prepare_capture("of nobody")
+    lab.database.catch_up()
     yield source
     assert not source.replay_paused(), "the replica's applier stands still"
 
