@@ -81,7 +81,7 @@ class Readers:
             Side(PRODUCT, f"MariaDB Connector/J, {self.fetch_size} rows a fetch", a),
             Side("b1", "1,000 rows a fetch", partial(a, fetchsize="1000")),
             Side("b2", "100,000 rows a fetch", partial(a, fetchsize="100000")),
-            Side("b3", "binary protocol", partial(a, useServerPrepStmts="true")),
+            Side("b3", "text protocol", partial(a, useServerPrepStmts="false")),
             Side("b4", "read-ahead of the socket", partial(a, useReadAheadInput="true")),
             Side("b5", "compressed", partial(a, useCompression="true")),
             Side("c1", "MySQL Connector/J, stream of text", partial(c, fetchsize=stream)),
