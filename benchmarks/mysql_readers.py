@@ -227,7 +227,7 @@ def measure(stack: LocalStack, folder: Path, arguments: argparse.Namespace, lack
                         took, cpu, found[side.key] = read(
                             side, readers, stack, servers, folder if arguments.parquet else None
                         )
-                except Exception as error:
+                except Exception as error:  # a side that cannot run here is named, and left out
                     if side.key == PRODUCT:
                         raise
                     left_out[side.key] = reason(error)

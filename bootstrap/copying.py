@@ -12,13 +12,7 @@ from bootstrap.chunks import SINGLE_WAVE_BYTES, Chunk, at_most, chunk_count, pla
 from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
-from cdc.errors import (
-    FencedError,
-    LakeError,
-    PermanentError,
-    SnapshotLostError,
-    StateError,
-)
+from cdc.errors import FencedError, LakeError, PermanentError, SnapshotLostError, StateError
 from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import delete_path
