@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError
 from cdc.lake.commit import CommitRecord
-from cdc.run.shape import column_facts, hash_key_fact
+from cdc.run.shape import column_facts, hash_key_fact, key_text_fact
 
 if TYPE_CHECKING:
     from bootstrap.chunks import Chunk
@@ -67,6 +67,7 @@ def handoff_commit(
             "fingerprint": dict(attempt.fingerprint or {}),
             "columns": [column_facts(column) for column in schema.columns],
             "key": list(schema.key),
+            **key_text_fact(schema, shared=record.shard is not None),
             **hash_key_fact(schema.columns, context.config.lake),
         },
         run_id=context.run_id,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc.lake.key_text import is_natural, key_text
 from schemas.errors import SchemaError
 from schemas.table import Column, TableSchema
 
@@ -31,13 +32,12 @@ META_COLUMNS: tuple[tuple[str, str], ...] = (
 """Name and Spark type of the columns before the source's, in order."""
 
 KEY_COLUMN = "_cdc_key"
-"""The record key of tables whose key columns Hudi's own key generators cannot render safely."""
+"""The record key of tables whose key columns are not left to Hudi's own key generators."""
 
 ROW_COLUMN = "_cdc_row"
 """The record key of tables without a key: where a row comes from, in the copy or in the topic."""
 
 _AVRO_NAME = re.compile(r"[^\W\d]\w*")
-_NATURAL_KEY_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
 
 
 @dataclass(frozen=True)
@@ -86,13 +86,8 @@ class RowLayout:
 
     @property
     def needs_key_column(self) -> bool:
-        """Whether the record key is the rendered column ``_cdc_key``.
-
-        Integer and UUID keys are left to Hudi's key generators. Text could hold their separators
-        or be empty (``__empty__`` to them), and dates, timestamps and decimals render differently
-        in Hudi's bulk insert and upsert paths.
-        """
-        return not all(_is_natural(self.schema.column(name)) for name in self.schema.key)
+        """Whether the record key is the column ``_cdc_key``; integers and UUIDs need none."""
+        return not all(map(is_natural, self._key))
 
     @property
     def record_key(self) -> tuple[str, ...]:
@@ -105,6 +100,10 @@ class RowLayout:
     def moves_partitions(self) -> bool:
         """Whether a change of a row can move it to another partition; rows of a log stay."""
         return not self.is_log and not set(self.partition_by) <= set(self.schema.key)
+
+    @property
+    def _key(self) -> tuple[Column, ...]:
+        return tuple(map(self.schema.column, self.schema.key))
 
     @property
     def _meta(self) -> tuple[tuple[str, str], ...]:
@@ -147,7 +146,7 @@ class RowLayout:
         selected: list[SparkColumn] = []
         for name, lake_type in self.columns:
             if name == KEY_COLUMN:
-                selected.append(self._rendered_key().alias(name))
+                selected.append(key_text(self._key).alias(name))
             elif name == DELETED:
                 selected.append((column(OP) == F.lit("d")).alias(name))
             elif name.lower() not in have:
@@ -164,17 +163,6 @@ class RowLayout:
             )
         )
 
-    def _rendered_key(self) -> SparkColumn:
-        """An injective text of the key columns, never empty."""
-        parts: list[SparkColumn] = []
-        for name in self.schema.key:
-            kind = self.schema.column(name).lake_type
-            text = F.hex(column(name)) if kind == "binary" else column(name).cast("string")
-            for plain, escaped in (("\\", "\\\\"), (",", "\\,")):
-                text = F.replace(text, F.lit(plain), F.lit(escaped))
-            parts.append(text)
-        return F.concat(F.lit("="), F.concat_ws(",", *parts))
-
 
 def column(name: str) -> SparkColumn:
     """The column of that exact name, whatever characters it has."""
@@ -183,10 +171,6 @@ def column(name: str) -> SparkColumn:
 
 def _nullable(name: str) -> SparkColumn:
     return F.when(F.lit(True), column(name)).alias(name)
-
-
-def _is_natural(column: Column) -> bool:
-    return column.lake_type in _NATURAL_KEY_TYPES or column.source_type == "uuid"
 
 
 def _bad_column(schema: TableSchema, name: str, reason: str) -> SchemaError:

@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from cdc.hidden import key_check
+from cdc.lake.key_text import FORM, key_form
 from cdc.semantic_types import literal
 from schemas.catalog import Catalog
 from schemas.changes import ChangeKey, ChangeType, NewFile, RenameColumn, Verdict
@@ -29,6 +30,9 @@ if TYPE_CHECKING:
     from schemas.changes import Change
     from schemas.table import TableSchema
     from schemas.type_rule import TypeRule
+
+KEY_TEXT = "key_text"
+"""Where commits say which form of the text of keys the lake's rows have."""
 
 
 @dataclass(frozen=True)
@@ -104,6 +108,7 @@ def compare(
     )
     if not any(isinstance(change, ChangeKey) for change in changes):
         changes += _another_key(source_table, settings, handoff)
+    changes += _another_key_text(wanted, settings, handoff)
     changes += _another_hash_key(source_table, wanted, handoff, config)
     ignored = () if ruled is settings else _left_out(settings, source_table, lake, renamed)
     statements = told.count if told is not None else 0
@@ -131,6 +136,21 @@ def _another_key(
         return ()
     why = "rows of the lake are found by their key, which the settings change"
     old, new = (f"({', '.join(key)})" for key in (had, wanted))
+    return (ChangeKey(verdict=Verdict.BOOTSTRAP, why=why, old=old, new=new),)
+
+
+def _another_key_text(
+    wanted: Iterable[Column], settings: TableSettings, handoff: Mapping[str, Any]
+) -> tuple[Change, ...]:
+    """Whether a key has another text than in the lake's rows, which would not be found by it."""
+    names = tuple(map(str, handoff["key"]))
+    key = [column for column in wanted if column.name in names]
+    had, form = handoff.get(KEY_TEXT), key_form(key, shared=bool(settings.from_))
+    if form in (None, had):
+        return ()
+    why = "rows of the lake are found by that text"
+    shown = f"({', '.join(names)})"
+    old, new = f"{shown} as text of form {had or 1}", f"{shown} as text of form {form}"
     return (ChangeKey(verdict=Verdict.BOOTSTRAP, why=why, old=old, new=new),)
 
 
@@ -168,12 +188,19 @@ def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
             },
         },
         "key_columns": settings.key_columns,
+        KEY_TEXT: FORM,
         "mode": settings.mode,
         "partition_by": settings.partition_by,
         "delete_mode": settings.delete_mode,
         "hash_key": key_check(config) if settings.columns.hash else None,
     }
     return hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
+
+
+def key_text_fact(schema: TableSchema, *, shared: bool) -> dict[str, Any]:
+    """What commits say of the text of keys; nothing where none is made."""
+    form = key_form(map(schema.column, schema.key), shared=shared)
+    return {KEY_TEXT: form} if form is not None else {}
 
 
 def hash_key_fact(columns: Iterable[Column], config: LakeConfig) -> dict[str, Any]:
