@@ -133,33 +133,6 @@ def test_keys_of_every_type_are_found_again(spark: SparkSession, tmp_path: Path,
     assert content(table) == [(kept, 10)]
 
 
-def test_composite_text_keys_do_not_collide(spark: SparkSession, tmp_path: Path) -> None:
-    table = lake(spark, tmp_path / "t", schema("a,b", a="string", b="string", v="int"))
-    keys = [
-        ("x,b:y", "z"),
-        ("x", "y,b:z"),
-        ("", ""),
-        ("__empty__", ""),
-        ("\\", ","),
-        ("\\,", ""),
-        ("00:1b:44:11", "1"),  # Hudi's own reading of such a key never ends
-    ]
-    insert(spark, table, *[(*key, at) for at, key in enumerate(keys)])
-
-    change(
-        spark,
-        table,
-        9,
-        ("u", 1, ("x", "y,b:z", 20)),
-        ("d", 2, ("", "", None)),
-        ("d", 3, ("\\", ",", None)),
-    )
-
-    expected = [("x,b:y", "z", 0), ("x", "y,b:z", 20), ("__empty__", "", 3), ("\\,", "", 5)]
-    expected += [("00:1b:44:11", "1", 6)]
-    assert content(table) == sorted(expected, key=repr)
-
-
 def test_rows_move_between_partitions_and_leave_them(spark: SparkSession, tmp_path: Path) -> None:
     orders = schema("id", id="bigint", place="string", v="int")
     table = lake(spark, tmp_path / "t", orders, partition_by=("place",))

@@ -1,0 +1,147 @@
+"""The text of keys: one for each key, whatever its values are, by copy and by stream."""
+
+from __future__ import annotations
+
+import datetime as dt
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import Phase, given, settings
+from hypothesis import strategies as st
+from pyspark.sql import SparkSession
+
+from cdc.lake.key_text import key_text
+from cdc.spark import java_class
+from schemas.table import Column
+from tests.spark.lake import ONE_COMMIT, SEVERAL_COMMITS, change, content, insert, lake, schema
+
+_WORDS = (
+    "__null__",
+    "__empty__",
+    "",
+    "{}",
+    "null",
+    "\\N",
+    "e\u0301",
+    "é",
+    "a,b:",
+    "0:1:2",
+    "x" * 3000,
+)
+TEXTS = st.sampled_from(_WORDS) | st.text(alphabet=",:;|\\=N. a\n\r\0é😀", max_size=6)
+MOMENTS = st.datetimes(
+    dt.datetime.fromisoformat("0001-01-02"), dt.datetime.fromisoformat("9999-12-30")
+)
+VALUES: dict[str, st.SearchStrategy[Any]] = {
+    "string": TEXTS,
+    "int": st.integers(-2, 20),
+    "bigint": st.sampled_from([-(2**63), -1, 0, 1, 11, 2**63 - 1]),
+    "boolean": st.booleans(),
+    "binary": st.binary(max_size=3).map(bytearray),
+    "date": st.dates(dt.date(1, 1, 1), dt.date(9999, 12, 31)),
+    "timestamp": MOMENTS.map(lambda at: at.replace(tzinfo=dt.timezone.utc)),
+    "timestamp_ntz": MOMENTS,
+    "decimal(20,3)": st.decimals(-1000, 1000, places=3, allow_nan=False),
+    "double": st.sampled_from([0.0, -0.0, 1.0, 0.1, 1e300, float("nan"), float("inf")]),
+    "float": st.sampled_from([0.0, -0.0, 0.5, float("nan"), float("-inf")]),
+    "array<string>": st.lists(st.none() | TEXTS, max_size=3),
+    "array<int>": st.lists(st.none() | st.integers(0, 12), max_size=3),
+    "array<binary>": st.lists(st.binary(max_size=2).map(bytearray), max_size=2),
+}
+COLUMNS = [
+    Column(f"c{number}_{n}", kind, kind) for number, kind in enumerate(VALUES) for n in (0, 1)
+]
+ROWS = st.lists(
+    st.tuples(*(VALUES[column.lake_type] for column in COLUMNS)), min_size=5, max_size=25
+)
+KEYS = st.lists(
+    st.lists(st.sampled_from(COLUMNS), min_size=1, max_size=4, unique=True),
+    min_size=10,
+    max_size=10,
+)
+
+
+def same(value: Any) -> Any:
+    """What equals what, for a source: 0.0 and -0.0 do, and NaN is NaN."""
+    if isinstance(value, float):
+        return "nan" if value != value else value + 0.0
+    if isinstance(value, list):
+        return tuple(map(same, value))
+    return bytes(value) if isinstance(value, bytearray) else value
+
+
+@settings(max_examples=3, deadline=None, phases=[Phase.generate])
+@given(rows=ROWS, keys=KEYS)
+def test_two_keys_have_one_text_only_if_they_are_equal(
+    spark: SparkSession, rows: list[tuple[Any, ...]], keys: list[list[Column]]
+) -> None:
+    ddl = ", ".join(f"`{column.name}` {column.lake_type}" for column in COLUMNS)
+    shown = spark.createDataFrame(rows, ddl).select(
+        "*", *(key_text(key).alias(f"k{number}") for number, key in enumerate(keys))
+    )
+    found = shown.collect()
+    parse = java_class(spark, "org.apache.hudi.keygen.KeyGenUtils").extractRecordKeys
+    for number, key in enumerate(keys):
+        texts: dict[str, Any] = {}
+        for row in found:
+            text, value = row[f"k{number}"], tuple(same(row[column.name]) for column in key)
+            assert texts.setdefault(text, value) == value
+            assert "," not in text, "with a colon, Hudi would take it apart"
+        assert len(texts) == len(set(texts.values()))
+        for text in texts:
+            # Where two columns name the partition, Hudi puts the name of the key's before it.
+            assert [list(parse(one)) for one in (text, f"_cdc_key:{text}")] == [
+                [text],
+                [f"_cdc_key:{text}"],
+            ]
+
+
+AT = dt.datetime.fromisoformat("1969-12-31T23:59:59.999999")
+AWKWARD: list[tuple[Any, ...]] = [
+    ("00:1b:44:11", 1, AT, ["a, b"]),  # Hudi's own reading of such a key never ends
+    ("00:1b:44:11", 11, AT, ["a, b"]),
+    ("00:1b:44:11", 1, AT, ["a", "b"]),
+    ("x,b:y", 1, AT, []),
+    ("x", 1, AT, [""]),
+    ("x", 1, AT, [None]),
+    ("x", 1, AT, ["\\N"]),
+    ("", 1, AT, []),
+    ("__empty__", 1, AT, []),
+    ("__null__", 1, AT, []),
+    ("a:b:c", 2, AT, ["z:1,y:2"]),
+    ("|", 2, AT, []),
+    ("\\", 2, AT, [";"]),
+    ("line\r\nend", 2, AT, ["{}"]),
+]
+
+
+@pytest.mark.parametrize(
+    ("size", "by"),
+    [
+        (ONE_COMMIT, ()),
+        pytest.param(SEVERAL_COMMITS, (), marks=pytest.mark.breadth),
+        pytest.param(ONE_COMMIT, ("n", "a"), marks=pytest.mark.breadth),
+    ],
+    ids=["bucket", "bloom", "partitioned"],
+)
+def test_awkward_keys_are_found_again(
+    spark: SparkSession, tmp_path: Path, size: Any, by: tuple[str, ...]
+) -> None:
+    keyed = schema("a,n,t,l", a="string", n="int", t="timestamp_ntz", l="array<string>", v="int")
+    table = lake(spark, tmp_path / "t", keyed, partition_by=by)
+    insert(spark, table, *[(*key, 0) for key in AWKWARD], size=size)
+    updated, deleted, moved = AWKWARD[0::3], AWKWARD[1::3], AWKWARD[2::3]
+    ends = [(f"{key[0]},:", *key[1:]) for key in moved]
+
+    change(
+        spark,
+        table,
+        9,
+        *(("u", 1, (*key, 1)) for key in updated),
+        *(("d", 2, (*key, None)) for key in (*deleted, *moved)),
+        *(("c", 3, (*key, 2)) for key in ends),
+    )
+
+    expected = [*((*key, 1) for key in updated), *((*key, 2) for key in ends)]
+    assert content(table) == sorted(expected, key=repr)
