@@ -49,6 +49,7 @@ FAILPOINTS: tuple[str, ...] = (
     "run.in_commit",
     "run.after_commit",
     "run.before_state",
+    "upkeep.in_clustering",
     "quarantine.after_keep",
     "quarantine.after_replay",
 )

@@ -22,8 +22,12 @@ from cdc.jars import spark_jars
 from cdc.java import find_java
 
 if TYPE_CHECKING:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
     from cdc.config import Config
 
+_REASON_CHARACTERS = 2000
 _START = threading.Lock()
 _LOGGING = Path(__file__).with_name("spark_log4j2.properties")
 
@@ -238,6 +242,19 @@ def java_class(spark: SparkSession, name: str) -> Any:
     """
     gateway: Any = spark.sparkContext._gateway
     return JavaClass(name, gateway._gateway_client)
+
+
+def java_reason(error: Py4JError | PySparkException) -> str:
+    """The innermost Java exception; of a failed Spark job, that of its task."""
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if cause is None:
+        return str(error)[:_REASON_CHARACTERS]
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    text = str(cause.toString()).split("Driver stacktrace:")[0]
+    inner = [line for line in text.splitlines() if line.startswith("Caused by: ")]
+    first = text.splitlines()[0] if text else ""
+    return "; ".join([first, *inner[-1:]])[:_REASON_CHARACTERS]
 
 
 def stop() -> None:

@@ -8,8 +8,6 @@ from typing import TYPE_CHECKING, Any
 from pyspark.java_gateway import ensure_callback_server_started
 
 from cdc.errors import FencedError
-from cdc.failpoints import crash
-from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -25,16 +23,18 @@ class CommitGuard:
     Args:
         spark: The session.
         path: Base path of the table.
-        commit: What is about to be committed.
         check: Called with the table's timeline, fresh from storage.
+        began: Commits that were complete when this writer began to read the table.
+        passed: Called last, when nothing speaks against the commit.
 
     Hudi calls it after all data files are written and before the commit file is. If the check
     raises, Hudi fails the commit, and :attr:`refusal` holds the original exception.
     :attr:`instant` is the instant of the commit, once Hudi has asked.
 
-    Beside the caller's check it refuses a commit that is no longer pending (a newer writer has
-    rolled it back), and one whose instant is below a completed one (a clock went backwards):
-    instants order offsets.
+    Beside the caller's check it refuses a commit that is no longer the only pending one (a newer
+    writer has rolled it back, or goes on beside it), that does not know of a completed one (a
+    clustering may have replaced the files that it changed), or whose instant is below a completed
+    one (a clock went backwards): instants order offsets.
     """
 
     class Java:
@@ -42,12 +42,21 @@ class CommitGuard:
 
         implements = ("java.util.function.BiConsumer",)
 
-    def __init__(self, spark: SparkSession, path: str, commit: CommitRecord, check: Guard) -> None:
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        check: Guard,
+        *,
+        began: frozenset[str],
+        passed: Callable[[], None] | None = None,
+    ) -> None:
         ensure_callback_server_started(spark.sparkContext._gateway)  # type: ignore[no-untyped-call]
         self._spark = spark
         self._path = path
-        self._commit = commit
         self._check = check
+        self._began = began
+        self._passed = passed
         self.refusal: BaseException | None = None
         self.called = False
         self.instant: str | None = None
@@ -57,10 +66,11 @@ class CommitGuard:
         self.called = True
         try:
             timeline = Timeline(self._spark, self._path)
+            self._require_alone(timeline)
             self._require_newest(timeline)
             self._check(timeline)
-            if self._commit.kind == "run":
-                crash("run.in_commit")
+            if self._passed is not None:
+                self._passed()
         except BaseException as error:
             self.refusal = error
             raise
@@ -82,19 +92,25 @@ class CommitGuard:
             path=self._path,
         )
 
+    def _require_alone(self, timeline: Timeline) -> None:
+        pending = timeline.pending_instants()
+        strange = sorted(timeline.completed_instants() - self._began)
+        if len(pending) == 1 and not strange:
+            self.instant = pending[0]
+            return
+        found = f"commit {strange[0]}" if strange else f"{len(pending)} unfinished commits"
+        raise FencedError(
+            f"the lake table at {self._path} has {found} where only this writer's unfinished one"
+            " was expected: another writer has taken the table over",
+            remedy="Nothing was committed. Run again; only one run at a time holds a table.",
+            path=self._path,
+        )
+
     def _require_newest(self, timeline: Timeline) -> None:
-        pending, newest = timeline.pending_instants(), timeline.newest_instant()
-        if len(pending) != 1:
+        newest = timeline.newest_instant()
+        if self.instant is not None and newest is not None and self.instant <= newest:
             raise FencedError(
-                f"the lake table at {self._path} has {len(pending)} unfinished commits where this "
-                "writer's was expected: another writer has taken the table over",
-                remedy="Nothing was committed. Run again; only one run at a time holds a table.",
-                path=self._path,
-            )
-        self.instant = pending[0]
-        if newest is not None and pending[0] <= newest:
-            raise FencedError(
-                f"commit {pending[0]} of the lake table at {self._path} is not after the newest "
+                f"commit {self.instant} of the lake table at {self._path} is not after the newest "
                 f"completed one, {newest}: another writer committed, or this machine's clock is "
                 "behind",
                 remedy="Nothing was committed. Set the machine's clock (NTP), then run again.",

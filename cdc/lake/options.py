@@ -143,7 +143,6 @@ def table_options(
         # rows stay, none of them may be taken for a delete.
         **({} if layout.soft_delete else _DELETES),
         **service_options(
-            snapshot=operation == "bulk_insert",
             clustered=not index.is_bucket,
             sort_columns=layout.record_key,
         ),

@@ -1,7 +1,7 @@
-"""What Hudi does after a commit: cleaning, archiving and clustering, inline and bounded.
+"""Hudi's settings for what follows a commit: cleaning, archiving and clustering.
 
-All of it runs in the process that committed, under the table's lease. Nothing is asynchronous:
-a service that commits on its own would be a second writer.
+Nothing of it runs by itself, in a commit or beside it: a service that writes to the timeline on
+its own is a second writer. :mod:`cdc.lake.upkeep` runs it, under the table's lease.
 """
 
 from __future__ import annotations
@@ -21,14 +21,10 @@ CLUSTER_AT_ONCE_BYTES = 512 * MIB
 """What one clustering may rewrite, at most."""
 
 
-def service_options(
-    *, snapshot: bool, clustered: bool, sort_columns: tuple[str, ...]
-) -> dict[str, str]:
-    """Table services of one commit.
+def service_options(*, clustered: bool, sort_columns: tuple[str, ...]) -> dict[str, str]:
+    """Table services of one table.
 
     Args:
-        snapshot: Whether it is a commit of snapshot chunks. Then nothing runs: there is nothing
-            to clean yet, and a resume reads every chunk's commit from the active timeline.
         clustered: Whether small files are merged; not for bucket indexes, whose files are fixed.
         sort_columns: Order of rows in clustered files, which keeps key ranges narrow.
     """
@@ -37,25 +33,19 @@ def service_options(
         "hoodie.archive.async": "false",
         "hoodie.clustering.async.enabled": "false",
         "hoodie.clustering.inline": "false",
-        "hoodie.clean.automatic": str(not snapshot).lower(),
-        "hoodie.archive.automatic": str(not snapshot).lower(),
+        "hoodie.clean.automatic": "false",
+        "hoodie.archive.automatic": "false",
         "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
         "hoodie.clean.fileversions.retained": str(KEPT_FILE_VERSIONS),
         "hoodie.clean.trigger.strategy": "NUM_COMMITS",
         "hoodie.clean.trigger.max.commits": str(CLEAN_EVERY_COMMITS),
         "hoodie.keep.min.commits": str(KEPT_COMMITS),
         "hoodie.keep.max.commits": str(ARCHIVE_ABOVE_COMMITS),
-        # By then the commit is complete: a failed service is logged and tried after the next one.
-        "hoodie.fail.writes.on.inline.table.service.exception": "false",
-        "hoodie.write.can.ignore.post.commit.failures": "true",
     }
-    if clustered and not snapshot:
+    if clustered:
         strategy = "hoodie.clustering.plan.strategy."
         options |= {
-            "hoodie.clustering.inline": "true",
             "hoodie.clustering.inline.max.commits": str(CLUSTER_EVERY_COMMITS),
-            # A clustering that was cut short must not stop the next changes of its files.
-            "hoodie.clustering.rollback.pending.replacecommit.on.conflict": "true",
             strategy + "small.file.limit": str(SMALL_FILE_BYTES),
             strategy + "target.file.max.bytes": str(TARGET_FILE_BYTES),
             strategy + "max.bytes.per.group": str(CLUSTER_AT_ONCE_BYTES),

@@ -221,8 +221,12 @@ class SharedTable:
             instant = self._write(
                 lake, wanted, record_of(wanted, entries, types), guard, latest is None
             )
-        for one in wanted:
-            one.instant = instant
+            for one in wanted:
+                one.instant = instant
+            try:
+                lake.keep_up(lease.check)
+            except FencedError as lost:  # what was committed is; the next commit is refused
+                _log.warning("%s", lost)
 
     def _write(
         self,
@@ -296,6 +300,9 @@ class ShardTable(LakeTable):
                 if name in types or name.startswith(("_hoodie_", "_cdc_"))
             )
         )
+
+    def keep_up(self, check: Callable[[], None]) -> None:
+        """Nothing: who commits to the shared table does it, for all shards."""
 
     def timeline(self) -> Timeline:
         """The shard's own commits, as of now."""

@@ -120,21 +120,38 @@ class Timeline:
             for chunk in committed.record.chunk_ids
         )
 
+    def completed_instants(self) -> frozenset[str]:
+        """Instants of all completed commits, those of clusterings among them."""
+        return frozenset(str(one.requestedTime()) for one in self._completed())
+
     def newest_instant(self) -> str | None:
         """The greatest completed instant of a commit, or None for an empty timeline."""
-        return max((str(one.requestedTime()) for one in self._completed()), default=None)
+        return max(self.completed_instants(), default=None)
 
     def pending_instants(self) -> list[str]:
-        """Instants of unfinished commits, without clusterings, which a later writer finishes."""
+        """Instants of unfinished commits, those of clusterings among them."""
+        if self._meta is None:
+            return []
+        pending = self._meta.getActiveTimeline().getCommitsTimeline().filterInflightsAndRequested()
+        return sorted({str(one.requestedTime()) for one in pending.getInstants()})
+
+    def pending_clusterings(self) -> list[str]:
+        """Instants of clusterings that were planned, and not completed."""
         if self._meta is None:
             return []
         clustering = java_class(self._spark, "org.apache.hudi.common.util.ClusteringUtils")
-        clusterings = {
-            str(one.requestedTime())
-            for one in clustering.getPendingClusteringInstantTimes(self._meta)
-        }
-        pending = self._meta.getActiveTimeline().getCommitsTimeline().filterInflightsAndRequested()
-        return sorted({str(one.requestedTime()) for one in pending.getInstants()} - clusterings)
+        pending = clustering.getPendingClusteringInstantTimes(self._meta)
+        return sorted(str(one.requestedTime()) for one in pending)
+
+    def clustered_files(self, instant: str) -> dict[str, list[str]]:
+        """Ids of the files that a planned clustering merges, by partition."""
+        clustering = java_class(self._spark, "org.apache.hudi.common.util.ClusteringUtils")
+        plan = clustering.getPendingClusteringPlan(self._meta, instant)
+        files: dict[str, list[str]] = {}
+        for group in plan.getInputGroups():
+            for file in group.getSlices():
+                files.setdefault(str(file.getPartitionPath()), []).append(str(file.getFileId()))
+        return files
 
     def largest_file_bytes(self, committed: Committed) -> int:
         """Size of the largest file that the commit wrote, in bytes."""
@@ -180,16 +197,22 @@ class Timeline:
         return utils.getCommitMetadata(instant, self._meta.getActiveTimeline())
 
     def _whole(self, committed: Committed | None) -> Committed | None:
-        """The commit, unless a rollback names it.
+        """The commit, unless a rollback names it, or one that replaced files.
 
         A writer that was suspended right before its last step, and woke while the next writer
-        rolled it back, may complete a commit whose files are gone. Its offsets must not count.
+        rolled it back, may complete a commit whose files are gone. Its offsets must not count; and
+        if it was a clustering, rows are gone.
         """
         if committed is None:
             return None
+        complete = {committed.instant} | {
+            str(one.requestedTime())
+            for one in self._completed()
+            if str(one.getAction()) == "replacecommit"
+        }
         timeline = self._meta.getActiveTimeline()
         for instant in timeline.getRollbackTimeline().getInstants():
-            if str(instant.requestedTime()) < committed.instant:
+            if str(instant.requestedTime()) < min(complete):
                 continue
             if instant.isCompleted():
                 undone = list(timeline.readRollbackMetadata(instant).getCommitsRollback())
@@ -198,9 +221,9 @@ class Timeline:
                 undone = [plan.getInstantToRollback().getCommitTime()]
             else:
                 continue
-            if committed.instant in (str(one) for one in undone):
+            if gone := complete.intersection(str(one) for one in undone):
                 raise LakeError(
-                    f"commit {committed.instant} of the lake table at {self.path} was rolled back "
+                    f"commit {min(gone)} of the lake table at {self.path} was rolled back "
                     "by another writer while it completed; files of it are missing",
                     remedy="Bootstrap the table again. Two runs held it at once: check that all "
                     "use one state store, and that no machine was suspended.",

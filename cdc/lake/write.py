@@ -11,22 +11,25 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from cdc.errors import ConfigError, LakeError
+from cdc.failpoints import crash
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.layout import OP, RowLayout, column
 from cdc.lake.options import check_overrides, require_keyed, table_options
 from cdc.lake.timeline import Committed, Timeline
-from cdc.spark import java_class
+from cdc.lake.upkeep import Upkeep, drop_clusterings
+from cdc.spark import java_class, java_reason
 from schemas.table import TableSchema
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from pyspark.sql import DataFrame, SparkSession
 
     from cdc.config import TableSettings
 
 _log = logging.getLogger(__name__)
-_REASON_CHARACTERS = 2000
 
 
 class LakeTable:
@@ -117,7 +120,7 @@ class LakeTable:
     def fill(self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize) -> str:
         """Create the table with ``rows``, whose size decides its index; else like `upsert`."""
         index = IndexLayout.choose(self._settings, self.layout, size)
-        check = CommitGuard(self._spark, self.path, commit, guard)
+        check = self._guard(self.timeline(), commit, guard)
         operation = "upsert" if index.is_bucket else "insert"
         return self._write(rows, operation, commit, index, check)
 
@@ -137,6 +140,21 @@ class LakeTable:
         no_rows = self._spark.range(0).select(*columns).where("false")
         # Nothing has to be looked up: an insert leaves the index alone.
         return self._change(no_rows, "insert", commit, guard)
+
+    def keep_up(self, check: Callable[[], None]) -> None:
+        """Do what is due after a commit: clean, archive, and merge small files.
+
+        Args:
+            check: Makes sure, before each step and under the last one's commit, that the table is
+                still ours.
+
+        Raises:
+            FencedError: It is not.
+        """
+        latest = self.timeline().latest()
+        if latest is not None and latest.index is not None:
+            options = self._options(latest.index, "upsert")
+            Upkeep(self._spark, self.path, options, check).run()
 
     def read(self) -> DataFrame:
         """The table as of its last commit, with Hudi's and our meta columns."""
@@ -159,8 +177,18 @@ class LakeTable:
         index = self._index(timeline, previous)
         if commit.handoff is None and previous is not None:
             commit = replace(commit, handoff=previous.record.handoff)
-        check = CommitGuard(self._spark, self.path, commit, guard)
+        drop_clusterings(self._spark, timeline, self._options(index, operation))
+        check = self._guard(timeline, commit, guard)
         return self._write(rows, operation, commit, index, check)
+
+    def _guard(self, timeline: Timeline, commit: CommitRecord, guard: Guard) -> CommitGuard:
+        return CommitGuard(
+            self._spark,
+            self.path,
+            guard,
+            began=timeline.completed_instants(),
+            passed=(lambda: crash("run.in_commit")) if commit.kind == "run" else None,
+        )
 
     def _index(self, timeline: Timeline, previous: Committed | None) -> IndexLayout:
         if previous is None or previous.index is None:
@@ -181,7 +209,7 @@ class LakeTable:
         index: IndexLayout,
         guard: CommitGuard | None,
     ) -> str:
-        options = table_options(self.layout, index, self._overrides, operation=operation)
+        options = self._options(index, operation)
         options |= {COMMIT_KEY: commit.to_json(), INDEX_KEY: index.to_json(), "path": self.path}
         projected = self.layout.project(rows)
         # Looking keys up in files reads the batch three times; a bucket index reads it once.
@@ -199,14 +227,14 @@ class LakeTable:
                     "commit %s of %s is complete; after it: %s",
                     done.instant,
                     self.path,
-                    _reason(error),
+                    java_reason(error),
                 )
                 return done.instant
             verdict = guard.verdict(timeline) if guard is not None else None
             if verdict is not None:
                 raise verdict from error
             raise LakeError(
-                f"the commit to the lake table at {self.path} failed: {_reason(error)}",
+                f"the commit to the lake table at {self.path} failed: {java_reason(error)}",
                 remedy="Nothing was committed; the next run takes the same changes again.",
                 table=commit.table,
                 path=self.path,
@@ -246,18 +274,8 @@ class LakeTable:
         )
         return str(result._2().get()) if result._1() else None
 
+    def _options(self, index: IndexLayout, operation: str) -> dict[str, str]:
+        return table_options(self.layout, index, self._overrides, operation=operation)
+
     def _java(self, name: str) -> Any:
         return java_class(self._spark, name)
-
-
-def _reason(error: Py4JError | PySparkException) -> str:
-    """The innermost Java exception; of a failed Spark job, that of its task."""
-    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
-    if cause is None:
-        return str(error)[:_REASON_CHARACTERS]
-    while cause.getCause() is not None:
-        cause = cause.getCause()
-    text = str(cause.toString()).split("Driver stacktrace:")[0]
-    inner = [line for line in text.splitlines() if line.startswith("Caused by: ")]
-    first = text.splitlines()[0] if text else ""
-    return "; ".join([first, *inner[-1:]])[:_REASON_CHARACTERS]

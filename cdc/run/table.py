@@ -201,6 +201,7 @@ class _TableRun:
                 self._remember(newest)
                 if self._state not in _RUN_STATES:
                     return  # someone paused or retired the table: what is committed is recorded
+                shape.lake.keep_up(self._lease.check)
                 self._lease.check()
         finally:
             task.done()

@@ -27,6 +27,12 @@ def schema(key: str, **columns: str) -> TableSchema:
 
 ORDERS = schema("id", id="bigint", name="string")
 
+CLUSTERED = {
+    "hoodie.clustering.inline.max.commits": "1",
+    "hoodie.clustering.plan.strategy.single.group.clustering.enabled": "true",
+}
+"""Each upkeep merges files, even if there is but one."""
+
 Event = tuple[str, int, tuple[Any, ...]]
 
 

@@ -13,10 +13,21 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.errors import FencedError, LakeError
-from cdc.lake.guard import Guard
+from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
-from tests.spark.lake import ORDERS, accept, change, content, insert, lake, offsets, record, rows
+from tests.spark.lake import (
+    CLUSTERED,
+    ORDERS,
+    accept,
+    change,
+    content,
+    insert,
+    lake,
+    offsets,
+    record,
+    rows,
+)
 
 
 def expect(end: int | None) -> Guard:
@@ -95,6 +106,31 @@ def test_a_commit_that_completes_while_it_is_rolled_back_does_not_count(
         change(spark, table, 4, ("u", 3, (1, "next")))
 
 
+def test_a_clustering_that_completes_while_it_is_dropped_does_not_count(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The same window: files that it replaced are gone for readers, and its own are deleted."""
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bloom")
+    change(spark, table, 2, ("c", 1, (1, "first")))
+    timeline_folder = tmp_path / "t" / ".hoodie"
+    asked = 0
+
+    def suspended() -> None:
+        nonlocal asked
+        asked += 1
+        if asked == 4:
+            kept = [(path, path.read_bytes()) for path in timeline_folder.glob("*.replacecommit.*")]
+            change(spark, table, 3, ("u", 2, (1, "second")))
+            for path, data in kept:
+                path.write_bytes(data)
+
+    table.keep_up(suspended)
+
+    assert replaced(table), "it did not complete, so this proves nothing"
+    with pytest.raises(LakeError, match="was rolled back by another writer while it completed"):
+        table.timeline().latest_offsets()
+
+
 def test_a_clock_that_is_behind_is_refused(spark: SparkSession, table: LakeTable) -> None:
     timeline_folder = Path(table.path.removeprefix("file://")) / ".hoodie"
     (commit,) = timeline_folder.glob("*.commit")
@@ -109,29 +145,36 @@ KILLED = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
-from tests.spark.lake import ORDERS, change, lake
+from tests.spark.lake import CLUSTERED, ORDERS, change, lake
 from tests.spark.local import local_config
 from cdc.spark import session
 folder = Path(sys.argv[2])
 spark = session(local_config(folder / "killed"))
 events = [("u", 2, (1, "killed")), ("c", 2, (2, "killed"))]
-change(spark, lake(spark, folder / "t", ORDERS), 3, *events)
+table = lake(spark, folder / "t", ORDERS, hudi=CLUSTERED, index="bloom")
+change(spark, table, 3, *events)
+table.keep_up(lambda: None)
 """
 
 
-def test_a_writer_killed_in_mid_commit_leaves_the_last_commit_to_readers(
-    spark: SparkSession, table: LakeTable, tmp_path: Path
-) -> None:
-    killed = subprocess.run(
-        [sys.executable, "-c", KILLED, str(Path(__file__).parents[2]), str(tmp_path)],
-        env={**os.environ, "TRIBUTARY_CRASH_AT": "run.in_commit"},
+def killed(point: str, folder: Path) -> None:
+    """A process that changes the table in the folder and dies at the point."""
+    ended = subprocess.run(
+        [sys.executable, "-c", KILLED, str(Path(__file__).parents[2]), str(folder)],
+        env={**os.environ, "TRIBUTARY_CRASH_AT": point},
         cwd=Path(__file__).parents[2],
         capture_output=True,
         text=True,
         timeout=300,
         check=False,
     )
-    assert killed.returncode == -signal.SIGKILL, killed.stderr[-2000:]
+    assert ended.returncode == -signal.SIGKILL, ended.stderr[-2000:]
+
+
+def test_a_writer_killed_in_mid_commit_leaves_the_last_commit_to_readers(
+    spark: SparkSession, table: LakeTable, tmp_path: Path
+) -> None:
+    killed("run.in_commit", tmp_path)
 
     (abandoned,) = table.timeline().pending_instants()
     assert content(table) == [(1, "first")]
@@ -143,6 +186,99 @@ def test_a_writer_killed_in_mid_commit_leaves_the_last_commit_to_readers(
     assert offsets(table) == [{0: 2}, {0: 3}]
     assert table.timeline().pending_instants() == []
     assert not list((tmp_path / "t").glob(f"*{abandoned}*.parquet"))
+
+
+@pytest.mark.breadth
+def test_a_clustering_killed_in_mid_commit_leaves_the_last_commit_to_readers(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
+    change(spark, table, 2, ("c", 1, (1, "first")))
+    killed("upkeep.in_clustering", tmp_path)
+    assert table.timeline().pending_clusterings()
+    assert content(table) == [(1, "killed"), (2, "killed")]
+
+    change(spark, table, 4, ("u", 3, (1, "again")))
+
+    assert content(table) == [(1, "again"), (2, "killed")]
+    assert table.timeline().pending_instants() == []
+
+
+def replaced(table: LakeTable) -> list[str]:
+    folder = Path(table.path.removeprefix("file://")) / ".hoodie"
+    return sorted(path.name.split(".")[0] for path in folder.glob("*.replacecommit"))
+
+
+def test_a_clustering_hides_nothing_of_a_writer_that_took_the_table_over(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The first one is suspended before its clustering commits; the second one truncates."""
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bloom")
+    change(spark, table, 2, ("c", 1, (1, "first")))
+    asked = 0
+
+    def suspended() -> None:
+        nonlocal asked
+        asked += 1
+        if table.timeline().pending_clusterings():
+            table.overwrite(
+                rows(spark, table, [("c", 2, (2, "B"))]), record(offsets={0: 3}), accept
+            )
+            raise FencedError("the lease was lost", remedy="")
+
+    with pytest.raises(FencedError, match="the lease was lost"):
+        table.keep_up(suspended)
+
+    assert asked == 4, "before each step, and under the commit of the clustering"
+    assert content(table) == [(2, "B")]
+    assert len(replaced(table)) == 1, "that of the overwrite"
+    table.keep_up(lambda: None)
+    assert content(table) == [(2, "B")]
+    assert len(replaced(table)) == 2, "the next clustering is made"
+
+
+@pytest.mark.parametrize("begun", [True, False], ids=["begun", "planned"])
+def test_a_clustering_that_was_cut_short_keeps_no_rows_from_being_replaced(
+    spark: SparkSession, tmp_path: Path, begun: bool
+) -> None:
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bloom")
+    change(spark, table, 2, ("c", 1, (1, "first")))
+
+    def dies() -> None:
+        if table.timeline().pending_clusterings():
+            raise FencedError("dies", remedy="")
+
+    with pytest.raises(FencedError, match="dies"):
+        table.keep_up(dies)
+    if not begun:
+        for path in (tmp_path / "t" / ".hoodie").glob("*.replacecommit.inflight"):
+            path.unlink()
+    assert table.timeline().pending_clusterings()
+
+    table.overwrite(rows(spark, table, [("c", 2, (2, "B"))]), record(offsets={0: 3}), accept)
+
+    assert content(table) == [(2, "B")]
+    assert table.timeline().pending_clusterings() == []
+
+
+def test_a_commit_that_does_not_know_of_a_clustering_is_refused(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """It changed files that the clustering replaced: its rows would be hidden."""
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bloom")
+    change(spark, table, 2, ("c", 1, (1, "first")))
+    timeline_folder = Path(table.path.removeprefix("file://")) / ".hoodie"
+
+    def meanwhile(timeline: Timeline) -> None:
+        (instant,) = timeline.pending_instants()
+        (commit,) = timeline_folder.glob("*.commit")
+        earlier = f"{int(instant) - 1}.replacecommit"  # planned before, completed meanwhile
+        shutil.copy(commit, timeline_folder / earlier)
+        guard = CommitGuard(spark, table.path, accept, began=timeline.completed_instants())
+        guard.accept(None, None)
+
+    with pytest.raises(FencedError, match="where only this writer's unfinished one was expected"):
+        table.upsert(rows(spark, table, [("u", 2, (1, "hid"))]), record(offsets={0: 3}), meanwhile)
 
 
 @pytest.mark.breadth
@@ -164,6 +300,7 @@ def test_the_handoff_and_the_offsets_outlive_archiving_and_services(
 
     for at in range(8):
         change(spark, table, at + 1, ("u", at, (at, "new")))
+        table.keep_up(lambda: None)
 
     timeline = table.timeline()
     latest = timeline.latest_offsets()

@@ -1,0 +1,143 @@
+"""What is done to a lake table between commits: cleaning, archiving, and merging small files.
+
+Each step writes to the timeline, so each is taken under the table's lease, and a clustering, which
+replaces files, commits under the same guard as a run. What a clustering that was cut short has
+left is dropped by the next writer before it writes: Hudi leaves the files of a planned clustering
+out of what an overwrite replaces.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from py4j.protocol import Py4JError
+
+from cdc.errors import LakeError
+from cdc.failpoints import crash
+from cdc.lake.guard import CommitGuard
+from cdc.lake.timeline import Timeline
+from cdc.spark import java_class, java_reason
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
+
+
+class Upkeep:
+    """The upkeep of one table.
+
+    Args:
+        spark: The session.
+        path: Base path of the Hudi table.
+        options: Hudi's settings of the table.
+        check: Raises :class:`~cdc.errors.FencedError` when the table is no longer ours.
+    """
+
+    def __init__(
+        self,
+        spark: SparkSession,
+        path: str,
+        options: Mapping[str, str],
+        check: Callable[[], None],
+    ) -> None:
+        self._spark = spark
+        self._path = path
+        self._options = options
+        self._check = check
+
+    def run(self) -> None:
+        """Do what is due. What fails is logged, and due again after the next commit.
+
+        Raises:
+            FencedError: The table is no longer ours.
+        """
+        try:
+            with _client(self._spark, self._path, self._options) as client:
+                for step in (client.clean, client.archive, lambda: self._cluster(client)):
+                    self._check()
+                    step()
+        except Py4JError as error:
+            _log.warning("upkeep of %s failed: %s", self._path, java_reason(error))
+
+    def _cluster(self, client: Any) -> None:
+        """Merge small files, in a commit that the guard lets pass or refuses."""
+        option = java_class(self._spark, "org.apache.hudi.common.util.Option")
+        guard = CommitGuard(
+            self._spark,
+            self._path,
+            lambda _: self._check(),
+            began=Timeline(self._spark, self._path).completed_instants(),
+            passed=lambda: crash("upkeep.in_clustering"),
+        )
+        planned = client.scheduleClustering(option.empty())
+        if not planned.isPresent():
+            return
+        instant = str(planned.get())
+        written = client.cluster(instant, False)
+        operations = java_class(self._spark, "org.apache.hudi.common.model.WriteOperationType")
+        client.setOperationType(operations.CLUSTER)
+        try:
+            client.commit(
+                instant,
+                written.getWriteStatuses(),
+                option.empty(),
+                "replacecommit",
+                Timeline(self._spark, self._path).clustered_files(instant),
+                option.of(guard),
+                option.empty(),
+            )
+        except Py4JError:
+            if guard.refusal is not None:
+                raise guard.refusal from None
+            raise
+        _log.info("clustering %s merged small files of %s", instant, self._path)
+
+
+def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[str, str]) -> None:
+    """Undo what was planned, and perhaps begun, by a process that holds the table no longer.
+
+    Args:
+        spark: The session.
+        timeline: The table's commits; reloaded if there was anything.
+        options: Hudi's settings of the table.
+
+    Raises:
+        LakeError: It cannot be undone; nothing may be written before it is.
+    """
+    pending = timeline.pending_clusterings()
+    if not pending:
+        return
+    try:
+        with _client(spark, timeline.path, options) as client:
+            for instant in pending:
+                _log.info("clustering %s of %s was cut short: dropped", instant, timeline.path)
+                # The former knows those that were begun, the latter those that were planned only.
+                if not client.purgePendingClustering(instant):
+                    client.rollback(instant)
+    except Py4JError as error:
+        raise LakeError(
+            f"clustering {pending[0]} of the lake table at {timeline.path} was cut short and cannot"
+            f" be dropped: {java_reason(error)}",
+            remedy="Nothing was written. Check the lake's permissions, then run again.",
+            path=timeline.path,
+        ) from error
+    timeline.reload()
+
+
+@contextmanager
+def _client(spark: SparkSession, path: str, options: Mapping[str, str]) -> Iterator[Any]:
+    """Hudi's write client for a table."""
+    tools: Any = getattr(java_class(spark, "org.apache.hudi.HoodieCLIUtils$"), "MODULE$")
+    maps = java_class(spark, "org.apache.spark.api.python.PythonUtils")
+    none = getattr(java_class(spark, "scala.None$"), "MODULE$")
+    client = tools.createHoodieWriteClient(
+        spark._jsparkSession, path, maps.toScalaMap(dict(options)), none
+    )
+    try:
+        yield client
+    finally:
+        client.close()
