@@ -14,12 +14,10 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from cdc.errors import SecretError
+from schemas.redaction import SHORTEST, keep_secret
 
 _REFERENCE = re.compile(r"\$\{(?:(?P<env>[A-Za-z_][A-Za-z0-9_]*)|file:(?P<file>/[^{}]+))\}")
 _PATTERN = r"^\$\{([A-Za-z_][A-Za-z0-9_]*|file:/[^{}]+)\}$"
-
-_SHORTEST = 4
-_resolved: set[str] = set()
 
 
 @dataclass(frozen=True)
@@ -61,7 +59,7 @@ class SecretRef:
             SecretError: The variable is not set, or the file cannot be read or is empty.
         """
         value = self.read()
-        keep_out_of_logs(value)
+        keep_secret(value)
         return value
 
     def read(self) -> str:
@@ -161,30 +159,19 @@ def fold(text: str, written: str) -> str:
         with contextlib.suppress(SecretError):
             values[SecretRef.parse(match[0]).read()] = match[0]
     for value in sorted(values, key=len, reverse=True):
-        if len(value) >= _SHORTEST:
+        if len(value) >= SHORTEST:
             text = text.replace(value, values[value])
-    return text
-
-
-def keep_out_of_logs(secret: str) -> None:
-    """Have ``redact`` take this secret out of text.
-
-    What is shorter than four characters stays: it is no secret, and text would become unreadable.
-    """
-    if len(secret) >= _SHORTEST:
-        _resolved.add(secret)
-
-
-def redact(text: str) -> str:
-    """The text without any secret that this process has resolved, for logs and foreign errors."""
-    for secret in sorted(_resolved, key=len, reverse=True):
-        text = text.replace(secret, "***")
     return text
 
 
 def is_reference(text: str) -> bool:
     """Whether the text holds a reference of ours or of a Connect ConfigProvider."""
     return re.search(r"\$\{[^{}]+\}", text) is not None
+
+
+def is_only_references(text: str) -> bool:
+    """Whether nothing of the text is plain: it is references of ours, or empty."""
+    return not _REFERENCE.sub("", text)
 
 
 def _validate(value: object) -> SecretRef:

@@ -16,7 +16,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from cdc.errors import StateError
 from cdc.history import RunEntry, SchemaEntry
 from cdc.state import TableRecord
-from cdc.store_engine import open_engine
+from cdc.store_engine import open_engine, shown
 from cdc.store_tables import (
     FORMAT,
     MYSQL,
@@ -43,7 +43,7 @@ class Store:
 
     def __init__(self, url: str) -> None:
         self._engine = open_engine(url)
-        self.shown_url = self._engine.url.render_as_string(hide_password=True)
+        self.shown_url = shown(self._engine.url)
         self._create()
 
     def __repr__(self) -> str:
@@ -271,7 +271,8 @@ class Store:
     def _create(self) -> None:
         try:
             self._create_tables()
-        except SQLAlchemyError as error:
+        except (SQLAlchemyError, TypeError, ValueError, OSError) as error:
+            # A driver complains of its parameters in errors of its own, or of Python's.
             raise self._unusable(error) from None
         with self.transaction() as connection:
             found = connection.execute(sa.select(sa.func.max(format_rows.c.version))).scalar()
@@ -296,7 +297,7 @@ class Store:
             with attempt:
                 metadata.create_all(self._engine)
 
-    def _unusable(self, error: SQLAlchemyError) -> StateError:
+    def _unusable(self, error: Exception) -> StateError:
         cause = getattr(error, "orig", None) or error
         reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
         return StateError(

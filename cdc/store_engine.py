@@ -9,8 +9,9 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
+from cdc.config.values import is_sensitive
 from cdc.errors import StateError
-from cdc.secrets import keep_out_of_logs
+from schemas.redaction import keep_secret
 
 BUSY_TIMEOUT_S = 30
 """How long a statement waits for another writer of the store."""
@@ -23,9 +24,7 @@ def open_engine(url: str) -> Engine:
         StateError: The URL is none, its driver is missing, or the file's folder cannot be made.
     """
     try:
-        parsed = make_url(url)
-        if parsed.password is not None:
-            keep_out_of_logs(parsed.password)
+        parsed = _parsed(url)
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":
@@ -41,9 +40,33 @@ def open_engine(url: str) -> Engine:
         raise StateError(
             f"state.url cannot be used: {reason}",
             remedy="Give a SQLAlchemy URL, such as sqlite:///state.db or "
-            "postgresql+psycopg://user:${PASSWORD}@host/database, and install its driver.",
+            "postgresql+psycopg://user:${PASSWORD}@host/database, and install its driver; in a"
+            " password, @ is written %40.",
             field="state.url",
         ) from None
+
+
+def shown(url: URL) -> str:
+    """The URL as people may see it: no password, and of the parameters where the server is.
+
+    Any other parameter may be a secret of its driver's, by a name that only the driver knows.
+    """
+    place = {name: value for name, value in url.query.items() if name in ("host", "port")}
+    # Not rendered by the library, which would write a path as %2Fvar%2Frun.
+    bare = url.set(query={}).render_as_string(hide_password=True)
+    parameters = "&".join(f"{name}={value}" for name, value in place.items())
+    return f"{bare}?{parameters}" if parameters else bare
+
+
+def _parsed(text: str) -> URL:
+    """The URL; what it holds of secrets is kept out of what its driver says, too."""
+    url = make_url(text)
+    named = [url.normalized_query[name] for name in url.query if is_sensitive(name)]
+    for secret in (str(url.password or ""), *(value for values in named for value in values)):
+        keep_secret(secret)
+    if "@" in (url.host or ""):
+        raise ValueError("what follows an @ in the password is taken for the host")
+    return url
 
 
 def _sqlite(url: URL) -> Engine:

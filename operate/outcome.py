@@ -8,10 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.secrets import redact
 from cdc.state import State
 from operate.exit_codes import ExitCode, asks_for_bootstrap, exit_code
 from schemas.errors import TributaryError
+from schemas.redaction import redact
 from schemas.table import TableId
 
 _log = logging.getLogger(__name__)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from schemas.redaction import redact
+
 
 class TributaryError(Exception):
     """An error that names what failed and says what to do next.
@@ -12,15 +14,18 @@ class TributaryError(Exception):
         message: What happened, naming the table, topic, partition, offset or field.
         remedy: What the reader can do next, as an instruction.
         **context: The names in the message as values (``table=``, ``topic=``, ``partition=``,
-            ``offset=``, ``field=``), for ``--output json`` and for logs. Never a secret.
+            ``offset=``, ``field=``), for ``--output json`` and for logs.
+
+    What a server or a driver said is often part of the message, so the secrets that this process
+    has read are taken out of it.
 
     Errors cross process boundaries (Spark workers, thread pools), so they pickle with all three.
     """
 
     def __init__(self, message: str, *, remedy: str, **context: Any) -> None:
-        super().__init__(message)
-        self.message = message
-        self.remedy = remedy
+        self.message = redact(message)
+        self.remedy = redact(remedy)
+        super().__init__(self.message)
         self.context = context
 
     def __str__(self) -> str:
@@ -35,7 +40,7 @@ class TributaryError(Exception):
             "error": type(self).__name__,
             "message": self.message,
             "remedy": self.remedy,
-            "context": {key: str(value) for key, value in self.context.items()},
+            "context": {key: redact(str(value)) for key, value in self.context.items()},
         }
 
 

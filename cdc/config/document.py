@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Annotated, Any, Union, get_args, get_origin
+from urllib.parse import parse_qsl
 
 import yaml
 from pydantic import BaseModel, Discriminator, Tag, ValidationError
@@ -20,7 +21,7 @@ from cdc.config.root import Config
 from cdc.config.source import kind_of
 from cdc.config.values import RawOptions, Section, Verbatim, is_sensitive
 from cdc.errors import ConfigError, SecretError
-from cdc.secrets import SecretRef, expand, fold, is_reference
+from cdc.secrets import SecretRef, expand, fold, is_only_references, is_reference
 
 VARIABLE = "TRIBUTARY_CONFIG"
 DEFAULT_PATH = Path("tributary.yaml")
@@ -276,10 +277,10 @@ def _plain_secrets(options: Mapping[Any, Any], path: _Path, *, verbatim: bool) -
 
 def _url_password(url: str, path: _Path) -> Iterator[Problem]:
     login = re.match(r"[^/]*//[^/@]*:([^@]*)@", url)
-    parameter = re.search(r"[?&](?:password|passwd|sslpassword)=([^&]*)", url)
-    for match in (login, parameter):
-        if match is not None and match[1] and not is_reference(match[1]):
-            yield Problem(path, _PLAIN_TEXT)
+    named = parse_qsl(url.partition("?")[2])
+    secrets = [value for name, value in named if is_sensitive(name)]
+    if any(not is_only_references(text) for text in (*secrets, login[1] if login else "")):
+        yield Problem(path, _PLAIN_TEXT)
 
 
 def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:

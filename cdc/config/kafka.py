@@ -20,6 +20,7 @@ from cdc.config.values import (
     Positive,
     RawOptions,
     Section,
+    Servers,
     Verbatim,
     defaults,
 )
@@ -200,7 +201,7 @@ class TopicConfig(Section):
 class KafkaConfig(Section):
     """Brokers, schema registry and topics."""
 
-    bootstrap_servers: NonEmpty
+    bootstrap_servers: Servers
     """host:port of brokers, separated by commas."""
     security: Security = Field(default_factory=defaults)
     """How to reach the brokers."""

@@ -52,7 +52,7 @@ class LakeConfig(Section):
 class CatalogConfig(Section):
     """A Hive Metastore in which readers find the tables by name."""
 
-    metastore: Annotated[str, Field(pattern=r"^thrift://[^,/]+(,thrift://[^,/]+)*$")]
+    metastore: Annotated[str, Field(pattern=r"^thrift://[^,/@]+(,thrift://[^,/@]+)*$")]
     """Where it is, for example thrift://metastore:9083; several by commas."""
     database: Annotated[str, Field(min_length=1)] = "{source}_{schema}"
     """Database of a table; what Hive's names cannot hold is encoded."""

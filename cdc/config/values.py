@@ -92,17 +92,31 @@ def _absolute(path: Path, info: ValidationInfo) -> Path:
 _CONTAINER = re.compile(r"(?:abfss?|wasbs?)://[^/?#:@]*@(?![^/?#]*@)", re.IGNORECASE)
 
 
+# A password may have a slash; what follows a colon and is a number is a port.
+_LOGIN = re.compile(r"[^/]*//(?:[^/?#]*@|[^/:@]+:(?!\d+(?:/|$))[^@]*@)")
+
+
 def _without_login(url: str) -> str:
-    if re.match(r"[^/]*//[^/?#]*@", url) and not _CONTAINER.match(url):
+    if _LOGIN.match(url) and not _CONTAINER.match(url):
         raise PydanticCustomError(
             "url_login", "the URL holds a login; use the username and password keys for it"
         )
     return url
 
 
+def _servers(text: str) -> str:
+    if "@" in text:
+        raise PydanticCustomError("servers_login", "it holds a login; use kafka.security for it")
+    return text
+
+
 def _http(url: str) -> str:
     if not re.match(r"https?://[^/]", url):
         raise PydanticCustomError("url_scheme", "the URL must begin with http:// or https://")
+    if re.search(r"[?#]", url):
+        raise PydanticCustomError(
+            "url_parameters", "the URL has parameters, which would be lost; give it without them"
+        )
     return url.rstrip("/")
 
 
@@ -113,7 +127,8 @@ def defaults() -> Any:
 
 NonEmpty = Annotated[str, Field(min_length=1)]
 FilePath = Annotated[Path, AfterValidator(_absolute)]
-HttpUrl = Annotated[str, AfterValidator(_http), AfterValidator(_without_login)]
+HttpUrl = Annotated[str, AfterValidator(_without_login), AfterValidator(_http)]
+Servers = Annotated[str, Field(min_length=1), AfterValidator(_servers)]
 LoginFreeUrl = Annotated[str, Field(min_length=1), AfterValidator(_without_login)]
 OptionText = Annotated[
     str, BeforeValidator(_text), WithJsonSchema({"type": ["string", "number", "boolean"]})

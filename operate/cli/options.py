@@ -15,6 +15,7 @@ from typer.core import TyperGroup
 from operate.exit_codes import ExitCode, asks_for_bootstrap
 from operate.render import Output, Renderer
 from schemas.errors import TributaryError
+from schemas.redaction import redact
 
 _PACKAGES = ("schemas", "cdc", "bootstrap", "operate", "stack")
 _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
@@ -110,14 +111,14 @@ class _Stderr(logging.Handler):
         self.setFormatter(logging.Formatter("%(asctime)s %(levelname)s %(name)s: %(message)s"))
 
     def emit(self, record: logging.LogRecord) -> None:
-        sys.stderr.write(_redacted(self.format(record)) + "\n")
+        sys.stderr.write(redact(self.format(record)) + "\n")
 
 
 def _show(error: TributaryError, invocation: Invocation) -> None:
     if invocation.verbosity:
         cause = error.__cause__ if isinstance(error, _InternalError) else error
         lines = traceback.format_exception(cause or error)
-        sys.stderr.write(_redacted("".join(lines)))
+        sys.stderr.write(redact("".join(lines)))
     Renderer(invocation.output).error(error)
 
 
@@ -126,7 +127,7 @@ class _InternalError(TributaryError):
 
 
 def _unexpected(error: Exception) -> _InternalError:
-    text = _redacted(str(error)).strip().splitlines()
+    text = redact(str(error)).strip().splitlines()
     found = _InternalError(
         f"unexpected {type(error).__name__}: {text[0] if text else 'no message'}",
         remedy="Run the command again with -v, and report what it prints.",
@@ -140,9 +141,3 @@ def _is_typers_own(error: Exception) -> bool:
     return isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError, EOFError)) or hasattr(
         error, "exit_code"
     )
-
-
-def _redacted(text: str) -> str:
-    from cdc.secrets import redact  # brings pydantic, which `--help` does without
-
-    return redact(text)

@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 from cdc.errors import SecretError
-from cdc.secrets import SecretRef, expand, fold, redact
+from cdc.secrets import SecretRef, expand, fold
+from schemas.redaction import redact
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ import pytest
 from cdc.config.values import is_sensitive
 from cdc.debezium.audit import audit
 from cdc.debezium.connector import capture_settings
-from cdc.secrets import redact
+from schemas.redaction import redact
 from tests.unit.cdc.configuration import changed, read, refusal
 from tests.unit.cdc.configuration import environment as environment
 from tests.unit.cdc.test_debezium import plain

@@ -18,11 +18,11 @@ from cdc import store_tables
 from cdc.attempt import Attempt
 from cdc.errors import StateError
 from cdc.history import RunEntry, SchemaEntry
-from cdc.secrets import redact
 from cdc.state import CommitSummary, State, TableRecord
 from cdc.store import Store
 from cdc.store_tables import FORMAT
 from schemas.changes import DropColumn, Verdict
+from schemas.redaction import redact
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
@@ -233,6 +233,7 @@ def test_many_can_create_the_store_at_once(file: Path) -> None:
     [
         ("canary-nonsense", "it is not a URL"),
         ("nosuch://u:canary-pw@h/d", "cannot be used"),
+        ("postgresql://u:so@canary-pw@h/d", "it is not a URL"),
         ("postgresql://u:canary-pw@127.0.0.1:1/d?connect_timeout=2", "is not usable"),
         ("sqlite:////proc/nowhere/state.db", "cannot be made"),
         ("sqlite:////proc", "is not usable"),
