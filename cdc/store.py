@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -16,7 +17,7 @@ from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 from cdc.errors import StateError
 from cdc.history import RunEntry, SchemaEntry
 from cdc.state import TableRecord
-from cdc.store_engine import open_engine, shown
+from cdc.store_engine import exposed_file, open_engine, shown
 from cdc.store_tables import (
     FORMAT,
     MYSQL,
@@ -52,6 +53,11 @@ class Store:
     def close(self) -> None:
         """Close all connections."""
         self._engine.dispose()
+
+    @property
+    def exposed(self) -> Path | None:
+        """The store's file, when it is one that other users of the machine may read."""
+        return exposed_file(self._engine.url)
 
     def tables(self) -> list[TableRecord]:
         """The records of all tables, by source, schema and table."""

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
+from urllib.parse import unquote
 
 import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
@@ -69,13 +73,53 @@ def _parsed(text: str) -> URL:
     return url
 
 
+def exposed_file(url: URL) -> Path | None:
+    """The file of a SQLite store when others than its owner may read it."""
+    file = _file(url)
+    return file if file is not None and file.exists() and _open_to_others(file) else None
+
+
+def _file(url: URL) -> Path | None:
+    """The file of a SQLite store; None for a server, and for one in memory."""
+    name = url.database or ""
+    if name.startswith("file:"):
+        name = unquote(name.removeprefix("file:"))
+    in_memory = name in ("", ":memory:") or url.query.get("mode") == "memory"
+    return None if in_memory or url.get_backend_name() != "sqlite" else Path(name)
+
+
+def _open_to_others(file: Path) -> bool:
+    return bool(file.stat().st_mode & 0o077)
+
+
+def _close_to_others(file: Path) -> None:
+    """Make the file, or take it, so that only its owner reads it: it holds whole messages.
+
+    SQLite gives what it writes beside the file the same permissions.
+
+    Raises:
+        OSError: The folder or the file cannot be made.
+    """
+    if not file.parent.is_dir():
+        file.parent.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+    if not file.exists():
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+    for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
+        with contextlib.suppress(FileNotFoundError):  # its last user has just removed it
+            found = path.stat()
+            ours = S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+            if ours and _open_to_others(path):
+                path.chmod(0o600)
+
+
 def _sqlite(url: URL) -> Engine:
-    if url.database and url.database != ":memory:" and not url.database.startswith("file:"):
+    if (file := _file(url)) is not None:
         try:
-            Path(url.database).parent.mkdir(parents=True, exist_ok=True)
+            _close_to_others(file)
         except OSError as error:
             raise StateError(
-                f"the folder of the state store {url.database} cannot be made: {error.strerror}",
+                f"the state store {file} cannot be made: {error.strerror}",
                 remedy="Name a file in a folder that you can write as state.url.",
                 field="state.url",
             ) from None

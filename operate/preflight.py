@@ -44,7 +44,7 @@ _SHOWN_UNFIT = 20
 
 def check(services: Services) -> Iterator[Check]:
     """Look at everything, and yield one line at a time, as it is seen."""
-    yield from _guarded("state store", partial(_state, services))
+    yield from _guarded("state store", partial(state_store, services))
     records: list[TableRecord] = []
     try:
         records = [r for r in services.store.tables() if r.state is not State.RETIRED]
@@ -76,9 +76,21 @@ def _guarded(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
         return [Check(name, "error", error.message, error.remedy)]
 
 
-def _state(services: Services) -> list[Check]:
-    found = services.store.tables()
-    return [Check("state store", "ok", f"{services.store.shown_url}, {len(found)} tables")]
+def state_store(services: Services) -> list[Check]:
+    """Whether the state store can be used, and who may read it."""
+    store = services.store
+    lines = [Check("state store", "ok", f"{store.shown_url}, {len(store.tables())} tables")]
+    if (file := store.exposed) is not None:
+        lines.append(
+            Check(
+                "state store: file",
+                "warning",
+                f"{file} can be read by other users of this machine, and holds messages that were"
+                " left out, with all columns",
+                f"Its owner runs `chmod 600 {file}`.",
+            )
+        )
+    return lines
 
 
 def _source(services: Services, name: str) -> list[Check]:

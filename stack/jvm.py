@@ -17,6 +17,7 @@ from stack.artifacts import Software
 from stack.errors import StackError
 from stack.ports import HOST
 from stack.process import Command
+from stack.secrets import private_folder
 
 _PROBE_S = 3.0
 _FORMAT_LIMIT_S = 120.0
@@ -81,7 +82,7 @@ class Kafka(JavaServer):
 
     def prepare(self) -> None:
         """Write the configuration and the identity of a new node."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder)
         data = self.folder / "data"
         properties = kafka_properties(self.port, self._controller_port, data)
         self.properties.write_text(_render(properties), "utf-8")
@@ -130,7 +131,7 @@ class Registry(JavaServer):
 
     def prepare(self) -> None:
         """Create its folder."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder)
 
     def command(self) -> Command:
         """How to start it."""
@@ -190,7 +191,7 @@ class Connect(JavaServer):
 
     def prepare(self) -> None:
         """Write the configuration."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder)
         plugins = (*self._software().connectors.values(), self._software().converter)
         properties = connect_properties(self.port, self._kafka_port, self._secrets, plugins)
         self.properties.write_text(_render(properties), "utf-8")

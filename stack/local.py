@@ -28,7 +28,7 @@ from stack.postgres import POSTGRES, ROLES, find_binaries
 from stack.process import ServerProcess
 from stack.project import Addresses, project_text
 from stack.roles import DATABASE
-from stack.secrets import PGPASS, Passwords
+from stack.secrets import PGPASS, Passwords, private_folder
 from stack.servers import RunningServer, Server, ServerStatus, status_of, wait_ready
 
 DEFAULT_FOLDER = Path(".tributary/stack")
@@ -335,9 +335,10 @@ class LocalStack:
         metastore: bool,
     ) -> None:
         """Make the folders, choose ports, and record what a later call must know."""
-        for name in ("run", "logs", SECRETS, *kinds):
+        for name in kinds:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
-        self.passwords.folder.chmod(0o700)
+        for name in ("run", "logs", SECRETS):
+            private_folder(self.folder / name)
         kept = Record.read(self.folder) if self._exists() else Record({})
         binaries = kept.binaries
         if binaries is None and POSTGRES in kinds:

@@ -9,6 +9,7 @@ from cdc.jars import pyspark_jars
 from stack.jvm import JavaServer
 from stack.ports import HOST
 from stack.process import Command
+from stack.secrets import private_folder
 
 _PROBE_S = 3.0
 # Its libraries are older than Java's modules, and reach into them.
@@ -24,7 +25,7 @@ class Metastore(JavaServer):
 
     def prepare(self) -> None:
         """Write the configuration."""
-        self.folder.mkdir(parents=True, exist_ok=True)
+        private_folder(self.folder)
         settings = {
             "javax.jdo.option.ConnectionURL": f"jdbc:derby:{self.folder / 'db'};create=true",
             "hive.metastore.warehouse.dir": str(self.folder / "warehouse"),

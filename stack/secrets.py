@@ -37,6 +37,12 @@ class Passwords:
         write_private(path, "".join(f"{host}:*:*:{role}:{self.get(role)}\n" for role in roles))
 
 
+def private_folder(path: Path) -> None:
+    """Make a folder that only its owner can enter, or take it so: it holds rows or secrets."""
+    path.mkdir(parents=True, exist_ok=True)
+    path.chmod(0o700)
+
+
 def write_private(path: Path, text: str) -> None:
     """Write a file that only its owner can read, and never was otherwise."""
     path.unlink(missing_ok=True)

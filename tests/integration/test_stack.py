@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import stat
 import subprocess
 import sys
 import time
@@ -80,6 +81,13 @@ def test_no_role_of_the_product_is_a_superuser(stack: LocalStack) -> None:
         "tributary_marker|f|f|f|f|f",
         "tributary_snapshot|f|f|f|f|f",
     ]
+
+
+def test_nobody_else_reads_the_rows_that_pass_through_the_stack(stack: LocalStack) -> None:
+    closed = ("run", "logs", "secrets", "kafka", "registry", "connect")
+    folders = [*(stack.folder / name for name in closed), stack.folder / "postgres" / "primary"]
+    for path in folders:
+        assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
 
 
 def test_a_killed_server_is_reported_and_comes_back_where_it_was(stack: LocalStack) -> None:

@@ -1,0 +1,82 @@
+"""The file of a SQLite store holds whole messages: only its owner reads it."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from cdc import store_engine
+from cdc.config import parse
+from cdc.errors import StateError
+from cdc.progress import NullProgress
+from cdc.store import Store
+from operate.context import Services
+from operate.preflight import state_store
+from tests.unit.cdc.configuration import minimal
+
+
+@pytest.fixture(autouse=True)
+def usual_umask() -> Iterator[None]:
+    former = os.umask(0o022)
+    yield
+    os.umask(former)
+
+
+def mode(path: Path) -> int:
+    return stat.S_IMODE(path.stat().st_mode)
+
+
+@pytest.mark.parametrize("url", ["sqlite:///{}", "sqlite:///file:{}?uri=true"])
+def test_a_new_store_is_its_owners(tmp_path: Path, url: str) -> None:
+    folder = tmp_path / "new" / "state"
+    store = Store(url.format(folder / "state.db"))
+    assert store.tables() == []
+    files = {path.name: mode(path) for path in folder.iterdir()}
+    assert files == dict.fromkeys(("state.db", "state.db-wal", "state.db-shm"), 0o600)
+    assert mode(folder) == 0o700
+    assert store.exposed is None
+
+
+def test_a_store_that_others_could_read_is_closed_to_them(tmp_path: Path) -> None:
+    file = tmp_path / "state.db"
+    former = Store(f"sqlite:///{file}")
+    files = [file, *(tmp_path / f"state.db{end}" for end in ("-wal", "-shm"))]
+    for path in files:
+        path.chmod(0o644)
+    tmp_path.chmod(0o755)
+    store = Store(f"sqlite:///{file}")
+    assert [mode(path) for path in files] == [0o600] * 3
+    assert mode(tmp_path) == 0o755, "the folder was there, and may hold other things"
+    assert store.exposed is None
+    former.close()
+
+
+def test_a_file_of_someone_else_is_left_alone_and_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "state.db"
+    Store(f"sqlite:///{file}").close()
+    file.chmod(0o640)
+    owner = os.geteuid()
+    monkeypatch.setattr(store_engine.os, "geteuid", lambda: owner + 1)
+    services = Services(
+        parse(yaml.safe_dump({**minimal(), "state": {"url": f"sqlite:///{file}"}}), base=tmp_path),
+        NullProgress(),
+    )
+    first, second = state_store(services)
+    services.close()
+    assert mode(file) == 0o640
+    assert (first.status, second.status) == ("ok", "warning")
+    assert f"{file} can be read by other users" in second.detail
+    assert f"chmod 600 {file}" in second.remedy
+
+
+def test_a_store_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    with pytest.raises(StateError, match="cannot be made"):
+        Store(f"sqlite:///{tmp_path}/file/state.db")
