@@ -9,7 +9,7 @@ import pytest
 
 from cdc.errors import MissingTableError, SourceError
 from cdc.gtid import GtidSet
-from cdc.sources.mysql import boundaries, catalog, grants, lookup, preparation, primary
+from cdc.sources.mysql import boundaries, catalog, grants, innodb, lookup, preparation, primary
 from schemas.catalog import Catalog
 from schemas.table import TableId
 from stack.mysql_software import MARIADB
@@ -149,3 +149,45 @@ def test_grants_are_enough_and_what_is_wrong_with_the_binlog_is_named(lab: Lab) 
         assert raised.value.remedy.startswith("GRANT PROCESS")
     finally:
         lab.database.root(f"GRANT PROCESS ON *.* TO {ADMIN}@'127.0.0.1'")
+
+
+def test_foreign_keys_are_seen_with_no_more_than_the_documented_rights(lab: Lab) -> None:
+    """The standard's table of them is empty, without a word, for a login that only reads."""
+    lab.database.query("CREATE TABLE parent (id int PRIMARY KEY)")
+    rules = {
+        "gone": ("CASCADE", "NO ACTION"),
+        "emptied": ("SET NULL", "NO ACTION"),
+        "moved": ("RESTRICT", "CASCADE"),
+        "both`s": ("CASCADE", "SET NULL"),
+        "none": ("RESTRICT", "NO ACTION"),
+        "default": ("SET DEFAULT", "NO ACTION"),  # which InnoDB takes for RESTRICT
+    }
+    keys = ", ".join(
+        f"c{n} int, CONSTRAINT `{name.replace('`', '``')}` FOREIGN KEY (c{n}) REFERENCES parent"
+        f" (id) ON DELETE {delete} ON UPDATE {update}"
+        for n, (name, (delete, update)) in enumerate(rules.items())
+    )
+    child = lab.make("child-é.d", f"CREATE TABLE `child-é.d` (id int PRIMARY KEY, {keys})")
+    other = lab.make("child", "CREATE TABLE child (id int PRIMARY KEY)")
+    preparation.prepare(lab.connections)
+    known = grants.accounts(lab.connections)
+    everything = f"ALL PRIVILEGES ON {lab.database.name}.*"
+    lab.database.root(
+        f"REVOKE {everything} FROM {ADMIN}@'127.0.0.1'",
+        *grants.grants_sql(lab.connections.config, [child, other], known),
+    )
+    try:
+        with lab.connections.open("admin") as session:
+            seen = innodb.read_cascades(session, lab.kind, child.table)
+            assert innodb.read_cascades(session, lab.kind, other.table) == []
+            problems = preparation.audit(session, child)
+    finally:
+        lab.database.root(f"GRANT {everything} TO {ADMIN}@'127.0.0.1'")
+    assert {name: (delete, update) for name, delete, update in seen} == {
+        "gone": ("CASCADE", "NO ACTION"),
+        "emptied": ("SET NULL", "NO ACTION"),
+        "moved": ("NO ACTION", "CASCADE"),
+        "both`s": ("CASCADE", "SET NULL"),
+    }
+    unseen = [line for line in problems if "without an event" in line]
+    assert len(unseen) == (len(seen) if lab.kind == MARIADB else 0)

@@ -1,11 +1,16 @@
-"""The numbers that InnoDB gives to tables: which files the rows of a name lie in."""
+"""What InnoDB itself says of tables: which files the rows of a name lie in, and foreign keys.
+
+Its own tables take PROCESS and then show all there is; the standard ones leave out, without a word,
+what a login has no right to.
+"""
 
 from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pymysql
 from pymysql.constants import ER
@@ -15,6 +20,10 @@ from cdc.sources.mysql.connection import Session
 from schemas.table import TableId
 
 _TABLES = {"mysql": "INNODB_TABLES", "mariadb": "INNODB_SYS_TABLES"}
+_FOREIGN = {"mysql": "INNODB_FOREIGN", "mariadb": "INNODB_SYS_FOREIGN"}
+_ON_DELETE = ((1, "CASCADE"), (2, "SET NULL"))
+_ON_UPDATE = ((4, "CASCADE"), (8, "SET NULL"))
+_CHANGES_ROWS = sum(bit for bit, _ in (*_ON_DELETE, *_ON_UPDATE))
 # Where the server writes some letters in two signs of its own, in place of their number.
 _SHORT = ((0xC0, 0x5FF), (0x1E00, 0x1FFF), (0x2160, 0x217F), (0x24B0, 0x24EF), (0xFF20, 0xFF5F))
 
@@ -55,15 +64,7 @@ def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dic
     databases = sorted({table.schema for table in tables})
     where = " OR ".join(["NAME LIKE %s"] * len(databases))
     patterns = [f"{_like(name)}/%" for name in databases]
-    try:
-        rows = session.named(
-            f"SELECT * FROM information_schema.{_TABLES[kind]} WHERE {where}",  # noqa: S608
-            patterns,
-        )
-    except pymysql.MySQLError as error:
-        if error.args and error.args[0] == ER.SPECIFIC_ACCESS_DENIED_ERROR:
-            raise _no_process(session) from error
-        raise
+    rows = _rows(session, f"{_TABLES[kind]} WHERE {where}", patterns)
     # Two tables whose names differ in letters of other alphabets only are watched together: a
     # change of either is seen in both, and none is missed.
     wanted = [(table, re.compile(file_pattern(table))) for table in tables]
@@ -82,6 +83,47 @@ def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dic
             if row.get("TOTAL_ROW_VERSIONS") is not None:
                 versions[table][part] = int(row["TOTAL_ROW_VERSIONS"])
     return {table: Stored(found, versions.get(table)) for table, found in ids.items()}
+
+
+def read_cascades(session: Session, kind: str, table: TableId) -> list[tuple[str, str, str]]:
+    """Foreign keys by which changes of another table change rows of this one.
+
+    Returns:
+        Name, what ON DELETE does and what ON UPDATE does, of each.
+
+    Raises:
+        SourceError: The login lacks PROCESS.
+    """
+    rows = _rows(session, f"{_FOREIGN[kind]} WHERE TYPE & %s <> 0", [_CHANGES_ROWS])
+    # MySQL writes the names as they are, MariaDB as those of files.
+    plain, encoded = f"{table.schema}/{table.name}", re.compile(file_pattern(table))
+    return sorted(
+        (
+            str(row["ID"]).partition("/")[2],
+            _rule(int(row["TYPE"]), _ON_DELETE),
+            _rule(int(row["TYPE"]), _ON_UPDATE),
+        )
+        for row in rows
+        if row["FOR_NAME"] == plain or encoded.fullmatch(str(row["FOR_NAME"]))
+    )
+
+
+def _rule(bits: int, rules: Sequence[tuple[int, str]]) -> str:
+    return next((name for bit, name in rules if bits & bit), "NO ACTION")
+
+
+def _rows(session: Session, place: str, values: Sequence[object]) -> list[dict[str, Any]]:
+    """Rows of one of InnoDB's own tables.
+
+    Raises:
+        SourceError: The login lacks PROCESS.
+    """
+    try:
+        return session.named(f"SELECT * FROM information_schema.{place}", values)  # noqa: S608
+    except pymysql.MySQLError as error:
+        if error.args and error.args[0] == ER.SPECIFIC_ACCESS_DENIED_ERROR:
+            raise _no_process(session) from error
+        raise
 
 
 def file_pattern(table: TableId) -> str:
@@ -122,8 +164,8 @@ def _no_process(session: Session) -> SourceError:
     user = str(session.value("SELECT current_user()"))
     name, _, host = user.rpartition("@")
     return SourceError(
-        f"{user} may not see which files InnoDB keeps tables in, which is how a table that was"
-        " replaced is told from one that was not",
+        f"{user} may not see what InnoDB keeps of tables: in which files they are, which is how one"
+        " that was replaced is told from one that was not, and their foreign keys",
         remedy=f"GRANT PROCESS ON *.* TO '{name}'@'{host}';",
         field="credentials.admin",
     )

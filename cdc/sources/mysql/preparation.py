@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from cdc.sources.mysql.catalog import OWN
 from cdc.sources.mysql.connection import Connections, Role, Session, quoted
 from cdc.sources.mysql.grants import OWN_RIGHTS, ROLES, Account, accounts, grant
+from cdc.sources.mysql.innodb import read_cascades
 from cdc.sources.mysql.primary import binlog_status, has_gtids
 from cdc.sources.mysql.table_facts import server_kind
 from cdc.sources.values import SourceTable
@@ -37,13 +38,6 @@ UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
       WHERE GRANTEE = %s AND TABLE_SCHEMA = %s
 UNION SELECT PRIVILEGE_TYPE FROM information_schema.TABLE_PRIVILEGES
       WHERE GRANTEE = %s AND TABLE_SCHEMA = %s AND TABLE_NAME = %s
-"""
-
-_CASCADES = """
-SELECT CONSTRAINT_NAME, DELETE_RULE, UPDATE_RULE FROM information_schema.REFERENTIAL_CONSTRAINTS
-WHERE CONSTRAINT_SCHEMA = %s AND TABLE_NAME = %s
-  AND (DELETE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT')
-       OR UPDATE_RULE IN ('CASCADE', 'SET NULL', 'SET DEFAULT'))
 """
 
 _OF_NOBODY = """
@@ -160,11 +154,10 @@ def _cascades(session: Session, table: SourceTable) -> list[str]:
     """Foreign keys by which the engine changes rows of the table that no event tells."""
     if not cascades_unseen(session):
         return []
-    names = (table.table.schema, table.table.name)
     return [
         f"foreign key {name} changes its rows without an event (ON DELETE {delete}, ON UPDATE"
         f" {update}): only the parent's change is in the binlog"
-        for name, delete, update in session.rows(_CASCADES, names)
+        for name, delete, update in read_cascades(session, server_kind(session), table.table)
     ]
 
 
