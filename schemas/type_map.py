@@ -191,7 +191,7 @@ _REFUSED: tuple[tuple[str, tuple[PostgresType, ...], str], ...] = (
     (
         "hstore, tstzrange",
         (*_plain("hstore"), PostgresType("tstzrange", kind="r")),
-        "its text depends on the connector's session or on hash order",
+        "its text depends on the zone of the connector's worker or on hash order",
     ),
     (
         "point, line, lseg, box, path, polygon, circle",

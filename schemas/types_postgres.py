@@ -11,21 +11,35 @@ Left out, since Debezium 3.7 loses or garbles them: ``name`` (arrives as NULL), 
 microseconds), ``date[]`` (BC becomes AD), ``bit(n)`` and ``varbit`` (their length is gone),
 ``bit[]``, and arrays of enums, ``ltree`` and ``tsvector`` (a NULL element or any value stops the
 connector, and with it every table), ``numeric`` of negative scale; those whose text depends on the
-connector's session or on hash order (``tstzrange``, ``hstore``); and geometric types. It sends
-nothing at all for multiranges, composites, ``tsquery``, ``pg_lsn``, ``reg*`` and arrays of domains,
-``interval``, ``money`` and ``xml``. A value of several dimensions in an array column cannot be told
-from one of one dimension on the stream; the snapshot refuses it.
+zone of the connector's worker or on hash order (``tstzrange``, ``hstore``); and geometric types. It
+sends nothing at all for multiranges, composites, ``tsquery``, ``pg_lsn``, ``reg*`` and arrays of
+domains, ``interval``, ``money`` and ``xml``. A value of several dimensions in an array column
+cannot be told from one of one dimension on the stream; the snapshot refuses it.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from schemas.table import TableId
 from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule, not_numeric, without_rule
+
+PRINTED: Mapping[str, str] = {
+    "extra_float_digits": "3",
+    "bytea_output": "hex",
+    "IntervalStyle": "postgres",
+    "lc_monetary": "C",
+    "quote_all_identifiers": "off",
+}
+"""The settings of a session that change the text of a value, as each of our sessions has them, the
+connector's among them: the server prints what the log carries in that session. With dates and
+times these are all; see `ZONED`."""
+ZONED: Mapping[str, str] = {"DateStyle": "ISO", "TimeZone": "UTC"}
+"""The same of dates and times. The connector's driver sets both itself, the zone to that of its
+worker, and the connector reads the offset that comes with each time."""
 
 TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]
 

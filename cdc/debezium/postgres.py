@@ -19,6 +19,7 @@ from cdc.debezium.kind import (
 from cdc.debezium.names import SCHEMA
 from cdc.position import Lsn
 from schemas.avro import field_name
+from schemas.types_postgres import PRINTED
 
 if TYPE_CHECKING:
     from cdc.config import ConnectConfig, KafkaConfig, SourceConfig
@@ -43,6 +44,9 @@ _SETTINGS: Mapping[str, str] = {
     "time.precision.mode": "microseconds",
     "interval.handling.mode": "string",
     "hstore.handling.mode": "json",
+    # The server prints what the log carries as the connector's session says. What a session asks
+    # for when it begins goes before what server, database and role are set to.
+    "driver.options": " ".join(f"-c {name}={value}" for name, value in PRINTED.items()),
     "topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy",
 }
 
@@ -54,6 +58,7 @@ _RULES = Rules(
         "offset.mismatch.strategy": "lost changes would be passed over in silence",
         "unavailable.value.placeholder": "unchanged large values could not be told from real ones",
         "slot.drop.on.stop": "changes during a stop would be lost",
+        "driver.options": "the server would print values otherwise than the connector reads them",
         "provide.transaction.metadata": "only a log's handoff needs it, and cannot do without",
     },
     forbidden=(
@@ -70,6 +75,8 @@ _RULES = Rules(
             "superseded; may contradict",
         ),
         (r"slot\.stream\.params", "it changes what the server sends"),
+        (r"database\.options", "driver.options says how the server prints values"),
+        (r"database\.initial\.statements", "they change the session that reads definitions"),
         (r"replica\.identity\.autoset\.values", "the connector must not alter tables"),
     ),
     harmless={**COMMON_HARMLESS, "flush.lsn.source": frozenset({"true"})},

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 
 from cdc.config import ColumnRules, TableSettings
 from cdc.sources.postgres.source import PostgresSource
+from stack.roles import ADMIN, CAPTURE, SNAPSHOT
 from tests.integration.conftest import Database
 from tests.integration.sources import local_spark, on_replica, open_source, read, table_id
 from tests.integration.typed import Stream, collected
@@ -153,6 +154,31 @@ TYPES: list[tuple[str, list[str]]] = [
 ]
 
 
+# All that changes the text of a type: the server prints what pgoutput sends.
+SETTINGS = {
+    "bytea_output": "escape",
+    "DateStyle": "SQL, DMY",
+    "extra_float_digits": "-3",
+    "IntervalStyle": "sql_standard",
+    "quote_all_identifiers": "on",
+    "TimeZone": "America/St_Johns",
+    "xmlbinary": "hex",
+    "xmloption": "document",
+}
+
+
+def set_otherwise(database: Database) -> None:
+    """Let every new session print values otherwise than the connector reads them.
+
+    What a role has in one database goes before what the database or the role has.
+    """
+    for role in ADMIN, CAPTURE, SNAPSHOT:
+        for name, value in SETTINGS.items():
+            database.stack.psql(
+                f"ALTER ROLE {role} IN DATABASE {database.name} SET {name} = '{value}'"
+            )
+
+
 def create_types(database: Database) -> None:
     for extension in ("citext", "ltree"):
         database.stack.psql(f"CREATE EXTENSION {extension}", database=database.name)
@@ -180,6 +206,7 @@ def test_each_type_has_one_value_in_snapshot_stream_and_lookup(
     database: Database, source: PostgresSource, spark: SparkSession
 ) -> None:
     create_types(database)
+    set_otherwise(database)
     columns = ", ".join(f"c{number} {kind}" for number, (kind, _) in enumerate(TYPES))
     database.execute(f"CREATE TABLE t (id int PRIMARY KEY, {columns})")
     table = source.table(table_id(database, "t"))

@@ -12,6 +12,7 @@ from psycopg import sql
 
 from cdc.config import Credential, Endpoint, PostgresSourceConfig
 from cdc.errors import PermanentError, SnapshotLostError, SourceError
+from schemas.types_postgres import PRINTED, ZONED
 
 Role = Literal["admin", "capture", "snapshot", "marker"]
 Session = psycopg.Connection[tuple[Any, ...]]
@@ -210,18 +211,19 @@ def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
 
 def _settle(session: Session, statement_timeout_s: float, lock_timeout_s: float) -> None:
     """Make the session independent of defaults of the server, the database and the role."""
-    session.execute(
-        "SELECT set_config('statement_timeout', %s, false),"
-        " set_config('lock_timeout', %s, false),"
-        " set_config('idle_in_transaction_session_timeout', '0', false),"
-        " set_config('TimeZone', 'UTC', false),"
-        " set_config('DateStyle', 'ISO', false),"
-        " set_config('IntervalStyle', 'postgres', false),"
-        " set_config('extra_float_digits', '3', false),"
-        " set_config('bytea_output', 'hex', false),"
+    settings = {
+        "statement_timeout": str(round(statement_timeout_s * 1000)),
+        "lock_timeout": str(round(lock_timeout_s * 1000)),
+        "idle_in_transaction_session_timeout": "0",
+        **PRINTED,
+        **ZONED,
         # A policy must make a query fail, not hide rows from it.
-        " set_config('row_security', 'off', false)",
-        (str(round(statement_timeout_s * 1000)), str(round(lock_timeout_s * 1000))),
+        "row_security": "off",
+    }
+    session.execute(
+        "SELECT set_config(name, value, false)"
+        " FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)",
+        (list(settings), list(settings.values())),
     )
 
 

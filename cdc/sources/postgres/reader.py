@@ -15,6 +15,7 @@ from cdc.sources.selection import rules
 from cdc.sources.values import PLACE_COLUMN, KeyRange, SnapshotQuery, SourceTable
 from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
+from schemas.types_postgres import PRINTED, ZONED
 
 LOCK_TIMEOUT_S = 30
 # The longest that a session waits for the server's next bytes; pgjdbc itself waits for ever, and
@@ -128,10 +129,8 @@ def session_init(view: View | None) -> str:
             ("lock_timeout", f"{LOCK_TIMEOUT_S}s"),
             ("statement_timeout", "0"),
             ("idle_in_transaction_session_timeout", "0"),
-            ("TimeZone", "UTC"),
-            ("DateStyle", "ISO"),
-            ("IntervalStyle", "postgres"),
-            ("extra_float_digits", "3"),
+            *PRINTED.items(),
+            *ZONED.items(),
             ("jit", "off"),  # compiling costs more than it saves on expressions as short as ours
             ("row_security", "off"),  # a policy must make the copy fail, not hide rows from it
         )

@@ -275,6 +275,8 @@ def test_each_setting_is_proven(name: str, *, present: bool) -> None:
         ("flush.lsn.source", "false"),
         ("slot.seek.to.known.offset.on.start", "false"),
         ("slot.stream.params", "include-xids=true"),
+        ("database.options", "-c bytea_output=escape"),
+        ("database.initial.statements", "SET search_path TO elsewhere"),
         ("topic.regex", ".*"),
         ("topic.replacement", "x"),
         ("sourceinfo.struct.maker", "x"),
