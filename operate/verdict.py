@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from cdc.errors import CaptureError
 from cdc.sources.values import SourceTable, TableStats
+from operate.identity import not_logged, refused_changes
 from schemas.table import TableId, quote_name
 
 if TYPE_CHECKING:
@@ -79,6 +80,8 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
     kind = _kind(table)
     if not kind.ok:
         return kind
+    if unlogged := not_logged(table):
+        return Verdict(*unlogged)
     if settings.appends:
         return _log(table, settings, nulls_are_kept=nulls_are_kept)
     key = settings.key_columns or table.primary_key
@@ -90,6 +93,8 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
             return unusable
     if table.replica_identity == "nothing":
         return _identity_nothing(table.table)
+    if refused := refused_changes(table, key):
+        return Verdict(*refused)
     missing = [name for name in key if name not in table.identity_columns]
     if table.replica_identity not in _WHOLE and missing:
         columns = ", ".join(table.identity_columns) or "no column"
@@ -177,6 +182,18 @@ def _log_notes(table: SourceTable | TableStats) -> tuple[str, ...]:
 
 
 def _kind(table: SourceTable | TableStats) -> Verdict:
+    if table.kind == "hypertable":
+        return Verdict(
+            "is a hypertable of TimescaleDB: its rows lie in chunks, so none of its changes is in"
+            " the log under its name",
+            "Hypertables cannot travel. Keep what is to be replicated in an ordinary or a"
+            " partitioned table (PARTITION BY).",
+        )
+    if table.kind == "chunk":
+        return Verdict(
+            "is in the schema of TimescaleDB's chunks, which come, go and are rewritten by it",
+            "Onboard ordinary or partitioned tables.",
+        )
     if table.kind not in ("table", "partitioned"):
         return Verdict(
             "is not an ordinary table, so its changes are not in the log",
@@ -187,6 +204,13 @@ def _kind(table: SourceTable | TableStats) -> Verdict:
         return Verdict(
             f"is a partition of {root}, and partitions travel as one table",
             f"Onboard the root: tributary onboard {root}.",
+        )
+    if table.children:
+        return Verdict(
+            f"has tables that inherit from it ({', '.join(table.children)}): queries of it show"
+            " their rows, whose changes are not its own",
+            "Onboard those tables by themselves, and leave this one out; or make it a partitioned"
+            " table (PARTITION BY), which travels as one.",
         )
     return Verdict()
 

@@ -17,7 +17,8 @@ from schemas.type_rule import SourceType, TypeRule
 
 ReplicaIdentity = Literal["default", "nothing", "full", "index", "row"]
 """What the log keeps of an old row, by table; ``row``: all of it, whatever the table says."""
-TableKind = Literal["table", "partitioned", "unlogged", "foreign", "other"]
+TableKind = Literal["table", "partitioned", "unlogged", "foreign", "hypertable", "chunk", "other"]
+"""What holds rows, or is the root of what does; a hypertable and its chunks are TimescaleDB's."""
 
 
 StoredValue = tuple[str | None, TypeRule]
@@ -39,6 +40,7 @@ class TableStats:
         partition_root: The root, when this table is itself a partition.
         updated: Rows updated since the server's statistics began.
         deleted: Rows deleted since then.
+        children: Tables that inherit from it, without partitions.
     """
 
     table: TableId
@@ -50,6 +52,7 @@ class TableStats:
     partition_root: TableId | None
     updated: int = 0
     deleted: int = 0
+    children: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,6 +81,23 @@ class SourceColumn:
 
 
 @dataclass(frozen=True)
+class Leaf:
+    """A partition that holds rows.
+
+    Args:
+        table: Which.
+        kind: What it is.
+        replica_identity: What the log keeps of its old rows; a root has no part in that.
+        identity_columns: Columns that identify an old row in the log; empty when nothing does.
+    """
+
+    table: TableId
+    kind: TableKind
+    replica_identity: ReplicaIdentity
+    identity_columns: tuple[str, ...]
+
+
+@dataclass(frozen=True)
 class SourceTable:
     """A source table as its catalog describes it.
 
@@ -98,6 +118,10 @@ class SourceTable:
         updated: Rows updated since the server's statistics began.
         deleted: Rows deleted since then.
         hazards: What could stop the connector for all tables of its tier, one sentence each.
+        children: Tables that inherit from it, without partitions.
+        leaves: The partitions that hold its rows.
+        withheld: Generated columns for which the server refuses UPDATE and DELETE once the table
+            is published, where the whole old row is its replica identity.
     """
 
     table: TableId
@@ -115,6 +139,9 @@ class SourceTable:
     updated: int = 0
     deleted: int = 0
     hazards: tuple[str, ...] = ()
+    children: tuple[str, ...] = ()
+    leaves: tuple[Leaf, ...] = ()
+    withheld: tuple[str, ...] = ()
 
 
 PLACE_COLUMN = "_cdc_row"

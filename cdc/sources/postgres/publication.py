@@ -333,8 +333,10 @@ def _alter(
 
 
 def _alteration(publication: str, action: str, tables: Sequence[tuple[str, str]]) -> sql.Composed:
+    # ONLY: a table that inherits from one would be published with it, with a topic of its own, and
+    # PostgreSQL refuse its UPDATE and DELETE where it has no key. A root has its partitions anyway.
     return sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(
         sql.Identifier(publication),
         sql.SQL(action),
-        sql.SQL(", ").join(sql.Identifier(*table) for table in tables),
+        sql.SQL(", ").join(sql.SQL("ONLY {}").format(sql.Identifier(*table)) for table in tables),
     )

@@ -255,9 +255,14 @@ def jdbc_properties(connections: Connections, endpoint: Endpoint) -> dict[str, s
     return properties
 
 
-def relation(table: SourceTable) -> sql.Identifier:
-    """The table as a quoted, qualified name."""
-    return sql.Identifier(table.table.schema, table.table.name)
+def relation(table: SourceTable) -> sql.Composable:
+    """The table after FROM, quoted and qualified.
+
+    Without the tables that inherit from it: their changes are not its own. A root has no rows but
+    those of its partitions.
+    """
+    name = sql.Identifier(table.table.schema, table.table.name)
+    return name if table.kind == "partitioned" else sql.SQL("ONLY {}").format(name)
 
 
 def identifier(name: str) -> str:

@@ -16,6 +16,7 @@ from cdc.sources.postgres import (
     catalog,
     checks,
     exact_view,
+    fingerprint,
     grants,
     lookup,
     planned,
@@ -90,7 +91,7 @@ class PostgresSource:
     def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
         """The table as the primary's catalog describes it, and its facts of the same moment."""
         with self._connections.open("admin") as session:
-            return catalog.read_described(session, table, publication)
+            return fingerprint.read_described(session, table, publication)
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
         """The columns that reach the lake, whether or not there is a usable key."""
@@ -110,12 +111,12 @@ class PostgresSource:
     def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
         """Those of the partitions whose file is empty now."""
         with self._connections.open("admin") as session:
-            return catalog.empty_files(session, oids)
+            return fingerprint.empty_files(session, oids)
 
     def truncated_partitions(self, oids: Collection[int]) -> frozenset[int]:
         """Those of the partitions with a new file that lost their rows with the old one."""
         with self._connections.open("admin") as session:
-            return catalog.truncated(session, oids)
+            return fingerprint.truncated(session, oids)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, generated columns left out, the record key."""
@@ -125,14 +126,14 @@ class PostgresSource:
         """The catalog facts of the table, read in a fresh transaction."""
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
-            return catalog.read_fingerprint(session, table, publication)
+            return fingerprint.read_fingerprint(session, table, publication)
 
     def fingerprints(
         self, tables: Collection[TableId], publication: str
     ) -> dict[TableId, Fingerprint]:
         """Those of many tables on the primary, in one statement, without those that are gone."""
         with self._connections.open("admin") as session:
-            return catalog.read_fingerprints(session, tables, publication)
+            return fingerprint.read_fingerprints(session, tables, publication)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
         """Which cluster the server is."""
@@ -315,9 +316,7 @@ class PostgresSource:
         if "PSQLException" not in text:
             return None
         if view is not None and is_recovery_conflict(text):
-            return replica.lost_view(
-                self._connections, view, "canceling statement due to conflict with recovery"
-            )
+            return replica.lost_view(self._connections, view, "cancelled: conflict with recovery")
         return reader.explain_failure(table, text)
 
     def current_position(self) -> Lsn:

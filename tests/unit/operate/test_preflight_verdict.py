@@ -8,7 +8,7 @@ import pytest
 
 from cdc.config import TableSettings
 from cdc.errors import CaptureError
-from cdc.sources.values import SourceColumn, SourceTable, TableStats
+from cdc.sources.values import Leaf, SourceColumn, SourceTable, TableStats
 from operate.verdict import glance, judge, too_large
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType
@@ -180,3 +180,16 @@ def test_a_log_refuses_a_null_that_nobody_can_tell_from_a_default(default, fits)
     assert judge(table, without).ok
     if not fits:
         assert "connect.converter: confluent" in judge(table, LOG).remedy
+
+
+def test_generated_columns_of_whole_old_rows_are_refused_where_the_server_would() -> None:
+    full = replace(KEYED, replica_identity="full", identity_columns=("id", "code", "note"))
+    assert judge(full, DEFAULTS).ok
+    verdict = judge(replace(full, withheld=("note",)), DEFAULTS)
+    assert "generated columns (note) and replica identity FULL" in verdict.problem
+    assert "REPLICA IDENTITY DEFAULT" in verdict.remedy
+    assert judge(replace(KEYED, withheld=("note",)), DEFAULTS).ok
+    leaf = Leaf(replace(TABLE, name="orders_1"), "table", "full", ("id", "code", "note"))
+    root = replace(KEYED, kind="partitioned", withheld=("note",))
+    assert not judge(replace(root, leaves=(leaf,)), DEFAULTS).ok
+    assert judge(replace(root, leaves=(replace(leaf, replica_identity="default"),)), DEFAULTS).ok

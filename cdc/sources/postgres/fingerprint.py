@@ -1,0 +1,170 @@
+"""What must not change about a table unseen, and what explains that it did."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import psycopg
+from psycopg import sql
+
+from cdc.sources.postgres.catalog import missing, qualify_names, read_table
+from cdc.sources.postgres.connection import Session
+from cdc.sources.values import Fingerprint, SourceTable
+from schemas.table import TableId
+
+# One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
+# A column's `written` tells ALTER ... TYPE ... USING, which keeps the type and sends no events,
+# from VACUUM FULL: both give the table a new file, but only the former writes the column's row.
+# `parts` tells a label of an enum, or a field of a composite, that was changed: no row is written,
+# and all show it. Types of the server itself, with oids below 16384, have none.
+# `named` tells a table that was renamed, or moved to another schema, and back: that writes the row
+# of its type, as a new owner does.
+_FINGERPRINTS = """
+SELECT n.nspname::text, c.relname::text, jsonb_build_object(
+    'oid', c.oid::int8,
+    'relfilenode', c.relfilenode::int8,
+    'kind', c.relkind::text,
+    'owner', pg_catalog.pg_get_userbyid(c.relowner),
+    'named', (SELECT t.xmin::text FROM pg_catalog.pg_type t WHERE t.oid = c.reltype),
+    'persistence', c.relpersistence::text,
+    'attributes', c.relnatts::int,
+    'replica_identity', c.relreplident::text,
+    'columns', (SELECT jsonb_object_agg(a.attnum::text, jsonb_build_object(
+                    'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod,
+                    'shown', pg_catalog.format_type(a.atttypid, a.atttypmod),
+                    'nullable', NOT a.attnotnull, 'generated', a.attgenerated <> '',
+                    'default', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+                    'written', a.xmin::text, 'parts', parts.known))
+                FROM pg_catalog.pg_attribute a
+                LEFT JOIN pg_catalog.pg_attrdef d
+                  ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+                LEFT JOIN LATERAL (
+                    WITH RECURSIVE part (oid) AS (
+                        SELECT a.atttypid
+                        UNION
+                        SELECT inner_type.oid
+                        FROM part JOIN pg_catalog.pg_type t ON t.oid = part.oid
+                        CROSS JOIN LATERAL (
+                            SELECT unnest(ARRAY[t.typelem, t.typbasetype])
+                            UNION ALL
+                            SELECT r.rngsubtype FROM pg_catalog.pg_range r
+                            WHERE t.oid IN (r.rngtypid, r.rngmultitypid)
+                            UNION ALL
+                            SELECT f.atttypid FROM pg_catalog.pg_attribute f
+                            WHERE f.attrelid = t.typrelid AND f.attnum > 0 AND NOT f.attisdropped
+                        ) AS inner_type (oid)
+                        WHERE inner_type.oid >= 16384)
+                    SELECT jsonb_object_agg(made.part, made.shown) AS known
+                    FROM (SELECT 'label ' || e.oid, e.enumlabel::text
+                          FROM part JOIN pg_catalog.pg_enum e ON e.enumtypid = part.oid
+                          UNION ALL
+                          SELECT 'field ' || t.oid || ' ' || f.attnum,
+                                 pg_catalog.format_type(f.atttypid, f.atttypmod)
+                          FROM part JOIN pg_catalog.pg_type t ON t.oid = part.oid
+                          JOIN pg_catalog.pg_attribute f ON f.attrelid = t.typrelid
+                          WHERE f.attnum > 0 AND NOT f.attisdropped) AS made (part, shown)
+                ) AS parts ON a.atttypid >= 16384
+                WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
+    'keys', (SELECT coalesce(jsonb_object_agg(
+                 CASE WHEN i.indisprimary THEN 'primary' ELSE 'identity' END, i.indkey::text), '{}')
+             FROM pg_catalog.pg_index i
+             WHERE i.indrelid = c.oid AND (i.indisprimary OR i.indisreplident)),
+    'leaves', (SELECT coalesce(jsonb_object_agg(
+                   leaf.oid::regclass::text, jsonb_build_object(
+                   'oid', leaf.oid::int8, 'relfilenode', leaf.relfilenode::int8,
+                   'kind', leaf.relkind::text, 'persistence', leaf.relpersistence::text,
+                   'replica_identity', leaf.relreplident::text)), '{}')
+               FROM pg_catalog.pg_partition_tree(c.oid) t
+               JOIN pg_catalog.pg_class leaf ON leaf.oid = t.relid
+               WHERE t.isleaf AND leaf.oid <> c.oid),
+    'publication_entry', (SELECT r.oid::int8
+                  FROM pg_catalog.pg_publication_rel r
+                  JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
+                  WHERE r.prrelid = c.oid AND p.pubname = %s))
+FROM pg_catalog.pg_class c
+JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+  AND c.relkind IN ('r', 'p', 'f')
+"""
+
+
+def read_fingerprints(
+    session: Session, tables: Collection[TableId], publication: str
+) -> dict[TableId, Fingerprint]:
+    """The facts of each table that must not change unseen, without those that do not exist.
+
+    Among them which entry of the publication it is: a table that was taken out and put back has
+    another one, and its changes in between are in no topic.
+    """
+    named = {(table.schema, table.name): table for table in tables}
+    with session.transaction():
+        qualify_names(session)
+        schemas, names = [name[0] for name in named], [name[1] for name in named]
+        rows = session.execute(_FINGERPRINTS, (publication, schemas, names)).fetchall()
+    return {named[row[0], row[1]]: Fingerprint(row[2]) for row in rows}
+
+
+def read_fingerprint(session: Session, table: TableId, publication: str) -> Fingerprint:
+    """The facts of one table; see :func:`read_fingerprints`.
+
+    Raises:
+        MissingTableError: There is no such table.
+    """
+    found = read_fingerprints(session, [table], publication).get(table)
+    if found is None:
+        raise missing(table)
+    return found
+
+
+def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
+    """Those of the relations whose file is empty. That needs no privilege, and reads no row."""
+    query = "SELECT c FROM unnest(%s::oid[]) c WHERE pg_catalog.pg_relation_size(c) = 0"
+    return frozenset(int(row[0]) for row in session.execute(query, (list(oids),)))
+
+
+# TRUNCATE and VACUUM FULL give all of these a new row; a later GRANT, say, only the table's own.
+_RENEWED = """
+SELECT n.nspname, c.relname,
+       (SELECT max(pg_catalog.age(part.xmin)) FROM pg_catalog.pg_class part
+        WHERE part.oid = c.oid OR part.oid IN
+              (SELECT indexrelid FROM pg_catalog.pg_index WHERE indrelid = c.oid)),
+       pg_catalog.pg_stat_get_tuples_inserted(c.oid), c.oid
+FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
+WHERE c.oid = ANY(%s)
+"""
+
+
+def truncated(session: Session, oids: Collection[int]) -> frozenset[int]:
+    """Those of the tables with a new file that lost their rows with the old one.
+
+    Where rows are moved to a new file (VACUUM FULL, CLUSTER), they stay older than it; after a
+    TRUNCATE there is none that is. A table that never had a row lost none.
+    """
+    found = set()
+    for schema, name, age, inserted, oid in session.execute(_RENEWED, (list(oids),)).fetchall():
+        if inserted and not _has_older(session, sql.Identifier(schema, name), age):
+            found.add(int(oid))
+    return frozenset(found)
+
+
+def _has_older(session: Session, table: sql.Identifier, age: int) -> bool:
+    """Whether a table has a row of before a transaction; the first rows of its file most often."""
+    query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE pg_catalog.age(xmin) > %s)").format(table)
+    try:
+        row = session.execute(query, (age,)).fetchone()
+    except psycopg.errors.QueryCanceled:
+        return False  # more rows than can be looked at in time, and none of them was
+    return row is not None and bool(row[0])
+
+
+def read_described(
+    session: Session, table: TableId, publication: str
+) -> tuple[SourceTable, Fingerprint]:
+    """One table and its fingerprint, of one moment.
+
+    Raises:
+        SourceError: There is no such table, or the role may not see it.
+    """
+    with session.transaction():
+        session.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ, READ ONLY")
+        return read_table(session, table), read_fingerprint(session, table, publication)

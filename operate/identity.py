@@ -1,0 +1,97 @@
+"""What a table's partitions and replica identities keep out of the log, or make fail. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from cdc.sources.values import Leaf, SourceTable
+
+Obstacle = tuple[str, str]
+"""What is wrong, as half a sentence that the table's name begins, and what to do about it."""
+_REFUSED = "PostgreSQL itself would refuse UPDATE and DELETE"
+
+
+def not_logged(table: SourceTable) -> Obstacle | None:
+    """A partition whose changes are not in the log, although a copy would have its rows."""
+    for leaf in table.leaves:
+        if leaf.kind != "table":
+            return (
+                f"has the partition {leaf.table.relation}, which is"
+                f" {'UNLOGGED' if leaf.kind == 'unlogged' else f'a {leaf.kind} table'}: its rows"
+                " would be copied, and no change of them is in the log",
+                f"Run ALTER TABLE {leaf.table.relation} SET LOGGED."
+                if leaf.kind == "unlogged"
+                else f"Detach it: ALTER TABLE {table.table.relation} DETACH PARTITION"
+                f" {leaf.table.relation}.",
+            )
+    return None
+
+
+def refused_changes(table: SourceTable, key: Sequence[str]) -> Obstacle | None:
+    """What PostgreSQL itself would refuse the application once the table is published.
+
+    It asks the partition that holds a row for its replica identity, never the root, and a new
+    partition has the one that comes with the primary key of the root, or none.
+    """
+    return (
+        _deferrable(table)
+        or _partitions_to_come(table)
+        or next((found for leaf in table.leaves if (found := _partition(leaf, key))), None)
+        or _whole_rows(table)
+    )
+
+
+def _deferrable(table: SourceTable) -> Obstacle | None:
+    if (
+        table.replica_identity != "default"
+        or not table.primary_key
+        or table.primary_key in table.unique_indexes
+    ):
+        return None
+    return (
+        "has a primary key that is DEFERRABLE, which identifies no row in the log: once it is"
+        f" published, {_REFUSED}",
+        "Make the primary key NOT DEFERRABLE; or take another unique index that is, with ALTER"
+        f" TABLE {table.table.relation} REPLICA IDENTITY USING INDEX <index> and key_columns:"
+        " [...].",
+    )
+
+
+def _partitions_to_come(table: SourceTable) -> Obstacle | None:
+    if table.kind != "partitioned" or table.primary_key:
+        return None
+    return (
+        "is partitioned and has no primary key, so partitions to come have no replica identity:"
+        f" once it is published, {_REFUSED} of their rows",
+        f"Run ALTER TABLE {table.table.relation} ADD PRIMARY KEY (...), which must have the"
+        " columns that the table is partitioned by; or set mode: append for the table, if its rows"
+        " are only ever inserted.",
+    )
+
+
+def _partition(leaf: Leaf, key: Sequence[str]) -> Obstacle | None:
+    lacking = [name for name in key if name not in leaf.identity_columns]
+    if not lacking:
+        return None
+    known = ", ".join(leaf.identity_columns)
+    return (
+        f"has the partition {leaf.table.relation}, whose replica identity"
+        + (
+            f" ({known}) lacks {', '.join(lacking)}, so its deletes could not be applied"
+            if known
+            else f" is nothing: once the table is published, {_REFUSED} of its rows"
+        ),
+        f"Run ALTER TABLE {leaf.table.relation} REPLICA IDENTITY DEFAULT (by primary key).",
+    )
+
+
+def _whole_rows(table: SourceTable) -> Obstacle | None:
+    holders = [leaf.replica_identity for leaf in table.leaves] or [table.replica_identity]
+    if not table.withheld or "full" not in holders:
+        return None
+    return (
+        f"has generated columns ({', '.join(table.withheld)}) and replica identity FULL: once it is"
+        f" published, {_REFUSED} (since version 18)",
+        f"Run ALTER TABLE {table.table.relation} REPLICA IDENTITY DEFAULT (by primary key), and"
+        " the same for each partition.",
+    )

@@ -1,0 +1,192 @@
+"""Shapes of tables: each is captured whole or refused, and the application's statements go on."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+import psycopg
+import pytest
+
+from cdc.config import TableSettings
+from cdc.sources.postgres.source import PostgresSource
+from operate.verdict import glance, judge
+from tests.integration.conftest import Database
+from tests.integration.sources import open_source, table_id
+
+PUBLICATION = "pub_test"
+KEYED = "CREATE TABLE T (id int PRIMARY KEY, v int NOT NULL)"
+PARTED = (
+    f"{KEYED} PARTITION BY RANGE (id)",
+    "CREATE TABLE T_1 PARTITION OF T FOR VALUES FROM (0) TO (10)",
+)
+KEYLESS = (
+    "CREATE TABLE T (id int NOT NULL, v int) PARTITION BY RANGE (id)",
+    "CREATE UNIQUE INDEX T_i ON T (id)",
+    "CREATE TABLE T_1 PARTITION OF T FOR VALUES FROM (0) TO (10)",
+)
+ROW = ("INSERT INTO T (id, v) VALUES (1, 1)",)
+CHANGES = ("UPDATE T SET v = v + 1", "DELETE FROM T")
+NEXT = ("CREATE TABLE T_9 PARTITION OF T DEFAULT", "INSERT INTO T (id, v) VALUES (90, 1)")
+APPEND, BY_ID = TableSettings(mode="append"), TableSettings(key_columns=("id",))
+
+
+@dataclass(frozen=True)
+class Shape:
+    """One shape of a table.
+
+    Args:
+        name: Its name, and the table's.
+        create: How it is made; ``T`` stands for the table.
+        refused: What is said of it; empty when it is taken.
+        breaks: Whether PostgreSQL refuses statements of the application once it is published.
+        settings: Those of the table.
+        then: Statements of the application.
+    """
+
+    name: str
+    create: tuple[str, ...]
+    refused: str = ""
+    breaks: bool = False
+    settings: TableSettings = field(default_factory=TableSettings)
+    then: tuple[str, ...] = (*ROW, *CHANGES)
+
+    def sql(self, statements: tuple[str, ...]) -> list[str]:
+        return [re.sub(r"\bT(?=\b|_)", self.name, text) for text in statements]
+
+
+A = "ALTER TABLE T"
+SHAPES = [
+    Shape(
+        "parent",
+        (KEYED, "CREATE TABLE T_child () INHERITS (T)", "INSERT INTO T_child VALUES (2, 2)"),
+        refused="has tables that inherit from it (public.parent_child)",
+    ),
+    Shape(
+        "child",
+        ("CREATE TABLE T_parent (v int NOT NULL)", KEYED, f"{A} INHERIT T_parent"),
+        then=(*ROW, "UPDATE T_parent SET v = v + 1", "DELETE FROM T_parent"),
+    ),
+    Shape("included", ("CREATE TABLE T (id int, v int, PRIMARY KEY (id) INCLUDE (v))",)),
+    Shape("parts", PARTED, then=(*ROW, *NEXT, *CHANGES)),
+    Shape("parts_full", (*PARTED, f"{A} REPLICA IDENTITY FULL"), then=(*ROW, *NEXT, *CHANGES)),
+    Shape(
+        "parts_of_parts",
+        (
+            f"{KEYED} PARTITION BY RANGE (id)",
+            "CREATE TABLE T_0 PARTITION OF T FOR VALUES FROM (0) TO (10) PARTITION BY LIST (id)",
+            f"{A}_0 REPLICA IDENTITY NOTHING",
+            "CREATE TABLE T_1 PARTITION OF T_0 DEFAULT",
+        ),
+    ),
+    Shape(
+        "part_unlogged",
+        (*PARTED, "CREATE UNLOGGED TABLE T_2 PARTITION OF T DEFAULT"),
+        refused="has the partition public.part_unlogged_2, which is UNLOGGED",
+    ),
+    Shape(
+        "log_unlogged",
+        (*KEYLESS, "CREATE UNLOGGED TABLE T_2 PARTITION OF T DEFAULT"),
+        refused="has the partition public.log_unlogged_2, which is UNLOGGED",
+        settings=APPEND,
+    ),
+    Shape("log_parts", KEYLESS, settings=APPEND, then=(*ROW, *NEXT, *CHANGES)),
+    Shape(
+        "part_without_identity",
+        (*PARTED, f"{A}_1 REPLICA IDENTITY NOTHING"),
+        refused="has the partition public.part_without_identity_1, whose replica identity is",
+        breaks=True,
+    ),
+    Shape(
+        "part_with_another_identity",
+        (
+            *PARTED,
+            "CREATE UNIQUE INDEX T_i ON T_1 (v)",
+            f"{A}_1 REPLICA IDENTITY USING INDEX T_i",
+        ),
+        refused="whose replica identity (v) lacks id, so its deletes could not be applied",
+    ),
+    Shape(
+        "parts_without_key",
+        (*KEYLESS, f"{A} REPLICA IDENTITY FULL", f"{A}_1 REPLICA IDENTITY FULL"),
+        refused="is partitioned and has no primary key",
+        breaks=True,
+        settings=BY_ID,
+        then=(*ROW, *NEXT, *CHANGES),
+    ),
+    Shape(
+        "deferred",
+        ("CREATE TABLE T (id int PRIMARY KEY DEFERRABLE, v int)",),
+        refused="has a primary key that is DEFERRABLE",
+        breaks=True,
+    ),
+    Shape(
+        "index_dropped",
+        (
+            KEYED,
+            "CREATE UNIQUE INDEX T_i ON T (v)",
+            f"{A} REPLICA IDENTITY USING INDEX T_i",
+            "DROP INDEX T_i",
+        ),
+        refused="the log identifies deleted rows by no column",
+        breaks=True,
+    ),
+]
+
+
+@pytest.fixture
+def source(database: Database) -> PostgresSource:
+    opened = open_source(database)
+    opened.prepare_capture(PUBLICATION)
+    opened.prepare_capture("logs", append=True)
+    return opened
+
+
+def test_what_is_captured_breaks_no_statement_of_the_application(
+    database: Database, source: PostgresSource
+) -> None:
+    for shape in SHAPES:
+        database.execute(*shape.sql(shape.create))
+        with database.connect() as connection, connection.transaction(force_rollback=True):
+            for statement in shape.sql(shape.then):
+                connection.execute(statement)
+        table = table_id(database, shape.name)
+        verdict = judge(source.table(table), shape.settings)
+        assert verdict.ok == (not shape.refused), (shape.name, verdict)
+        assert shape.refused in verdict.problem
+        assert verdict.ok or verdict.remedy
+        source.add_to_publication("logs" if shape.settings.appends else PUBLICATION, [table])
+        broken = []
+        for statement in shape.sql(shape.then):
+            try:
+                database.execute(statement)
+            except psycopg.Error as error:
+                broken.append(f"{shape.name}: {error}")
+        assert bool(broken) == shape.breaks, broken
+        assert all("replica identity" in text for text in broken)
+
+
+def test_what_timescaledb_keeps_is_named(database: Database, source: PostgresSource) -> None:
+    """Its catalog and one of its chunks, made by hand: the extension is not on every machine."""
+    internal, catalog = "_timescaledb_internal", "_timescaledb_catalog"
+    database.execute(
+        f"CREATE SCHEMA {catalog}",
+        f"CREATE SCHEMA {internal}",
+        f"CREATE TABLE {catalog}.hypertable (schema_name name, table_name name)",
+        f"INSERT INTO {catalog}.hypertable VALUES ('public', 'metrics'), ('public', 'young')",
+        "CREATE TABLE metrics (id int PRIMARY KEY)",
+        "CREATE TABLE young (id int PRIMARY KEY)",
+        f"CREATE TABLE {internal}._hyper_1_1_chunk () INHERITS (metrics)",
+    )
+    stats = {found.table.name: found for found in source.tables()}
+    for schema, name, told in (
+        ("public", "metrics", "is a hypertable of TimescaleDB"),
+        ("public", "young", "is a hypertable of TimescaleDB"),
+        (internal, "_hyper_1_1_chunk", "is in the schema of TimescaleDB's chunks"),
+    ):
+        for verdict in (
+            judge(source.table(table_id(database, name, schema)), TableSettings()),
+            glance(stats[name], TableSettings()),
+        ):
+            assert verdict.problem.startswith(told)
+            assert verdict.remedy
