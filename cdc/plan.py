@@ -51,8 +51,8 @@ def due(
     """The tables with work, in the order given.
 
     A table whose topic ends where its last commit did has none. Any other difference is work, also
-    an end before it, another number of partitions, a topic that is gone and one that was created
-    anew: the run itself finds out what that means.
+    an end before it, another number of partitions, a topic that is gone, compacted or created anew:
+    the run itself finds out what that means.
 
     Args:
         records: The tables.
@@ -70,6 +70,7 @@ def due(
             record.state is State.INCREMENTAL
             and done == dict(topic.stable)
             and topic.id is not None
+            and not topic.compacted
             and known_id in (None, topic.id)
         )
         if not idle:

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from cdc.errors import LostHistoryError, PausedByPolicyError, SchemaChangeError
+from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
 from cdc.position import LogPosition
 from cdc.sources.values import LogHealth, ServerIdentity
 from schemas.changes import Change, LoseEvents, NewFile, Verdict
@@ -25,11 +25,20 @@ class TopicFacts:
         id: Its UUID; None when there is no such topic.
         earliest: First offset still in the log, per partition.
         stable: Last stable offset, per partition.
+        policy: Its ``cleanup.policy``, where it was looked at.
+        lagging: Whether compaction never comes to a record, however old it is.
     """
 
     id: str | None
     earliest: Mapping[int, int]
     stable: Mapping[int, int]
+    policy: str = "delete"
+    lagging: bool = False
+
+    @property
+    def compacted(self) -> bool:
+        """Whether Kafka may drop a record because a later one has its key."""
+        return "compact" in self.policy
 
 
 def check_topic(
@@ -45,7 +54,8 @@ def check_topic(
         now: The topic as it is.
 
     Raises:
-        LostHistoryError: It is not; names the gap.
+        LostHistoryError: It is not, or compaction may have made gaps; names the gap.
+        CaptureError: It is compacted from now on, and nothing is gone yet.
     """
     if now.id is None:
         raise _lost(table, f"topic {topic} no longer exists", topic=topic)
@@ -81,6 +91,24 @@ def check_topic(
                 partition=partition,
                 offset=offset,
             )
+    _check_policy(table, topic, now)
+
+
+def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
+    """Compaction drops deletes, and values that a later change of the key leaves out."""
+    if not now.compacted:
+        return
+    what = f"topic {topic} has cleanup.policy={now.policy}"
+    if not now.lagging:
+        raise _lost(
+            table, f"{what}, so changes that were not read may be gone from it", topic=topic
+        )
+    raise CaptureError(
+        f"{what}; nothing is gone from it, since min.compaction.lag.ms keeps all records",
+        remedy=f"Set cleanup.policy=delete on topic {topic}; the table then goes on by itself.",
+        table=table,
+        topic=topic,
+    )
 
 
 def check_server(

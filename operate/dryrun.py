@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
+from cdc.kafka import NEVER_COMPACTED
 from cdc.state import State
 from operate import capture
 from operate.onboard import examine
@@ -82,6 +83,7 @@ def _group(services: Services, group: capture.Group, *, with_bootstrap: bool) ->
         "partitions": 1,
         "replication.factor": topic.replication_factor,
         "cleanup.policy": "delete",
+        **NEVER_COMPACTED,
         "retention.ms": topic.retention_ms,
         **topic.config,
     }

@@ -49,7 +49,7 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
     info = services.kafka.topic(record.topic)
     actual = services.kafka.topic_config(record.topic)
     policy = actual.get("cleanup.policy", "delete")
-    if policy != "delete":
+    if "compact" in policy:
         return [
             Check(
                 name,

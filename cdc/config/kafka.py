@@ -191,6 +191,9 @@ class TopicConfig(Section):
             found.append(
                 (("config", "cleanup.policy"), "a compacted topic loses changes; use delete")
             )
+        for name in ("min.compaction.lag.ms", "max.compaction.lag.ms"):
+            if name in self.config:
+                found.append((("config", name), "topics always have the longest lag there is"))
         if "retention.ms" in self.config:
             found.append((("config", "retention.ms"), "use retention_ms"))
         if "max.message.bytes" in self.config:

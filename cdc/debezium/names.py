@@ -116,6 +116,12 @@ class CaptureNames:
             own = (*own, self.schema_change_topic, self.schema_history_topic)
         return (*own, self.transaction_topic) if self.tells_transactions else own
 
+    @property
+    def evidence_topics(self) -> tuple[str, ...]:
+        """Those of them that tell what no event of a table does."""
+        passing = (self.heartbeat_topic, self.marker_topic)
+        return tuple(topic for topic in self.own_topics if topic not in passing)
+
     def topic_config(self, topic: str) -> Mapping[str, str]:
         """What a topic needs over the settings of ``kafka.topic``.
 

@@ -6,7 +6,7 @@ for in one call, so a run over thousands of idle tables costs a few round trips.
 
 from __future__ import annotations
 
-from cdc.kafka.admin import KafkaAdmin, TopicInfo
+from cdc.kafka.admin import NEVER_COMPACTED, KafkaAdmin, TopicInfo, never_compacted
 from cdc.kafka.records import KafkaRecord
 
-__all__ = ["KafkaAdmin", "KafkaRecord", "TopicInfo"]
+__all__ = ["NEVER_COMPACTED", "KafkaAdmin", "KafkaRecord", "TopicInfo", "never_compacted"]

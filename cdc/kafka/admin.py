@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +19,17 @@ if TYPE_CHECKING:
     from cdc.config import KafkaConfig
 
 _POLL_S = 0.1
+_CONFIGS_AT_ONCE = 500
+"""Topics in one request for settings: an answer has 5 KB for each."""
+
+NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.ms": str(2**63 - 1)}
+"""Keeps every record also while somebody has the topic compacted, until a run has seen it."""
+
+
+def never_compacted(settings: Mapping[str, str]) -> bool:
+    """Whether compaction leaves every record of a topic with these settings alone."""
+    (lag, *_) = NEVER_COMPACTED
+    return int(settings.get(lag, "0")) >= int(NEVER_COMPACTED[lag])
 
 
 @dataclass(frozen=True)
@@ -66,8 +77,9 @@ class KafkaAdmin:
     ) -> TopicInfo:
         """Create a topic, or prove that the one that is there will do.
 
-        ``cleanup.policy`` is always ``delete``: compaction would drop changes between the snapshot
-        and the handoff. An existing topic is never altered.
+        ``cleanup.policy`` is always ``delete``: compaction would drop changes that the lake has not
+        read. Should somebody alter it, the lag of compaction keeps the records until a run has seen
+        that. An existing topic is never altered.
 
         Args:
             name: The topic.
@@ -127,16 +139,18 @@ class KafkaAdmin:
 
     def topic_config(self, topic: str) -> dict[str, str]:
         """The topic's effective settings, defaults included."""
-        resource = ck_admin.ConfigResource(ck_admin.ConfigResource.Type.TOPIC, topic)
-        found = self._client.call(
-            f"read the settings of topic {topic}",
-            lambda: self._admin.describe_configs(
-                [resource], request_timeout=self._client.timeout_s
-            ),
-            topic=topic,
-        )
-        entries = next(iter(found.values()))
-        return {str(key): str(entry.value) for key, entry in entries.items()}
+        found = self.topic_configs([topic])
+        if topic not in found:
+            raise missing(topic)
+        return found[topic]
+
+    def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
+        """The effective settings of many topics; those that do not exist are left out."""
+        names = list(dict.fromkeys(topics))
+        found: dict[str, dict[str, str]] = {}
+        for first in range(0, len(names), _CONFIGS_AT_ONCE):
+            found |= self._configs(names[first : first + _CONFIGS_AT_ONCE])
+        return found
 
     def delete_topic(self, topic: str) -> bool:
         """Delete a topic; False when there was none."""
@@ -211,7 +225,26 @@ class KafkaAdmin:
         kept = {"retention.ms": str(self._topic.retention_ms)}
         if self._topic.max_message_bytes is not None:
             kept["max.message.bytes"] = str(self._topic.max_message_bytes)
-        return {**self._topic.config, **kept, **config, "cleanup.policy": "delete"}
+        return {
+            **self._topic.config,
+            **kept,
+            **config,
+            **NEVER_COMPACTED,
+            "cleanup.policy": "delete",
+        }
+
+    def _configs(self, names: Sequence[str]) -> dict[str, dict[str, str]]:
+        kind = ck_admin.ConfigResource.Type.TOPIC
+        asked = [ck_admin.ConfigResource(kind, name) for name in names]
+        found = self._client.call(
+            "read the settings of topics",
+            lambda: self._admin.describe_configs(asked, request_timeout=self._client.timeout_s),
+            ignored=UNKNOWN_TOPIC,
+        )
+        return {
+            str(resource.name): {str(key): str(entry.value) for key, entry in entries.items()}
+            for resource, entries in found.items()
+        }
 
     def _create(self, name: str, partitions: int, settings: Mapping[str, str]) -> None:
         topic = ck_admin.NewTopic(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -16,6 +16,7 @@ from cdc.debezium import (
     stored_position,
 )
 from cdc.errors import ConnectError, SourceError
+from cdc.kafka import never_compacted
 from cdc.position_check import TopicFacts
 
 if TYPE_CHECKING:
@@ -38,7 +39,8 @@ class CaptureFacts:
         server: The primary.
         log: The source's log, as this capture depends on it.
         stored: The position that Connect has stored; None when there is none or Connect is away.
-        problems: What the connector's configuration does to the changes, one sentence each.
+        problems: What the connector's configuration, or another topic's, does to the changes, one
+            sentence each.
         told: What the connector tells of changed definitions, where it does.
         listed: The tables that the connector is to capture; None where the source itself knows, or
             Connect is away.
@@ -93,8 +95,16 @@ class CaptureChecks:
         told: tuple[DefinitionChange, ...] = ()
         if capture.tells_definitions:
             told = tuple(definition_changes(self._context.kafka, self._context.registry, capture))
-        facts = CaptureFacts(capture, server, log, stored=None, problems=(), told=told)
+        problems = tuple(self._compacted(capture))
+        facts = CaptureFacts(capture, server, log, stored=None, problems=problems, told=told)
         return self._with_connector(facts)
+
+    def _compacted(self, capture: CaptureNames) -> Iterator[str]:
+        """Topics beside those of the tables that may have lost what tables rest on."""
+        for topic, settings in self._context.kafka.topic_configs(capture.evidence_topics).items():
+            policy = settings.get("cleanup.policy", "delete")
+            if "compact" in policy and not never_compacted(settings):
+                yield f"topic {topic} has cleanup.policy={policy}, so records may be gone from it"
 
     def _with_connector(self, facts: CaptureFacts) -> CaptureFacts:
         """The facts with the connector's stored position, its tables, and what is wrong with it.
@@ -120,13 +130,16 @@ class CaptureChecks:
         return replace(
             facts,
             stored=stored,
-            problems=tuple(f"connector {capture.connector}: {finding}" for finding in findings),
+            problems=(
+                *facts.problems,
+                *(f"connector {capture.connector}: {finding}" for finding in findings),
+            ),
             listed=None if listed is None else frozenset(listed),
         )
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts]:
-    """Topics as they are now, in three calls however many they are.
+    """Topics as they are now, but for their settings, in three calls however many they are.
 
     Raises:
         KafkaError: The cluster cannot be asked.
@@ -142,4 +155,32 @@ def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFa
             stable=stable.get(name, {}),
         )
         for name in names
+    }
+
+
+def one_topic(context: RunContext, topic: str) -> TopicFacts:
+    """One topic as it is now, with its settings.
+
+    Raises:
+        KafkaError: The cluster cannot be asked.
+    """
+    return with_settings(context, topic_facts(context, [topic]))[topic]
+
+
+def with_settings(context: RunContext, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
+    """The same with what their settings do to records; some hundred topics in one call.
+
+    Raises:
+        KafkaError: The cluster cannot be asked.
+    """
+    found = context.kafka.topic_configs(topics)
+    return {
+        name: replace(
+            facts,
+            policy=found[name].get("cleanup.policy", facts.policy),
+            lagging=never_compacted(found[name]),
+        )
+        if name in found
+        else facts
+        for name, facts in topics.items()
     }

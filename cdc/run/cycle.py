@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cdc import plan, position_check
 from cdc.debezium import fresh_starts
 from cdc.errors import LostHistoryError, SecretError
-from cdc.run.checks import CaptureChecks, topic_facts
+from cdc.run.checks import CaptureChecks, topic_facts, with_settings
 from cdc.run.context import RunResult
 from cdc.run.naming import follow_name
 from cdc.run.shape import settings_digest
@@ -43,7 +43,7 @@ def run_tables(
 ) -> list[RunResult]:
     """One incremental run of all tables that have work, several at a time.
 
-    Tables without new offsets cost one place in three calls to Kafka, and a look at their slot and
+    Tables without new offsets cost one place in four calls to Kafka, and a look at their slot and
     their catalog: a slot that is gone and a rewrite send no events. One table's failure never
     stops another's.
 
@@ -51,7 +51,8 @@ def run_tables(
         context: What runs work with.
         records: The tables; those that a run may not work on are passed over.
         parallel: How many at a time; None takes ``spark.parallel_tables``.
-        look_at_idle: Whether to look at slot and catalog of tables without new offsets.
+        look_at_idle: Whether to look at slot, catalog and topic settings of tables without new
+            offsets.
 
     Returns:
         One result per table that had work, in the order given.
@@ -64,6 +65,8 @@ def run_tables(
     if not wanted:
         return []
     topics = topic_facts(context, [record.topic for record in wanted])
+    if look_at_idle:
+        topics = with_settings(context, topics)
     working = {record.table for record in plan.due(wanted, topics, now)}
     checks = CaptureChecks(context)
     if look_at_idle:
@@ -72,6 +75,8 @@ def run_tables(
     due = [record for record in wanted if record.table in working]
     if not due:
         return []
+    if not look_at_idle:
+        topics = with_settings(context, {record.topic: topics[record.topic] for record in due})
     workers = max(1, min(len(due), parallel or context.config.spark.parallel_tables))
     with ThreadPoolExecutor(workers, thread_name_prefix="run") as pool:
         futures = [

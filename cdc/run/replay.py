@@ -20,7 +20,7 @@ from cdc.lake.timeline import Committed
 from cdc.plan import Range
 from cdc.quarantine import Quarantine
 from cdc.run.batch import BatchWriter, Replayed
-from cdc.run.checks import topic_facts
+from cdc.run.checks import one_topic
 from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.follow import follow
 from cdc.run.shape import compare
@@ -133,7 +133,7 @@ class _Replay:
                 topic,
                 topic_id=latest.record.topic_id or attempt.topic_id,
                 start=start,
-                now=topic_facts(self._context, [topic])[topic],
+                now=one_topic(self._context, topic),
             )
         except LostHistoryError as error:
             raise LostHistoryError(

@@ -26,7 +26,7 @@ from cdc.failpoints import crash
 from cdc.history import RunEntry, SchemaEntry
 from cdc.lake.timeline import Committed
 from cdc.run.batch import Applied, BatchWriter
-from cdc.run.checks import CaptureChecks, topic_facts
+from cdc.run.checks import CaptureChecks, one_topic
 from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.context import RunResult
 from cdc.run.follow import LakeShape, follow
@@ -149,7 +149,7 @@ class _TableRun:
                 self._record, f"the newest commit is of attempt {latest.record.attempt}"
             )
         at = dict(latest.record.offsets)
-        facts = self._topic or topic_facts(self._context, [self._record.topic])[self._record.topic]
+        facts = self._topic or one_topic(self._context, self._record.topic)
         position_check.check_topic(
             self._table,
             self._record.topic,

@@ -16,9 +16,10 @@ from confluent_kafka import admin as ck_admin
 
 from cdc.config import KafkaConfig, RegistryConfig, TopicConfig
 from cdc.errors import KafkaError
-from cdc.kafka import KafkaAdmin
+from cdc.kafka import KafkaAdmin, never_compacted
 from stack.local import LocalStack
 from tests.integration.captured import wait_until
+from tests.integration.servers import alter_topic
 
 
 @pytest.fixture(scope="module")
@@ -77,6 +78,45 @@ def test_a_topic_is_created_once_with_our_policy(kafka: KafkaAdmin, name: str) -
     assert settings["retention.ms"] == "3600000"
     assert settings["segment.ms"] == "600000"
     assert settings["max.message.bytes"] == "2000000"
+
+
+def test_a_topic_of_ours_keeps_every_record_while_somebody_compacts_it(
+    config: KafkaConfig, kafka: KafkaAdmin, name: str
+) -> None:
+    """Beside a topic without the lag, which shows that the cleaner has come by."""
+    plain = f"{name}-plain"
+    kafka.ensure_topic(name)
+    create(config, plain)
+    writer = producer(config)
+    for topic in (name, plain):
+        quick = {"segment_ms": "100", "min_cleanable_dirty_ratio": "0.01"}
+        alter_topic(config, topic, cleanup_policy="compact", **quick)
+    try:
+        for turn in range(20):
+            for topic in (name, plain):
+                send(writer, topic, str(turn))
+            time.sleep(0.05)
+
+        def compacted() -> bool:
+            send(writer, plain, "more")
+            end = kafka.stable_offsets(plain)[0]
+            return len(list(kafka.read(plain, 0, 0, end))) < end
+
+        wait_until(compacted, "the cleaner", 120)
+        assert [record.value for record in kafka.read(name, 0, 0, 20)] == [
+            str(turn).encode() for turn in range(20)
+        ]
+    finally:
+        kafka.delete_topic(plain)
+
+
+def test_settings_of_many_topics_take_one_call(kafka: KafkaAdmin, name: str) -> None:
+    kafka.ensure_topic(name)
+    found = kafka.topic_configs([name, f"{name}-gone", name])
+    assert list(found) == [name]
+    assert found[name] == kafka.topic_config(name)
+    assert never_compacted(found[name])
+    assert not never_compacted({**found[name], "min.compaction.lag.ms": "604800000"})
 
 
 def test_compaction_cannot_be_asked_for(kafka: KafkaAdmin, name: str) -> None:

@@ -24,7 +24,7 @@ from tests.integration.running import Orders
 from tests.integration.running import orders as orders
 from tests.integration.running import shared as shared
 from tests.integration.running import spark as spark
-from tests.integration.servers import delete_records
+from tests.integration.servers import alter_topic, delete_records
 
 
 def test_a_record_that_cannot_be_read_stops_its_table_only(
@@ -116,6 +116,38 @@ def test_a_topic_that_lost_records_needs_a_bootstrap(orders: Orders, shared: Rep
     result = orders.run()
     assert result.state is State.NEEDS_BOOTSTRAP
     assert "offsets 0 to 0 of topic" in (shared.record(orders.name).reason or "")
+    assert orders.lake("id") == []
+
+
+def test_a_topic_that_somebody_compacts_stops_its_table_until_it_is_not(
+    orders: Orders, shared: Replication
+) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    assert orders.run().error is None
+    topic = shared.record(orders.name).topic
+    alter_topic(shared.config.kafka, topic, cleanup_policy="compact,delete")
+    idle = orders.run()
+    assert idle.error is not None, "also without new changes"
+    assert (idle.error["error"], idle.state) == ("CaptureError", State.FAILED)
+    assert "cleanup.policy=compact,delete" in idle.error["message"]
+    assert topic in idle.error["remedy"]
+    alter_topic(shared.config.kafka, topic, cleanup_policy="delete")
+    orders.execute("DELETE FROM T")
+    failed = shared.record(orders.name)
+    shared.store.put(replace(failed, retry_at=datetime.now(timezone.utc)))
+    result = orders.run()
+    assert (result.error, result.state, orders.lake("id")) == (None, State.INCREMENTAL, [])
+
+
+def test_a_topic_whose_records_may_be_compacted_away_needs_a_bootstrap(
+    orders: Orders, shared: Replication
+) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    shared.settle()
+    topic = shared.record(orders.name).topic
+    alter_topic(shared.config.kafka, topic, cleanup_policy="compact", min_compaction_lag_ms="0")
+    assert orders.run().state is State.NEEDS_BOOTSTRAP
+    assert "may be gone from it" in (shared.record(orders.name).reason or "")
     assert orders.lake("id") == []
 
 

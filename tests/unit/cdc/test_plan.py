@@ -66,6 +66,12 @@ def test_a_recreated_topic_is_work_even_at_the_same_offset() -> None:
     assert due([table], {table.topic: TopicFacts("T2", {0: 0}, {0: 5})}, NOW) == [table]
 
 
+def test_a_compacted_topic_is_work_even_at_the_same_offset() -> None:
+    table = record("t", offsets={0: 5})
+    compacted = TopicFacts("T1", {0: 0}, {0: 5}, "compact,delete")
+    assert due([table], {table.topic: compacted}, NOW) == [table]
+
+
 @pytest.mark.parametrize("state", [s for s in State if s not in (State.INCREMENTAL, State.FAILED)])
 def test_tables_in_other_states_are_left_alone(state: State) -> None:
     assert not runnable(record(state=state), NOW)

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from cdc.errors import LostHistoryError, PausedByPolicyError, SchemaChangeError
+from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
 from cdc.position import Lsn
 from cdc.position_check import (
     TopicFacts,
@@ -50,6 +50,19 @@ def test_a_gap_in_the_topic_is_named(now: TopicFacts, gap: str) -> None:
     with pytest.raises(LostHistoryError, match=gap) as caught:
         check(now)
     assert "tributary bootstrap shop:public.orders" in caught.value.remedy
+
+
+@pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
+def test_a_compacted_topic_stops(policy: str) -> None:
+    with pytest.raises(LostHistoryError, match=f"cleanup.policy={policy}, so changes that were"):
+        check(TopicFacts("T1", {0: 0}, {0: 20}, policy))
+    with pytest.raises(CaptureError, match="nothing is gone") as caught:
+        check(TopicFacts("T1", {0: 0}, {0: 20}, policy, lagging=True))
+    assert "cleanup.policy=delete on topic shop.public.orders" in caught.value.remedy
+
+
+def test_a_topic_that_keeps_everything_is_fine() -> None:
+    check(TopicFacts("T1", {0: 0}, {0: 20}, policy=""))
 
 
 @pytest.mark.parametrize(
