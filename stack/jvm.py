@@ -17,7 +17,8 @@ from stack.artifacts import Software
 from stack.errors import StackError
 from stack.ports import HOST
 from stack.process import Command
-from stack.secrets import private_folder
+from stack.roles import CONNECT
+from stack.secrets import Passwords, private_folder, write_private
 
 _PROBE_S = 3.0
 _FORMAT_LIMIT_S = 120.0
@@ -48,10 +49,10 @@ class JavaServer:
         java = self._software().java
         return (str(java.executable), *java.options, *_LOGGING, *arguments)
 
-    def _answers(self, path: str) -> str | None:
+    def _answers(self, path: str, login: tuple[str, str] | None = None) -> str | None:
         """Why the server does not answer this path with success, or None when it does."""
         try:
-            answer = httpx.get(f"http://{HOST}:{self.port}{path}", timeout=_PROBE_S)
+            answer = httpx.get(f"http://{HOST}:{self.port}{path}", auth=login, timeout=_PROBE_S)
         except httpx.HTTPError as error:
             return f"no answer ({type(error).__name__})"
         return None if answer.is_success else f"answers {path} with HTTP {answer.status_code}"
@@ -161,11 +162,14 @@ class Registry(JavaServer):
 class Connect(JavaServer):
     """A Kafka Connect worker with Debezium, the Avro converter and exactly-once sources.
 
+    Its REST interface asks for a login: whoever can send a configuration to be validated is told
+    what the configuration providers read for it.
+
     Args:
         folder: Working directory.
         port: Port of its REST interface.
         kafka_port: Kafka's port.
-        secrets: The one folder that its configuration providers may read.
+        passwords: Lie in the one folder that its configuration providers may read.
         software: Finds the fetched software.
     """
 
@@ -177,12 +181,12 @@ class Connect(JavaServer):
         folder: Path,
         port: int,
         kafka_port: int,
-        secrets: Path,
+        passwords: Passwords,
         software: Callable[[], Software],
     ) -> None:
         super().__init__(folder=folder, port=port, software=software)
         self._kafka_port = kafka_port
-        self._secrets = secrets
+        self._passwords = passwords
 
     @property
     def properties(self) -> Path:
@@ -193,13 +197,18 @@ class Connect(JavaServer):
         """Write the configuration."""
         private_folder(self.folder)
         plugins = (*self._software().connectors.values(), self._software().converter)
-        properties = connect_properties(self.port, self._kafka_port, self._secrets, plugins)
+        folder = self._passwords.folder
+        properties = connect_properties(self.port, self._kafka_port, folder, plugins)
         self.properties.write_text(_render(properties), "utf-8")
+        (self.folder / _LOGIN_FILE).write_text(LOGIN_MODULE, "utf-8")
+        login = f"{CONNECT}={self._passwords.get(CONNECT)}\n"
+        write_private(self.folder / "users.properties", login)
 
     def command(self) -> Command:
         """How to start it."""
         argv = self._java(
             *("-Xms128m", "-Xmx1g", "-cp", f"{self._software().kafka}/*"),
+            f"-Djava.security.auth.login.config={_LOGIN_FILE}",
             "org.apache.kafka.connect.cli.ConnectDistributed",
             str(self.properties),
         )
@@ -207,7 +216,7 @@ class Connect(JavaServer):
 
     def unhealthy(self) -> str | None:
         """Why it is not ready, or None when it is."""
-        return self._answers("/connectors")
+        return self._answers("/connectors", (CONNECT, self._passwords.get(CONNECT)))
 
 
 def kafka_properties(port: int, controller_port: int, data: Path) -> dict[str, str]:
@@ -269,6 +278,7 @@ def connect_properties(
         "scheduled.rebalance.max.delay.ms": "0",
         "plugin.path": ",".join(map(str, plugins)),
         "plugin.discovery": "SERVICE_LOAD",
+        "rest.extension.classes": f"{_BASIC_AUTH}.BasicAuthSecurityRestExtension",
         "config.providers": ",".join(providers),
         **classes,
         "config.providers.file.param.allowed.paths": str(secrets),
@@ -277,6 +287,15 @@ def connect_properties(
     }
 
 
+_BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
+_LOGIN_FILE = "login.conf"
+# The worker's folder may have any name; what is in it is named from there.
+LOGIN_MODULE = f"""\
+KafkaConnect {{
+  {_BASIC_AUTH}.PropertyFileLoginModule required file="users.properties";
+}};
+"""
+"""How Connect's REST interface finds out who logs in."""
 _LARGEST_MESSAGE_BYTES = 20 * 1024 * 1024
 
 

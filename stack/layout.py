@@ -172,7 +172,7 @@ def layout(folder: Path, record: Record, software: Callable[[], Software]) -> La
             folder=folder / "connect",
             port=ports["connect"],
             kafka_port=ports["kafka"],
-            secrets=passwords.folder,
+            passwords=passwords,
             software=software,
         ),
         metastore=Metastore(folder=folder / METASTORE, port=ports[METASTORE], software=software)

@@ -11,7 +11,7 @@ from urllib.parse import quote
 from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
 from stack.postgres import POSTGRES
-from stack.roles import ADMIN, DATABASE, PURPOSES, SNAPSHOT
+from stack.roles import ADMIN, CONNECT, DATABASE, PURPOSES, SNAPSHOT
 from stack.secrets import PGPASS, Passwords
 
 _SOURCES = {
@@ -47,6 +47,8 @@ kafka:
 
 connect:
   url: {connect_url}
+  username: {connect_user}
+  password: {connect_password}
 
 lake:
   url: {lake}
@@ -88,6 +90,11 @@ class Addresses:
         return f"http://{HOST}:{self.ports['connect']}"
 
     @property
+    def connect_login(self) -> tuple[str, str]:
+        """User and password of Kafka Connect's REST interface."""
+        return CONNECT, self.passwords.get(CONNECT)
+
+    @property
     def metastore_url(self) -> str | None:
         """The Hive Metastore, when the stack has one."""
         port = self.ports.get("metastore")
@@ -122,6 +129,8 @@ class Addresses:
             "TRIBUTARY_KAFKA": self.kafka,
             "TRIBUTARY_REGISTRY_URL": self.registry_url,
             "TRIBUTARY_CONNECT_URL": self.connect_url,
+            "TRIBUTARY_CONNECT_USER": CONNECT,
+            "TRIBUTARY_CONNECT_PASSWORD_FILE": str(self.passwords.file(CONNECT)),
         }
         if url := self.metastore_url:
             values["TRIBUTARY_METASTORE_URL"] = url
@@ -160,6 +169,8 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
         kafka=addresses.ports["kafka"],
         registry_url=addresses.registry_url,
         connect_url=addresses.connect_url,
+        connect_user=CONNECT,
+        connect_password=_yaml(f"${{file:{addresses.passwords.file(CONNECT)}}}"),
         lake=_yaml(str(folder / "lake")),
         state=_yaml(f"sqlite:///{folder / 'state.db'}"),
     )

@@ -10,4 +10,6 @@ PURPOSES = {"admin": ADMIN, "capture": CAPTURE, "snapshot": SNAPSHOT, "marker": 
 """The roles of the product by what they are for, as ``credentials`` names it."""
 REPLICATOR = "stack_replicator"
 """Who replicas log in as; not a role of the product."""
+CONNECT = "connect"
+"""Who logs in to Kafka Connect's REST interface; no role of a database."""
 DATABASE = "shop"

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import psycopg
 import pytest
 import yaml
@@ -23,6 +22,7 @@ from stack.local import LocalStack
 from stack.postgres import POSTGRES
 from stack.roles import ADMIN, SNAPSHOT
 from tests.integration.databases import OwnDatabase
+from tests.integration.servers import connect_rest
 
 _NUMBERS = itertools.count(1)
 
@@ -128,11 +128,11 @@ def _wait_for_replica(database: Database) -> None:
 
 def _delete_connectors(stack: LocalStack, name: str) -> None:
     """Delete the connectors that capture the database."""
-    url = stack.addresses().connect_url
-    listed = httpx.get(f"{url}/connectors", params={"expand": "info"}, timeout=30)
-    for connector, found in listed.raise_for_status().json().items():
-        if found["info"]["config"].get("database.dbname") == name:
-            httpx.delete(f"{url}/connectors/{connector}", timeout=90).raise_for_status()
+    with connect_rest(stack) as connect:
+        listed = connect.get("/connectors", params={"expand": "info"})
+        for connector, found in listed.raise_for_status().json().items():
+            if found["info"]["config"].get("database.dbname") == name:
+                connect.delete(f"/connectors/{connector}").raise_for_status()
 
 
 def _drop_slots(stack: LocalStack, name: str, then: str = "SELECT") -> None:

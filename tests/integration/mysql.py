@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pymysql
 import pytest
 import yaml
@@ -24,7 +23,7 @@ from stack.postgres import POSTGRES
 from stack.roles import ADMIN, CAPTURE, SNAPSHOT
 from tests.conftest import SERVERS, running_stack, used
 from tests.integration.databases import OwnDatabase
-from tests.integration.servers import converters
+from tests.integration.servers import connect_rest, converters
 
 _NUMBERS = itertools.count(1)
 
@@ -201,11 +200,11 @@ def new_mysql_database(
 
 def delete_connectors(stack: LocalStack, name: str) -> None:
     """Delete the connectors whose topics are named after a source."""
-    url = f"{stack.addresses().connect_url}/connectors"
-    listed = httpx.get(url, params={"expand": "info"}, timeout=30).raise_for_status().json()
-    for connector, found in listed.items():
-        if f"{found['info']['config']['topic.prefix']}_".startswith(f"{name}_"):
-            httpx.delete(f"{url}/{connector}", timeout=90).raise_for_status()
+    with connect_rest(stack) as connect:
+        listed = connect.get("/connectors", params={"expand": "info"}).raise_for_status().json()
+        for connector, found in listed.items():
+            if f"{found['info']['config']['topic.prefix']}_".startswith(f"{name}_"):
+                connect.delete(f"/connectors/{connector}").raise_for_status()
 
 
 def kind_of(item: pytest.Item) -> str | None:
@@ -263,6 +262,6 @@ def capture(database: MysqlDatabase, table: str, **settings: str) -> str:
         **converters(stack),
         **settings,
     }
-    url = f"{addresses.connect_url}/connectors/{name}/config"
-    httpx.put(url, json=config, timeout=90).raise_for_status()
+    with connect_rest(stack) as connect:
+        connect.put(f"/connectors/{name}/config", json=config).raise_for_status()
     return f"{name}.{name}.{table}"

@@ -35,6 +35,12 @@ def processes_in(folder: Path) -> list[str]:
     return found
 
 
+def connect_rest(stack: LocalStack) -> httpx.Client:
+    """Kafka Connect's REST interface, logged in to."""
+    addresses = stack.addresses()
+    return httpx.Client(base_url=addresses.connect_url, auth=addresses.connect_login, timeout=90)
+
+
 def leaks(stack: LocalStack) -> list[str]:
     """Where a password of the stack can be seen besides in its file."""
     secrets = [file.read_text() for file in stack.passwords.folder.glob("*.password")]
@@ -44,9 +50,9 @@ def leaks(stack: LocalStack) -> list[str]:
         places[f"command line of {process.pid}"] = " ".join(process.info["cmdline"] or ())
     places["env"] = "".join(stack.env().values())
     places["tributary.yaml"] = stack.config_text()
-    url = stack.addresses().connect_url
-    connectors = httpx.get(f"{url}/connectors", params={"expand": "info"}, timeout=30)
-    places["Connect"] = connectors.raise_for_status().text
+    with connect_rest(stack) as connect:
+        answer = connect.get("/connectors", params={"expand": "info"})
+        places["Connect"] = answer.raise_for_status().text
     return [place for place, text in places.items() if any(secret in text for secret in secrets)]
 
 

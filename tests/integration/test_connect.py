@@ -13,7 +13,7 @@ import psutil
 import pytest
 import stamina
 
-from cdc.config import ConnectConfig
+from cdc.config import ConnectConfig, parse
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_class
 from cdc.errors import ConnectError
@@ -244,9 +244,11 @@ def plain_worker(stack: LocalStack, tmp_path: Path) -> Iterator[ConnectConfig]:
     assert pid is not None
     command = [*psutil.Process(pid).cmdline()[:-1], str(properties)]
     with (tmp_path / "worker.log").open("wb") as log:
-        process = subprocess.Popen(command, stdout=log, stderr=log)
+        # Where the worker finds who may log in.
+        folder = stack.folder / "connect"
+        process = subprocess.Popen(command, cwd=folder, stdout=log, stderr=log)
     url = f"http://127.0.0.1:{port}"
-    config = ConnectConfig(url=url)
+    config = parse(stack.config_text()).connect.model_copy(update={"url": url})
     try:
         with contextlib.closing(ConnectClient(config)) as client:
             wait_until(lambda: _answers(client, process, tmp_path / "worker.log"), "the worker")

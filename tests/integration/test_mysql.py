@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import httpx
 import pytest
 
 from cdc.debezium import definition_changes, fresh_starts, listing
@@ -13,6 +12,7 @@ from tests.integration.captured import wait_until
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.running import spark as spark
+from tests.integration.servers import connect_rest
 from tests.integration.shop import Shop, run_without_error, succeeded
 from tests.integration.shop import shop as shop
 
@@ -48,15 +48,15 @@ def test_a_connector_without_its_position_is_seen_and_its_tables_are_copied_agai
     shop.database.execute("UPDATE t SET v = 1 WHERE id = 1")
     run_without_error(shop)
     name = shop.services.capture(shop.table("t")).connector
-    url = f"{shop.database.stack.addresses().connect_url}/connectors/{name}"
-    httpx.put(f"{url}/stop", timeout=60).raise_for_status()
-    wait_until(
-        lambda: httpx.get(f"{url}/status", timeout=30).json()["tasks"] == [],
-        "the connector to stop",
-    )
-    httpx.delete(f"{url}/offsets", timeout=60).raise_for_status()
-    shop.database.execute("UPDATE t SET v = 2 WHERE id = 2")
-    httpx.put(f"{url}/resume", timeout=60).raise_for_status()
+    path = f"/connectors/{name}"
+    with connect_rest(shop.database.stack) as connect:
+        connect.put(f"{path}/stop").raise_for_status()
+        wait_until(
+            lambda: connect.get(f"{path}/status").json()["tasks"] == [], "the connector to stop"
+        )
+        connect.delete(f"{path}/offsets").raise_for_status()
+        shop.database.execute("UPDATE t SET v = 2 WHERE id = 2")
+        connect.put(f"{path}/resume").raise_for_status()
     wait_until(lambda: starts(shop) == 2, "the connector to begin anew", 120)
     shop.database.execute("UPDATE t SET v = 3 WHERE id = 3")
     (result,) = shop.run()

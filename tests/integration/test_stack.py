@@ -20,7 +20,7 @@ from stack.errors import ServerDiedError
 from stack.local import LocalStack
 from stack.postgres import CAPTURE, SNAPSHOT
 from tests.integration.conftest import Database
-from tests.integration.servers import consume, converters, leaks, pids, processes_in
+from tests.integration.servers import connect_rest, consume, converters, leaks, pids, processes_in
 
 SERVERS = ["primary", "replica", "kafka", "registry", "connect"]
 
@@ -88,6 +88,23 @@ def test_nobody_else_reads_the_rows_that_pass_through_the_stack(stack: LocalStac
     folders = [*(stack.folder / name for name in closed), stack.folder / "postgres" / "primary"]
     for path in folders:
         assert stat.S_IMODE(path.stat().st_mode) & 0o077 == 0, path
+
+
+def test_connect_tells_nothing_to_who_does_not_log_in(stack: LocalStack) -> None:
+    addresses = stack.addresses()
+    kind = "io.debezium.connector.postgresql.PostgresConnector"
+    path = f"/connector-plugins/{kind}/config/validate"
+    reference = f"${{directory:{stack.passwords.folder}:{CAPTURE}.password}}"
+    # A wrong value is repeated in the answer, after the reference is resolved.
+    asked = {"connector.class": kind, "name": "x", "errors.retry.timeout": reference}
+    for login in (None, (addresses.connect_login[0], "wrong")):
+        with httpx.Client(base_url=addresses.connect_url, auth=login, timeout=60) as stranger:
+            answers = [stranger.put(path, json=asked), *map(stranger.get, ("/", "/admin/loggers"))]
+        assert not any(stack.passwords.get(CAPTURE) in answer.text for answer in answers)
+        assert {answer.status_code for answer in answers} == {401}
+    with connect_rest(stack) as connect:
+        answer = connect.put(path, json=asked)
+    assert stack.passwords.get(CAPTURE) in answer.text, "the question has become harmless"
 
 
 def test_a_killed_server_is_reported_and_comes_back_where_it_was(stack: LocalStack) -> None:
@@ -231,8 +248,8 @@ def capture(database: Database) -> str:
         "topic.creation.default.partitions": "1",
         **converters(database.stack),
     }
-    url = f"{addresses.connect_url}/connectors/goods_{name}/config"
-    httpx.put(url, json=config, timeout=90).raise_for_status()
+    with connect_rest(database.stack) as connect:
+        connect.put(f"/connectors/goods_{name}/config", json=config).raise_for_status()
     return f"{name}.public.goods"
 
 

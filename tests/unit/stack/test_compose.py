@@ -14,9 +14,10 @@ from jsonschema.validators import validator_for
 
 from stack import mysql_settings as mysql
 from stack.artifacts import LOCK
-from stack.jvm import connect_properties, kafka_properties
+from stack.jvm import LOGIN_MODULE, connect_properties, kafka_properties
 from stack.mysql_software import MYSQL, PRODUCTS
 from stack.postgres import REPLICA_SETTINGS, ROLES, ROLES_SQL, SETTINGS
+from stack.roles import CONNECT
 
 FILE = Path(__file__).parents[3] / "docker-compose.yml"
 # What differs because containers have other addresses, folders and ways to load plugins.
@@ -111,6 +112,19 @@ def test_connect_has_the_same_settings(compose: dict[str, Any]) -> None:
             assert environment[prefix + key.replace(".", "_").upper()] == value, key
 
 
+def test_connect_asks_for_the_same_login(compose: dict[str, Any]) -> None:
+    texts = {name: config["content"] for name, config in compose["configs"].items()}
+    service = compose["services"]["connect"]
+    places = {config["source"]: config["target"] for config in service["configs"]}
+    users = places["connect-users"]
+    assert texts["connect-login"] == LOGIN_MODULE.replace("users.properties", users)
+    assert places["connect-login"] == service["environment"]["KAFKA_OPTS"].partition("=")[2]
+    password = "${TRIBUTARY_CONNECT_PASSWORD:?set it in the environment}"
+    assert texts["connect-users"] == f"{CONNECT}={password}\n"
+    assert texts["connect-health"] == f'user = "{CONNECT}:{password}"\n'
+    assert f"-K {places['connect-health']} " in service["healthcheck"]["test"][1]
+
+
 @pytest.mark.parametrize("kind", PRODUCTS)
 def test_connect_of_another_release_differs_in_its_group_only(
     compose: dict[str, Any], kind: str
@@ -195,5 +209,5 @@ def test_roles_have_the_same_rights(compose: dict[str, Any]) -> None:
 
 def test_no_password_is_written_into_it() -> None:
     text = FILE.read_text("utf-8")
-    for match in re.finditer(r"(?i)password: *(.+)", text):
+    for match in re.finditer(r"(?i)password: +(.+)", text):
         assert match[1].startswith("${TRIBUTARY_"), match[0]

@@ -37,6 +37,9 @@ def test_the_written_configuration_is_accepted_and_complete(tmp_path: Path) -> N
     assert source.replica is not None
     assert source.replica.port == PORT["replica"]
     assert config.kafka.bootstrap_servers == f"127.0.0.1:{PORT['kafka']}"
+    assert config.connect.username == where.connect_login[0]
+    assert config.connect.password is not None
+    assert config.connect.password.resolve() == where.connect_login[1]
     assert config.lake.url == str(folder / "lake")
     for role in ("admin", "capture", "snapshot", "marker"):
         credential = getattr(source.credentials, role)
