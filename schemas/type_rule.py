@@ -27,6 +27,7 @@ class TypeRule:
         jdbc_cast: Spark SQL expression from that to the lake value.
         looked_up: The same of a value that a driver for Python gave, where `lake_type` alone does
             not say it.
+        tells_apart: Whether values that differ for the source differ in the lake, as keys have to.
     """
 
     lake_type: str
@@ -34,6 +35,7 @@ class TypeRule:
     read_type: str
     jdbc_cast: str
     looked_up: Callable[[Any], Any] | None = None
+    tells_apart: bool = True
 
     def read(self, column: str) -> str:
         """``read_sql`` of a column that is already quoted for the source."""

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from schemas.table import TableId
@@ -213,12 +213,13 @@ def _micros(place: _Place) -> str:
 
 def _timetz(place: _Place) -> TypeRule:
     # the connector stops at some values of 24:00 and a zone
-    return _same(
+    in_utc = _same(
         "string",
         "CASE WHEN {column}::time < '24:00' "
         "THEN ({column} AT TIME ZONE 'UTC')::time::text || 'Z' "
         f"ELSE {_failure(place, 'a time past the day', 'int4')}::text END",
     )
+    return replace(in_utc, tells_apart=False)  # 00:00+00 and 01:00+01 are two
 
 
 def _array(element: PostgresType, place: _Place) -> TypeRule | None:
@@ -245,6 +246,7 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
         ),
         read_type="string",
         jdbc_cast=f"transform(from_json({{column}}, 'array<string>'), item -> {item})",
+        tells_apart=False,  # {1,2} and [2:3]={1,2} are two
     )
 
 

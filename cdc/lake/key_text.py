@@ -24,11 +24,10 @@ FORM = 2
 """Which text it is. A table whose rows have another is copied again."""
 
 _NATURAL_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
-_ESCAPES = (("\\", "\\\\"), (",", "\\."), ("|", "\\|"), (";", "\\;"))
+_ESCAPES = (("\\", "\\\\"), (",", "\\."), ("|", "\\|"))
 _NULL = "\\N"
 """No value's text: there an escape follows each backslash."""
 _REAL = ("float", "double")
-_ARRAY = "array<"
 
 
 def is_natural(column: Column) -> bool:
@@ -61,18 +60,10 @@ def key_text(key: Iterable[Column]) -> SparkColumn:
 
 
 def _text(value: SparkColumn, kind: str) -> SparkColumn:
-    """The text of a value, in which ``|`` and ``;`` are escaped, but behind elements."""
-    if kind.startswith(_ARRAY):
-        element = kind.removeprefix(_ARRAY).removesuffix(">")
-        ended = F.transform(value, lambda one: F.concat(_text(one, element), F.lit(";")))
-        text = F.array_join(ended, "")
-    elif kind == "binary":
-        text = F.hex(value)
-    elif kind in _REAL:
-        text = F.when(value == 0, F.lit("0.0")).otherwise(value.cast("string"))
-    else:
-        text = value.cast("string")
-        if kind == "string":
-            for plain, escaped in _ESCAPES:
-                text = F.replace(text, F.lit(plain), F.lit(escaped))
+    text = F.hex(value) if kind == "binary" else value.cast("string")
+    if kind in _REAL:
+        text = F.when(value == 0, F.lit("0.0")).otherwise(text)
+    if kind == "string":
+        for plain, escaped in _ESCAPES:
+            text = F.replace(text, F.lit(plain), F.lit(escaped))
     return F.coalesce(text, F.lit(_NULL))

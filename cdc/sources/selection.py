@@ -39,7 +39,23 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
                 table=table.table,
                 field=column.name,
             )
-    return TableSchema(table.table, columns, key)
+    schema = TableSchema(table.table, columns, key)
+    _require_told_apart(table, schema)
+    return schema
+
+
+def _require_told_apart(table: SourceTable, schema: TableSchema) -> None:
+    """Refuse a key of which two values may be one in the lake."""
+    rule = rules(table, schema)
+    for column in map(schema.column, schema.key):
+        if not rule[column.name].tells_apart:
+            raise SchemaError(
+                f"key column {column.name!r} of table {table.table} has type {column.source_type},"
+                " of which the lake shows two values alike that are two keys for the source",
+                remedy="Name other columns in key_columns; or leave the table out.",
+                table=table.table,
+                field=column.name,
+            )
 
 
 def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 from datetime import datetime, timezone
 from types import SimpleNamespace
 
@@ -15,10 +16,11 @@ from bootstrap.errors import AttemptSpoiledError
 from bootstrap.snapshot import FETCH_ROWS, fetch_rows
 from cdc.attempt import Attempt
 from cdc.lake.commit import CommitRecord
+from cdc.lake.key_text import FORM
 from cdc.position import Lsn
 from cdc.sources.values import Marker
 from cdc.state import State, TableRecord
-from schemas.table import Column, TableId, TableSchema
+from schemas.table import Column, Shard, TableId, TableSchema
 
 TABLE = TableId("shop", "public", "orders")
 ATTEMPT = Attempt(
@@ -78,7 +80,18 @@ def test_the_handoff_hands_over_at_the_start_not_at_the_handoff() -> None:
     assert (facts["fingerprint"], facts["key"]) == ({"oid": 5}, ["id"])
     column = {"name": "id", "source": "integer", "lake": "int", "asked": False}
     assert facts["columns"] == [column]
+    assert "key_text" not in facts, "Hudi renders integers by itself"
     assert CommitRecord.from_json(commit.to_json()) == commit
+
+
+@pytest.mark.parametrize(
+    ("kind", "shard"), [("string", None), ("int", Shard("o", "eu", "_s", "/"))]
+)
+def test_the_handoff_names_the_form_of_keys_that_are_texts(kind: str, shard: Shard | None) -> None:
+    context = SimpleNamespace(run_id="run", config=SimpleNamespace(lake=None))
+    schema = TableSchema(TABLE, (Column("id", kind, kind, False),), ("id",))
+    commit = handoff_commit(replace(RECORD, shard=shard), ATTEMPT, schema, context)  # type: ignore[arg-type]
+    assert (commit.handoff or {})["key_text"] == FORM
 
 
 def test_a_whole_copy_is_accepted() -> None:

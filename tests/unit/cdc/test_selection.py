@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from cdc.config import TableSettings
-from cdc.sources.selection import lake_columns, not_there, require_named, rules
+from cdc.sources.selection import lake_columns, lake_schema, not_there, require_named, rules
 from cdc.sources.values import SourceColumn, SourceTable
 from schemas.errors import SchemaError, UnsupportedTypeError
 from schemas.table import TableId, TableSchema
@@ -75,3 +76,14 @@ def test_a_decimal_of_the_settings_is_the_columns_type_and_rule() -> None:
 def test_a_decimal_for_another_type_is_refused_by_name() -> None:
     with pytest.raises(UnsupportedTypeError, match=r"'a' of table shop:public\.t has type text"):
         lake_columns(table("id", "a"), settings(**{"as": {"a": "decimal(9,1)"}}))
+
+
+@pytest.mark.parametrize(
+    "kind", [PostgresType("timetz"), PostgresType("_int4", element=PostgresType("int4"))]
+)
+def test_a_key_of_which_two_are_one_in_the_lake_is_refused(kind: PostgresType) -> None:
+    source = table("id", "a")
+    key, *rest = source.columns
+    keyed = replace(source, columns=(replace(key, type=kind, nullable=False), *rest))
+    with pytest.raises(SchemaError, match=r"key column 'id' of table .* alike"):
+        lake_schema(keyed, TableSettings())
