@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
@@ -11,8 +11,9 @@ from urllib.parse import quote
 from cdc.kafka import NEVER_COMPACTED
 from cdc.state import State
 from operate import capture
-from operate.onboard import examine
-from operate.outcome import Outcome, for_each
+from operate.examination import examine_all
+from operate.onboard import refusals
+from operate.outcome import Outcome
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -42,38 +43,33 @@ class Plan:
 
     Args:
         steps: In order.
-        refused: Tables that would be refused, with why.
+        refused: Tables that would be refused, or left out of a wildcard, with why.
     """
 
     steps: tuple[Step, ...]
     refused: tuple[Outcome, ...]
 
 
-def plan(services: Services, tables: Sequence[TableId], *, with_bootstrap: bool) -> Plan:
+def plan(
+    services: Services,
+    tables: Sequence[TableId],
+    *,
+    with_bootstrap: bool,
+    by_wildcard: Collection[TableId] = (),
+) -> Plan:
     """Look, and say what would be done; nothing is changed anywhere.
 
     Args:
         services: What to work with.
         tables: The tables.
         with_bootstrap: Whether they would be copied at once.
+        by_wildcard: Those that nobody named.
     """
-    outcomes = for_each(tables, lambda table: _examined(services, table), action="check")
-    fit = [outcome.table for outcome in outcomes if not outcome.failed]
-    refused = [outcome for outcome in outcomes if outcome.failed]
+    examined = examine_all(services, tables)
     steps: list[Step] = []
-    for group in capture.groups(services, fit):
-        clashes = capture.refuse_shared_topics(services, group)
-        refused += [Outcome(table, "check", error=error) for table, error in clashes.items()]
-        members = tuple(table for table in group.tables if table not in clashes)
-        if members:
-            kept = capture.Group(group.capture, members)
-            steps += _group(services, kept, with_bootstrap=with_bootstrap)
-    return Plan(tuple(steps), tuple(refused))
-
-
-def _examined(services: Services, table: TableId) -> Outcome:
-    examine(services, table)
-    return Outcome(table, "checked")
+    for group in capture.groups(services, examined.fit):
+        steps += _group(services, group, with_bootstrap=with_bootstrap)
+    return Plan(tuple(steps), tuple(refusals(services, examined, by_wildcard)))
 
 
 def _group(services: Services, group: capture.Group, *, with_bootstrap: bool) -> list[Step]:

@@ -6,12 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cdc.config.shards import fed_by
-from cdc.errors import ConfigError
 from cdc.sources.values import TableStats
 from cdc.state import State
-from operate.selection import expand, sources_of, stands_for_many
-from operate.verdict import Verdict, glance
+from operate.examination import about, examine_all
+from operate.selection import expand, is_wildcard, sources_of, stands_for_many
+from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -24,20 +23,27 @@ class Entry:
 
     Args:
         stats: What its catalog says.
-        verdict: Whether it can travel.
+        refusal: Why it cannot travel; None when it can.
+        notes: What the reader should know although it can.
         state: Its state on the plan, None when it is not on it.
     """
 
     stats: TableStats
-    verdict: Verdict
+    refusal: TributaryError | None
+    notes: tuple[str, ...]
     state: State | None
+
+    @property
+    def problem(self) -> str:
+        """Why it cannot travel, as half a sentence that its name begins; empty when it can."""
+        return "" if self.refusal is None else about(self.stats.table, self.refusal.message)
 
     @property
     def summary(self) -> str:
         """The verdict in a word or two."""
         if self.state is not None:
             return "on the plan"
-        return "ready" if self.verdict.ok else f"refused: {self.verdict.problem}"
+        return "ready" if self.refusal is None else f"refused: {self.problem}"
 
     def to_json(self) -> dict[str, Any]:
         """The entry as plain values."""
@@ -50,10 +56,10 @@ class Entry:
             "primary_key": list(stats.primary_key),
             "replica_identity": stats.replica_identity,
             "partition_of": None if stats.partition_root is None else str(stats.partition_root),
-            "ready": self.verdict.ok,
-            "problem": self.verdict.problem or None,
-            "remedy": self.verdict.remedy or None,
-            "notes": list(self.verdict.notes),
+            "ready": self.refusal is None,
+            "problem": self.problem or None,
+            "remedy": None if self.refusal is None else self.refusal.remedy,
+            "notes": list(self.notes),
             "state": None if self.state is None else self.state.value,
         }
 
@@ -65,44 +71,54 @@ def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
         for record in services.store.tables()
         if record.state is not State.RETIRED
     }
-    entries = []
-    for name in sources or sorted(services.config.sources):
-        for stats in services.source(name).tables():
-            if stats.partition_root is None:
-                entries.append(Entry(stats, _verdict(services, stats), states.get(stats.table)))
-    return entries
+    found = _tables(services, sources or sorted(services.config.sources))
+    examined = examine_all(services, [stats.table for stats in found])
+    return [
+        Entry(
+            stats,
+            examined.refused.get(stats.table),
+            tuple(examined.notes.get(stats.table, ())),
+            states.get(stats.table),
+        )
+        for stats in found
+    ]
 
 
-def _verdict(services: Services, stats: TableStats) -> Verdict:
-    """Whether the table can travel with the settings that it would get."""
-    try:
-        return glance(stats, services.config.table_settings(stats.table))
-    except ConfigError as error:
-        return Verdict(error.message, error.remedy)
+def _tables(services: Services, sources: Sequence[str]) -> list[TableStats]:
+    """What the sources have, without partitions, which travel with their roots."""
+    return [
+        stats
+        for name in sources
+        for stats in services.source(name).tables()
+        if stats.partition_root is None
+    ]
 
 
-def at_source(services: Services, arguments: Sequence[str]) -> list[TableId]:
-    """The tables that arguments mean; wildcards stand for what the sources have.
+@dataclass(frozen=True)
+class Wanted:
+    """The tables that arguments of `onboard` mean.
 
-    Tables that cannot travel are left out of a wildcard: naming one says why. A lake table that
-    several source tables feed would lack them, so its name stands for these, too.
+    Args:
+        tables: In the order of the arguments.
+        by_wildcard: Those among them that nobody named. A lake table that several source tables
+            feed names these, since it would lack them.
     """
+
+    tables: tuple[TableId, ...]
+    by_wildcard: frozenset[TableId]
+
+
+def at_source(services: Services, arguments: Sequence[str]) -> Wanted:
+    """The tables that arguments mean; wildcards stand for what the sources have."""
+    config = services.config
     known: list[TableId] = []
-    if any(stands_for_many(argument, services.config) for argument in arguments):
-        found = discover(services, sources_of(arguments, services.config))
-        known = [
-            entry.stats.table
-            for entry in found
-            if entry.verdict.ok or _fed_by(services, entry.stats.table) in arguments
-        ]
-    return expand(arguments, services.config, known, where="that could be onboarded")
-
-
-def _fed_by(services: Services, table: TableId) -> str | None:
-    try:
-        return fed_by(table, services.config.tables)
-    except ConfigError:
-        return None  # its own verdict says why
+    if any(stands_for_many(argument, config) for argument in arguments):
+        known = [stats.table for stats in _tables(services, sources_of(arguments, config))]
+    where = "of the sources"
+    tables = expand(arguments, config, known, where=where)
+    by_name = [one for one in arguments if one in config.sharded or not is_wildcard(one)]
+    named = expand(by_name, config, known, where=where)
+    return Wanted(tuple(tables), frozenset(tables) - frozenset(named))
 
 
 def on_plan(

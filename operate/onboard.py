@@ -2,37 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cdc.config.tables import configured_tier
-from cdc.config.templates import overlapping
-from cdc.errors import CaptureError, ConfigError, SourceError, StateError
+from cdc.errors import SourceError
 from cdc.failpoints import crash
-from cdc.sources.selection import require_named
-from cdc.sources.views import wants_exact_view
 from cdc.state import State, TableRecord, transition
 from operate import capture
+from operate.examination import Examined, examine, examine_all, free_path
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
 from operate.lost_capture import is_copying
-from operate.outcome import Outcome, for_each
+from operate.outcome import Outcome, UnexpectedError, for_each
 from operate.render import seconds
-from operate.shards import is_beside, refuse_shard_column
 from operate.undo import look, undo
-from operate.verdict import DEFAULT_MESSAGE_BYTES, judge, too_large
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from bootstrap.handoff import BootstrapResult
-    from cdc.config import TableSettings
-    from cdc.sources.base import Source
-    from cdc.sources.values import SourceTable
     from operate.context import Services
-    from schemas.table import TableSchema
 
 
 _CONTINUED = frozenset(
@@ -41,100 +32,12 @@ _CONTINUED = frozenset(
 """States in which `onboard` goes on. What was paused, or needs a new copy, waits to be told."""
 
 
-@dataclass(frozen=True)
-class Candidate:
-    """A table that passed every check that needs no change anywhere."""
-
-    table: SourceTable
-    schema: TableSchema
-    notes: tuple[str, ...]
-
-
-def examine(services: Services, table: TableId) -> Candidate:
-    """Decide whether a table can travel as it is, touching nothing.
-
-    Raises:
-        CaptureError: It cannot; the remedy names the choices.
-        UnsupportedTypeError: A column's type has no rule.
-        SchemaError: Its key or a column's name cannot be carried, or the settings name a column
-            that it has not.
-        SourceError: There is no such table, or the source cannot be reached.
-        ConfigError: Its path in the lake is another table's, or lies in one another.
-    """
-    settings = services.config.table_settings(table)
-    record = services.store.get(table)
-    if record is not None and record.state is not State.RETIRED:
-        services.config.settings_on_plan(table, record.tier)
-        _refuse_other_tier(record, settings.tier)
-        services.config.require_shard(table, record.shard)
-    _free_path(services, table)
-    source = services.source(table.source)
-    found = source.table(table)
-    keeps = services.config.connect.keeps_nulls
-    verdict = judge(found, settings, nulls_are_kept=keeps)
-    verdict.require(table)
-    require_exact_view(source, table, settings)
-    notes = (*verdict.notes, *_size(services, found))
-    require_named(found, settings)
-    schema = source.schema(found, settings)
-    refuse_shard_column(schema, services.config.shard(table))
-    return Candidate(found, schema, (*notes, *_key(source, found, schema.key)))
-
-
-def _size(services: Services, table: SourceTable) -> Iterator[str]:
-    limit = services.config.kafka.topic.max_message_bytes
-    try:
-        largest = services.source(table.table.source).largest_row(table)
-    except SourceError as error:
-        yield f"no rows were sampled for their size: {error.message}"
-        return
-    if large := too_large(table, largest, limit or DEFAULT_MESSAGE_BYTES):
-        asks = "raise" if limit else "set, unless the brokers allow more"
-        yield f"{large} ({asks} kafka.topic.max_message_bytes)"
-
-
-def _key(source: Source, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
-    """Refuse a table with rows that its key cannot find; a look that takes too long is told."""
-    if not key:
-        return
-    try:
-        obstacle = source.key_obstacle(table, key)
-    except SourceError as error:
-        yield f"its key was not looked at: {error.message}"
-        return
-    if obstacle is not None:
-        problem, remedy = obstacle
-        raise CaptureError(
-            f"table {table.table} cannot be copied: {problem}",
-            remedy=remedy,
-            table=table.table,
-            refused=True,
-        )
-
-
-def require_exact_view(source: Source, table: TableId, settings: TableSettings) -> None:
-    """Refuse a log whose copy could not be told apart from its stream, and the like.
-
-    Raises:
-        CaptureError: No view of a known position can be opened; names the choices.
-    """
-    if not wants_exact_view(source, settings):
-        return
-    from_primary = settings.snapshot_from == "primary"
-    obstacle = source.exact_view_obstacle(from_primary=from_primary)
-    if obstacle is not None:
-        problem, remedy = obstacle
-        raise CaptureError(
-            f"table {table} cannot be copied as its settings ask ("
-            f"{'mode: append' if settings.appends else 'one_view: true'}): {problem}",
-            remedy=remedy,
-            table=table,
-            refused=True,
-        )
-
-
 def onboard(
-    services: Services, tables: Sequence[TableId], *, with_bootstrap: bool = True
+    services: Services,
+    tables: Sequence[TableId],
+    *,
+    with_bootstrap: bool = True,
+    by_wildcard: Collection[TableId] = (),
 ) -> list[Outcome]:
     """Onboard the tables; what was done before is left as it is.
 
@@ -142,30 +45,17 @@ def onboard(
         services: What to work with.
         tables: The tables.
         with_bootstrap: Whether to copy the tables at once.
+        by_wildcard: Those that nobody named: where such a one cannot travel, it is left out.
 
     Returns:
         One outcome per table, in the order given.
     """
-    outcomes: dict[TableId, Outcome] = {}
-    notes: dict[TableId, list[str]] = {}
-    fit = []
-    for outcome in for_each(tables, lambda table: _examined(services, table), action="check"):
-        if outcome.failed:
-            outcomes[outcome.table] = outcome
-        else:
-            fit.append(outcome.table)
-            notes[outcome.table] = outcome.details["notes"]
+    examined = examine_all(services, tables)
+    outcomes = {outcome.table: outcome for outcome in refusals(services, examined, by_wildcard)}
     registered: list[TableId] = []
-    for group in capture.groups(services, fit):
-        refused = capture.refuse_shared_topics(services, group)
-        outcomes.update(
-            (table, Outcome(table, "check", error=error)) for table, error in refused.items()
-        )
-        members = tuple(table for table in group.tables if table not in refused)
-        if not members:
-            continue
-        begun = _begun(services, members)
-        for outcome in _capture(services, capture.Group(group.capture, members)):
+    for group in capture.groups(services, examined.fit):
+        begun = _begun(services, group.tables)
+        for outcome in _capture(services, group):
             outcomes[outcome.table] = outcome
             if not outcome.failed and (outcome.state in _CONTINUED or outcome.table in begun):
                 registered.append(outcome.table)
@@ -173,7 +63,30 @@ def onboard(
     if with_bootstrap and registered:
         for outcome in copy(services, registered):
             outcomes[outcome.table] = outcome
-    return [_with_notes(outcomes[table], notes.get(table)) for table in tables]
+    return [_with_notes(outcomes[table], examined.notes.get(table)) for table in tables]
+
+
+def refusals(
+    services: Services, examined: Examined, by_wildcard: Collection[TableId]
+) -> list[Outcome]:
+    """The outcomes of tables that cannot travel: left out where nobody named them.
+
+    What is on the plan was named once, and a source that does not answer says nothing of a table.
+    """
+    known = {
+        record.table for record in services.store.tables() if record.state is not State.RETIRED
+    }
+    return [
+        Outcome(
+            table,
+            "check",
+            error=error,
+            left_out=table in by_wildcard
+            and table not in known
+            and not isinstance(error, (SourceError, UnexpectedError)),
+        )
+        for table, error in examined.refused.items()
+    ]
 
 
 def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
@@ -230,7 +143,7 @@ def register(services: Services, table: TableId) -> Outcome:
             TableRecord(
                 table=table,
                 state=State.REGISTERED,
-                base_path=_free_path(services, table),
+                base_path=free_path(services, table),
                 tier=names.tier,
                 topic=names.topic(table),
                 publication=names.publication,
@@ -241,7 +154,7 @@ def register(services: Services, table: TableId) -> Outcome:
     elif record.state is State.RETIRED:
         again = replace(
             transition(record, State.REGISTERED, at=now),
-            base_path=_free_path(services, table),
+            base_path=free_path(services, table),
             tier=names.tier,
             topic=names.topic(table),
             publication=names.publication,
@@ -251,45 +164,6 @@ def register(services: Services, table: TableId) -> Outcome:
     else:
         return Outcome(table, f"already on the plan, {record.state.value}", record.state)
     return Outcome(table, "registered", record.state)
-
-
-def _free_path(services: Services, table: TableId) -> str:
-    """The table's path in the lake, if no other table was ever given it or one around it."""
-    path, shard = services.config.table_path(table), services.config.shard(table)
-    others = [record for record in services.store.tables() if record.table != table]
-    taken = {record.base_path: record.table for record in others}
-    # The whole table lies around its shards' copies.
-    strangers = [one for one in others if shard is None or not is_beside(one, shard)]
-    taken |= {one.shard.base_path: one.table for one in strangers if one.shard is not None}
-    other = overlapping(path, taken)
-    if shard is not None:
-        other = other or overlapping(
-            shard.base_path, {one.base_path: one.table for one in strangers}
-        )
-    if other is not None:
-        raise ConfigError(
-            f"table {table} would be written to {path}, which table {other} has or lies in",
-            remedy=f"Give it a path of its own: tables, {table.relation}, name.",
-            table=table,
-            field="name",
-        )
-    return path
-
-
-def _refuse_other_tier(record: TableRecord, tier: str) -> None:
-    now = configured_tier(record.tier)
-    if now != tier:
-        raise StateError(
-            f"table {record.table} is on the plan in tier {now}, and its settings say {tier}",
-            remedy=f"Set tier: {now} for it; or offboard the table and onboard it again.",
-            table=record.table,
-            field="tier",
-        )
-
-
-def _examined(services: Services, table: TableId) -> Outcome:
-    candidate = examine(services, table)
-    return Outcome(table, "checked", details={"notes": list(candidate.notes)})
 
 
 def bootstrap(services: Services, tables: Sequence[TableId]) -> list[Outcome]:

@@ -25,8 +25,9 @@ class Outcome:
         table: Which table.
         action: What was done, in the past tense; what was tried when there is an error.
         state: The table's state afterwards, None when it is not on the plan.
-        error: Why it failed.
+        error: Why it failed, or was left out.
         details: Plain values for ``--output json``.
+        left_out: Whether a wildcard stood for it and it cannot be taken, which is no failure.
     """
 
     table: TableId
@@ -34,11 +35,12 @@ class Outcome:
     state: State | None = None
     error: TributaryError | None = None
     details: dict[str, Any] = field(default_factory=dict)
+    left_out: bool = False
 
     @property
     def failed(self) -> bool:
         """Whether the table failed."""
-        return self.error is not None
+        return self.error is not None and not self.left_out
 
     @property
     def needs_bootstrap(self) -> bool:
@@ -70,11 +72,58 @@ def unexpected(table: TableId, error: Exception) -> UnexpectedError:
     )
 
 
-def exit_code_of(outcomes: Iterable[Outcome]) -> ExitCode:
-    """The exit code of a command over several tables."""
+THESE = "<table>"
+"""What stands for each of several tables in a message about all of them."""
+
+
+@dataclass(frozen=True)
+class Told:
+    """What is said once of one or more tables.
+
+    Args:
+        tables: The tables.
+        message: What happened; where there are several tables, `THESE` stands for each.
+        remedy: What to do, likewise.
+    """
+
+    tables: tuple[TableId, ...]
+    message: str
+    remedy: str
+
+
+def told_once(outcomes: Iterable[Outcome]) -> list[Told]:
+    """The errors of tables, those that say the same of several tables as one."""
+    alike: dict[tuple[str, str], list[tuple[TableId, TributaryError]]] = {}
+    for outcome in outcomes:
+        if outcome.error is not None:
+            table, error = outcome.table, outcome.error
+            same = (_of_any(table, error.message), _of_any(table, error.remedy))
+            alike.setdefault(same, []).append((table, error))
+    return [
+        Told((found[0][0],), found[0][1].message, found[0][1].remedy)
+        if len(found) == 1
+        else Told(tuple(table for table, _ in found), *same)
+        for same, found in alike.items()
+    ]
+
+
+def _of_any(table: TableId, text: str) -> str:
+    return text.replace(str(table), THESE).replace(table.relation, THESE)
+
+
+def exit_code_of(outcomes: Iterable[Outcome], *, strict: bool = False) -> ExitCode:
+    """The exit code of a command over several tables.
+
+    Args:
+        outcomes: One per table.
+        strict: Whether a table that a wildcard left out is a failure, too. It is one in any case
+            where nothing else was there to do.
+    """
     seen = list(outcomes)
+    left_out = any(outcome.left_out for outcome in seen)
+    strict = strict or all(outcome.left_out for outcome in seen)
     return exit_code(
-        failed=any(outcome.failed for outcome in seen),
+        failed=any(outcome.failed for outcome in seen) or (strict and left_out),
         needs_bootstrap=any(outcome.needs_bootstrap for outcome in seen),
     )
 
@@ -101,7 +150,7 @@ def for_each(
         except TributaryError as error:
             return Outcome(table, action, error=error)
         except Exception as error:  # noqa: BLE001 - unforeseen, and still only this table's
-            _log.exception("table %s: %s failed", table, action)
+            _log.info("table %s: %s failed", table, action, exc_info=True)
             return Outcome(table, action, error=unexpected(table, error))
 
     if parallel <= 1 or len(tables) <= 1:

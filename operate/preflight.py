@@ -26,7 +26,7 @@ from cdc.state import State, TableRecord
 from operate import preflight_kafka
 from operate.capture import wanted_connector
 from operate.lifecycle import folder_here
-from operate.verdict import glance, judge
+from operate.verdict import judge
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -38,8 +38,6 @@ Status = Literal["ok", "warning", "error"]
 
 OLDEST_CONNECT = (3, 3)
 """Exactly-once support for source connectors came with Kafka Connect 3.3 (KIP-618)."""
-
-_SHOWN_UNFIT = 20
 
 
 def check(services: Services) -> Iterator[Check]:
@@ -104,28 +102,12 @@ def _tables(services: Services, source: str, records: Sequence[TableRecord]) -> 
     for table in sorted(planned):
         look = partial(_planned_table, services, table, stats.get(table))
         lines += _guarded(f"table {table}", look)
-    unfit = []
-    for table, found in stats.items():
-        if table not in planned and found.partition_root is None:
-            verdict = glance(found, services.config.table_settings(table))
-            if not verdict.ok:
-                unfit.append(Check(f"table {table}", "warning", verdict.problem, verdict.remedy))
-    lines += unfit[:_SHOWN_UNFIT]
-    if len(unfit) > _SHOWN_UNFIT:
-        lines.append(
-            Check(
-                f"source {source}: tables",
-                "warning",
-                f"{len(unfit) - _SHOWN_UNFIT} more tables cannot be onboarded as they are",
-                "See `tributary discover`.",
-            )
-        )
-    fit = len(stats) - len(unfit) - len(planned)
     lines.append(
         Check(
             f"source {source}: tables",
             "ok",
-            f"{len(stats)} seen, {len(planned)} on the plan, {max(fit, 0)} more could be",
+            f"{len(stats)} seen, {len(planned)} on the plan; `tributary discover` says which of the"
+            " others can be onboarded",
         )
     )
     return lines

@@ -96,9 +96,25 @@ class Renderer:
         if self.json:
             self.document(error.to_dict())
             return
+        self.problem("Error", error.message, error.remedy)
+
+    def problem(self, kind: str, message: str, remedy: str, tables: Sequence[TableId] = ()) -> None:
+        """Say on stderr what is wrong and what to do; nothing in JSON output.
+
+        Args:
+            kind: How bad it is, in a word or two.
+            message: What is wrong.
+            remedy: What to do.
+            tables: What it is said of, where that is more than one.
+        """
+        if self.json:
+            return
         console = _console(sys.stderr)
-        console.print(Text.assemble(("Error: ", "bold red"), error.message))
-        console.print(Text.assemble(("What to do: ", "bold"), error.remedy))
+        style = "bold red" if kind == "Error" else "bold yellow"
+        console.print(Text.assemble((f"{kind}: ", style), message))
+        if len(tables) > 1:
+            console.print(Text.assemble(("Tables: ", "bold"), ", ".join(map(str, tables))))
+        console.print(Text.assemble(("What to do: ", "bold"), remedy))
 
     @contextmanager
     def progress(self) -> Iterator[protocol.Progress]:

@@ -61,7 +61,7 @@ def expand(
     chosen: dict[TableId, None] = {}
     for argument in arguments:
         if argument in config.sharded:
-            matching = [one for one in candidates if fed_by(one, config.tables) == argument]
+            matching = [one for one in candidates if _feeds(one, argument, config)]
         elif is_wildcard(argument):
             pattern = Pattern.parse(argument)
             matching = [table for table in candidates if pattern.matches(table)]
@@ -77,3 +77,11 @@ def expand(
             )
         chosen.update(dict.fromkeys(matching))
     return list(chosen)
+
+
+def _feeds(table: TableId, shared: str, config: Config) -> bool:
+    """Whether a table feeds a lake table; not where the settings contradict themselves."""
+    try:
+        return fed_by(table, config.tables) == shared
+    except ConfigError:
+        return False  # its own examination says why

@@ -13,7 +13,7 @@ from cdc.state import State
 if TYPE_CHECKING:
     from cdc.state import TableRecord
     from operate.status import TableStatus
-    from schemas.table import Shard, TableSchema
+    from schemas.table import Column, Shard, TableId
 
 
 _JOINING = frozenset({State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP})
@@ -104,7 +104,7 @@ def is_beside(record: TableRecord, shard: Shard) -> bool:
     return known is not None and (known.of, known.base_path) == (shard.of, shard.base_path)
 
 
-def refuse_shard_column(schema: TableSchema, shard: Shard | None) -> None:
+def refuse_shard_column(table: TableId, columns: Iterable[Column], shard: Shard | None) -> None:
     """Refuse a table that has a column of the shard column's name.
 
     Raises:
@@ -112,12 +112,12 @@ def refuse_shard_column(schema: TableSchema, shard: Shard | None) -> None:
     """
     if shard is None:
         return
-    for column in schema.columns:
+    for column in columns:
         if column.name.lower() == shard.column.lower():
             raise ConfigError(
-                f"table {schema.table} has a column {column.name!r}, which {shard.of} takes for the"
+                f"table {table} has a column {column.name!r}, which {shard.of} takes for the"
                 " name of the shard",
                 remedy="Set shard_column to another name.",
-                table=schema.table,
+                table=table,
                 field="shard_column",
             )

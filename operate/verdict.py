@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cdc.errors import CaptureError
-from cdc.sources.values import SourceTable, TableStats
+from cdc.sources.values import SourceTable
 from operate.identity import not_logged, refused_changes
 from schemas.table import TableId, quote_name
 
@@ -53,20 +53,6 @@ class Verdict:
 
 _WHOLE = frozenset({"full", "row"})
 """Replica identities with the whole old row in the log."""
-
-
-def glance(stats: TableStats, settings: TableSettings) -> Verdict:
-    """What the cheap facts of ``discover`` already say; :func:`judge` has the last word."""
-    kind = _kind(stats)
-    if not kind.ok:
-        return kind
-    if settings.appends:
-        return Verdict(notes=_log_notes(stats))
-    if not (settings.key_columns or stats.primary_key):
-        return _no_key(stats.table, (), stats.replica_identity)
-    if stats.replica_identity == "nothing":
-        return _identity_nothing(stats.table)
-    return Verdict(notes=_notes(stats))
 
 
 def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False) -> Verdict:
@@ -171,7 +157,7 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
     ]
 
 
-def _log_notes(table: SourceTable | TableStats) -> tuple[str, ...]:
+def _log_notes(table: SourceTable) -> tuple[str, ...]:
     note = "mode append: its updates and deletes are not captured"
     if not (table.updated or table.deleted):
         return (note,)
@@ -181,7 +167,7 @@ def _log_notes(table: SourceTable | TableStats) -> tuple[str, ...]:
     )
 
 
-def _kind(table: SourceTable | TableStats) -> Verdict:
+def _kind(table: SourceTable) -> Verdict:
     if table.kind == "hypertable":
         return Verdict(
             "is a hypertable of TimescaleDB: its rows lie in chunks, so none of its changes is in"
@@ -289,7 +275,7 @@ def _identity_nothing(table: TableId) -> Verdict:
     )
 
 
-def _notes(table: SourceTable | TableStats) -> tuple[str, ...]:
+def _notes(table: SourceTable) -> tuple[str, ...]:
     if table.replica_identity == "full":
         return ("replica identity FULL: each UPDATE and DELETE logs the whole old row",)
     return ()

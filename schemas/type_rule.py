@@ -46,15 +46,26 @@ class TypeRule:
         return self.jdbc_cast.replace(COLUMN, column)
 
 
-def without_rule(kind: object, *, table: TableId | str, column: str) -> UnsupportedTypeError:
-    """The error of a column whose type has no rule, with what a person can choose."""
+def without_rule(
+    kind: object, why: str, *, table: TableId | str, column: str
+) -> UnsupportedTypeError:
+    """The error of a column whose type has no rule, with what a person can choose.
+
+    Args:
+        kind: The type.
+        why: Why it has none.
+        table: The table.
+        column: The column.
+    """
     return UnsupportedTypeError(
-        f"column {column!r} of table {table} has type {kind}, which has no rule",
+        f"column {column!r} of table {table} has type {kind}, which cannot travel: {why}",
         remedy=f"Set columns.as: {{{column}: string}} for the table: its text is then asked"
         " of the source by key, for each row that changes; or leave it out with"
         f" columns.exclude: [{column}].",
         table=table,
         field=column,
+        short=f"{kind}: {why}",
+        why=why,
     )
 
 
@@ -69,6 +80,7 @@ def not_numeric(
         " the source by key, for each row that changes.",
         table=table,
         field=column,
+        short=f"{kind}: columns.as says {decimal}, which is for PostgreSQL's numeric",
     )
 
 

@@ -24,7 +24,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from schemas import json_text
+from schemas import json_text, refusals
 from schemas.table import TableId
 from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule, not_numeric, without_rule
 
@@ -90,7 +90,7 @@ class MysqlType:
             raise not_numeric(self, decimal, table=table, column=column)
         rule = _rule(self)
         if rule is None:
-            raise without_rule(self, table=table, column=column)
+            raise without_rule(self, refusals.of_mysql(self), table=table, column=column)
         return rule
 
 

@@ -24,6 +24,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
+from schemas import refusals
 from schemas.table import TableId
 from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule, not_numeric, without_rule
 
@@ -87,7 +88,7 @@ class PostgresType:
         if decimal and not self._is_numeric:
             raise not_numeric(self, decimal, table=table, column=column)
         if rule is None:
-            raise without_rule(self, table=table, column=column)
+            raise without_rule(self, refusals.of_postgres(self), table=table, column=column)
         return _chosen(decimal, place) if decimal else rule
 
     @property

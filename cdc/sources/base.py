@@ -330,6 +330,12 @@ class Source(Protocol):
             SourceError: The sample takes too long, or the table cannot be read.
         """
 
+    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
+        """What a login lacks to take the table, and the statements that give it; else None.
+
+        The problem is half a sentence that the table's name begins.
+        """
+
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
         """Why rows that are there cannot be found by a key of the lake, and what to do; else None.
 

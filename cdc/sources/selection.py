@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from cdc.config import TableSettings
+from cdc.sources.refused_columns import refusal
 from cdc.sources.values import SourceColumn, SourceTable
-from schemas.errors import SchemaError
+from schemas.errors import SchemaError, UnsupportedTypeError
 from schemas.renames import related
 from schemas.table import Column, TableSchema
 from schemas.type_rule import TypeRule
@@ -65,8 +66,8 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
     name and the table has not: see :func:`require_named`.
 
     Raises:
-        UnsupportedTypeError: A column that is kept has a type without a rule.
-        SchemaError: A name cannot be a lake column.
+        UnsupportedTypeError: Columns that are kept have types without a rule; names all of them.
+        SchemaError: Names that cannot be lake columns.
     """
     wanted = set(settings.columns.include) or {column.name for column in table.columns}
     kept = [
@@ -74,8 +75,17 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
         for column in table.columns
         if column.name in wanted - set(settings.columns.exclude) and not column.generated
     ]
-    _check_names(table, [column.name for column in kept])
-    return tuple(_column(table, column, settings) for column in kept)
+    names = _unusable_names([column.name for column in kept])
+    columns, types = [], {}
+    for column in kept:
+        try:
+            columns.append(_column(table, column, settings))
+        except UnsupportedTypeError as error:
+            types[column.name] = error
+    if names or types:
+        key = () if settings.appends else settings.key_columns or table.primary_key
+        raise refusal(table.table, key, settings, types=types, names=names)
+    return tuple(columns)
 
 
 def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -> Column:
@@ -204,19 +214,16 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
     return found
 
 
-def _check_names(table: SourceTable, names: list[str]) -> None:
+def _unusable_names(names: list[str]) -> dict[str, str]:
+    """Columns that the lake cannot have under their name, each with why."""
     by_folded: dict[str, str] = {}
+    found = {}
     for name in names:
-        reason = None
         other = by_folded.setdefault(name.lower(), name)
         if other != name:
-            reason = f"differs from column {other!r} by case only, which the lake does not tell"
-        elif name.lower().startswith(RESERVED):
-            reason = "begins like a column that the lake adds"
-        if reason:
-            raise SchemaError(
-                f"column {name!r} of table {table.table} {reason}",
-                remedy=f"Leave one out with columns.exclude: [{name}], or rename it.",
-                table=table.table,
-                field=name,
+            found[name] = (
+                f"differs from column {other!r} by case only, which the lake does not tell"
             )
+        elif name.lower().startswith(RESERVED):
+            found[name] = "begins like a column that the lake adds"
+    return found

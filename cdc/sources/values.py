@@ -38,9 +38,6 @@ class TableStats:
         primary_key: Its columns in key order; empty without one.
         replica_identity: What the log keeps of an old row.
         partition_root: The root, when this table is itself a partition.
-        updated: Rows updated since the server's statistics began.
-        deleted: Rows deleted since then.
-        children: Tables that inherit from it, without partitions.
     """
 
     table: TableId
@@ -50,9 +47,6 @@ class TableStats:
     primary_key: tuple[str, ...]
     replica_identity: ReplicaIdentity
     partition_root: TableId | None
-    updated: int = 0
-    deleted: int = 0
-    children: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
-from operate.cli.tables import TablesArgument, finish, size
+from operate.cli.tables import TablesArgument, finish, show_problems, size
 from operate.exit_codes import ExitCode, exit_code
 from operate.render import Output, Renderer, seconds
 
@@ -218,8 +218,7 @@ def _show_resyncs(renderer: Renderer, outcomes: list[Any]) -> None:
     for outcome in outcomes:
         if outcome.error is None:
             renderer.line(f"{outcome.table}: {outcome.action}")
-        else:
-            renderer.error(outcome.error)
+    show_problems(renderer, outcomes)
 
 
 def _show_runs(renderer: Renderer, results: list[Any]) -> None:
@@ -266,10 +265,7 @@ def verify(
     )
     for result in found:
         _show_verification(renderer, result)
-    if not renderer.json:
-        for outcome in failures:
-            if outcome.error is not None:
-                renderer.error(outcome.error)
+    show_problems(renderer, failures)
     different = any(not result.equal for result in found)
     code = exit_code(
         failed=different or bool(failures),

@@ -78,11 +78,18 @@ def onboard(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
     ] = False,
+    strict: Annotated[
+        bool,
+        typer.Option("--strict", help="Exit code 3 when a wildcard leaves a table out, too."),
+    ] = False,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Capture tables, copy them from the replica and hand over to the stream. Can be repeated."""
+    """Capture tables, copy them from the replica and hand over to the stream. Can be repeated.
+
+    A table that cannot be taken fails when it is named; a wildcard leaves it out and says why.
+    """
     from operate.context import services
     from operate.inventory import at_source
     from operate.onboard import onboard as bring
@@ -93,18 +100,32 @@ def onboard(
         if dry_run:
             from operate.dryrun import plan
 
-            planned = plan(opened, wanted, with_bootstrap=not no_bootstrap)
-            _show_plan(renderer, planned)
+            planned = plan(
+                opened,
+                wanted.tables,
+                with_bootstrap=not no_bootstrap,
+                by_wildcard=wanted.by_wildcard,
+            )
+            _show_plan(renderer, planned, strict=strict)
             return
-        outcomes = bring(opened, wanted, with_bootstrap=not no_bootstrap)
-    finish(renderer, outcomes)
+        outcomes = bring(
+            opened,
+            wanted.tables,
+            with_bootstrap=not no_bootstrap,
+            by_wildcard=wanted.by_wildcard,
+        )
+    finish(renderer, outcomes, strict=strict)
 
 
-def _show_plan(renderer: Renderer, planned: Plan) -> None:
+def _show_plan(renderer: Renderer, planned: Plan, *, strict: bool) -> None:
     from operate.outcome import exit_code_of
 
     renderer.document(
-        {"steps": planned.steps, "refused": [outcome.to_json() for outcome in planned.refused]}
+        {
+            "steps": planned.steps,
+            "refused": [one.to_json() for one in planned.refused if one.failed],
+            "left_out": [one.to_json() for one in planned.refused if one.left_out],
+        }
     )
     for step in planned.steps:
         renderer.line(f"{step.kind:<6} {step.where}", style="bold")
@@ -112,11 +133,8 @@ def _show_plan(renderer: Renderer, planned: Plan) -> None:
             renderer.line(f"       {line}")
     if not planned.steps:
         renderer.line("Nothing would be done.")
-    if not renderer.json:
-        for outcome in planned.refused:
-            if outcome.error is not None:
-                renderer.error(outcome.error)
-    code = exit_code_of(planned.refused)
+    show_problems(renderer, planned.refused)
+    code = exit_code_of(planned.refused, strict=strict or not planned.steps)
     if code:
         raise typer.Exit(code)
 
@@ -211,27 +229,46 @@ def path(
     renderer.line(found)
 
 
-def finish(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
+def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = False) -> None:
     """Show what happened to each table, and end with the exit code that it makes.
+
+    Args:
+        renderer: Where to show it.
+        outcomes: One per table.
+        strict: Whether a table that a wildcard left out makes an exit code, too.
 
     Raises:
         typer.Exit: With a code other than 0 when a table failed.
     """
     from operate.outcome import exit_code_of
 
-    renderer.document({"tables": [outcome.to_json() for outcome in outcomes]})
+    renderer.document(
+        {
+            "tables": [outcome.to_json() for outcome in outcomes if not outcome.left_out],
+            "left_out": [outcome.to_json() for outcome in outcomes if outcome.left_out],
+        }
+    )
     for outcome in outcomes:
         if outcome.error is None:
             renderer.line(f"{outcome.table}: {outcome.action}")
             for note in outcome.details.get("notes", ()):
                 renderer.line(f"  note: {note}")
-    if not renderer.json:
-        for outcome in outcomes:
-            if outcome.error is not None:
-                renderer.error(outcome.error)
-    code = exit_code_of(outcomes)
+    show_problems(renderer, outcomes)
+    code = exit_code_of(outcomes, strict=strict)
     if code:
         raise typer.Exit(code)
+
+
+def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
+    """Say each error once, with the tables that it is said of; then what was left out, and why."""
+    from operate.outcome import told_once
+
+    failed = [outcome for outcome in outcomes if outcome.failed]
+    left_out = [outcome for outcome in outcomes if outcome.left_out]
+    for told in told_once(failed):
+        renderer.problem("Error", told.message, told.remedy, told.tables)
+    for told in told_once(left_out):
+        renderer.problem("Left out", told.message, told.remedy, told.tables)
 
 
 def size(count: int) -> str:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from cdc.sources.values import Check
-from operate.onboard import examine
+from operate.examination import examine
 from operate.preflight import check
 from tests.integration.conftest import Database
 from tests.integration.shop import Shop, succeeded
@@ -122,11 +122,11 @@ def test_rows_that_do_not_fit_into_a_message_are_a_warning(shop: Shop) -> None:
     config = shop.config().kafka.model_dump(mode="json")
     topic = {**config["topic"], "max_message_bytes": 40_000}
     shop.reconfigure(kafka={**config, "topic": topic})
-    assert examine(shop.services, shop.table("orders")).notes == ()
+    assert examine(shop.services, shop.table("orders")) == ()
     succeeded(shop.onboard("orders", with_bootstrap=False))
     shop.database.execute("UPDATE orders SET t = repeat('large', 10000) WHERE id = 1")
     on_replica(shop.services.source(shop.database.name))
     found = lines(shop)[f"topic {shop.record('orders').topic}"]
     assert (found.status, "a row of 50,002 bytes" in found.detail) == ("warning", True), found
-    (note,) = examine(shop.services, shop.table("orders")).notes
+    (note,) = examine(shop.services, shop.table("orders"))
     assert "raise kafka.topic.max_message_bytes" in note

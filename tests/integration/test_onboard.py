@@ -20,7 +20,7 @@ from operate.dryrun import plan
 from operate.incremental import Runs
 from operate.inventory import at_source, discover
 from operate.lifecycle import offboard, pause, published_path, resume, retry, unfinished
-from operate.onboard import bootstrap
+from operate.onboard import bootstrap, onboard
 from operate.resync import resync
 from operate.status import TableStatus, status
 from tests.integration.captured import wait_until
@@ -166,18 +166,67 @@ def test_a_slot_made_anew_behind_the_connector_stops_its_tables(shop: Shop) -> N
     assert healed.silent_s is not None
 
 
-def test_discover_and_wildcards(cold: Shop) -> None:
+def test_discover_dry_run_and_onboarding_judge_alike(cold: Shop) -> None:
+    """Each table that cannot be taken is known before anything is made, and stops no other."""
     cold.create("orders", 10)
-    cold.create("orders_archive", 10)
-    cold.database.execute("CREATE TABLE history (note text)")
-    found = {entry.stats.table.name: entry for entry in discover(cold.services)}
-    assert found["orders"].summary == "ready"
-    assert found["history"].summary.startswith("refused: has no key")
-    assert at_source(cold.services, ["public.orders*"]) == [
-        cold.table("orders"),
-        cold.table("orders_archive"),
-    ]
-    assert cold.table("history") not in at_source(cold.services, ["public.*"])
+    stranger = f"stranger_{cold.database.name}"
+    cold.database.execute(
+        "CREATE TABLE history (note text)",
+        "CREATE TABLE odd (id int PRIMARY KEY, bs bit(8), at point, span int4multirange)",
+        "CREATE TABLE odd_too (note text, bs bit(8))",
+        "CREATE TABLE theirs (id int PRIMARY KEY)",
+        "CREATE TABLE hidden (id int PRIMARY KEY)",
+        "ALTER TABLE hidden ENABLE ROW LEVEL SECURITY",
+        'CREATE TABLE "Strange [x] ""q"".t" (id int PRIMARY KEY)',
+        "CREATE UNLOGGED TABLE lost (id int PRIMARY KEY)",
+    )
+    cold.database.stack.psql(
+        f'CREATE ROLE "{stranger}"; GRANT USAGE, CREATE ON SCHEMA public TO "{stranger}";'
+        f' ALTER TABLE theirs OWNER TO "{stranger}"',
+        database=cold.database.name,
+    )
+    try:
+        entries = {entry.stats.table: entry for entry in discover(cold.services)}
+        wanted = at_source(cold.services, ["public.*"])
+        assert set(wanted.tables) == wanted.by_wildcard == set(entries)
+        options = {"with_bootstrap": False, "by_wildcard": wanted.by_wildcard}
+        planned = plan(cold.services, wanted.tables, **options)
+        assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
+        outcomes = onboard(cold.services, wanted.tables, **options)
+    finally:
+        cold.database.stack.psql(
+            f'REASSIGN OWNED BY "{stranger}" TO CURRENT_USER; DROP OWNED BY "{stranger}";'
+            f' DROP ROLE "{stranger}"',
+            database=cold.database.name,
+        )
+    told = {one.table.name: str(one.error) for one in outcomes if one.left_out}
+    expected = {
+        "history": "has no key",
+        "odd": "3 columns of table",
+        "odd_too": "for 2 reasons: (1) has no key",
+        "theirs": f"belongs to {stranger}",
+        "hidden": "row-level security",
+        "lost": "not an ordinary table",
+    }
+    assert set(told) == set(expected)
+    assert [name for name, part in expected.items() if part not in told[name]] == []
+    assert {one.table.name: str(one.error) for one in planned.refused} == told
+    assert {
+        name: entry.refusal.message
+        for name, entry in ((table.name, one) for table, one in entries.items())
+        if entry.refusal is not None
+    } == told
+    assert not any(one.failed for one in outcomes)
+    assert {one.table.name for one in outcomes if one.state is State.REGISTERED} == {
+        "orders",
+        'Strange [x] "q".t',
+    }
+    # Who is named is not left out, and who was taken fails as before.
+    (named,) = onboard(cold.services, [cold.table("history")], with_bootstrap=False)
+    assert named.failed
+    cold.database.execute("ALTER TABLE orders REPLICA IDENTITY NOTHING")
+    (known,) = onboard(cold.services, [cold.table("orders")], by_wildcard=[cold.table("orders")])
+    assert known.failed
 
 
 @pytest.mark.breadth

@@ -78,7 +78,7 @@ def test_sixteen_shards_merge_under_writers_and_a_17th_is_added(shop: Shop) -> N
     for shard in shards:
         shop.create(shard, 200)
     shop.create("orders_other", 5)
-    wanted = at_source(shop.services, ["sales.orders"])
+    wanted = at_source(shop.services, ["sales.orders"]).tables
     assert sorted(table.name for table in wanted) == sorted(shards)
     with writers(shop, *shards) as done:
         succeeded(shop.onboard(*shards))
@@ -86,7 +86,7 @@ def test_sixteen_shards_merge_under_writers_and_a_17th_is_added(shop: Shop) -> N
         before = {shard: shop.record(shard) for shard in shards}
         shop.create("orders_16", 200)
         with writers(shop, "orders_16") as last:
-            wanted = at_source(shop.services, ["sales.orders"])
+            wanted = at_source(shop.services, ["sales.orders"]).tables
             succeeded(shop.onboard(*(table.name for table in wanted)))
             run_without_error(shop)
             assert last[0][0] > 0
@@ -212,7 +212,7 @@ def test_settings_that_make_another_table_of_a_shard_are_refused(shop: Shop) -> 
     assert on_plan(shop.services, ["sales.orders"]) == [shop.table("orders_0")]
     # One that cannot travel is asked for all the same: the lake table would lack it in silence.
     shop.database.execute("CREATE TABLE orders_7 (v int)")
-    wanted = {table.name: table for table in at_source(shop.services, ["sales.orders"])}
+    wanted = {table.name: table for table in at_source(shop.services, ["sales.orders"]).tables}
     assert sorted(wanted) == ["orders_0", "orders_1", "orders_7"]
     (outcome,) = shop.onboard("orders_7")
     assert "has no key" in str(outcome.error)

@@ -25,7 +25,7 @@ _GRACE_S = 30.0
 
 # The server starts, stops or has no session free: connecting again soon may help.
 _PASSING = frozenset({CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_LOST, ER.CON_COUNT_ERROR, 1053})
-_DENIED = frozenset(
+DENIED = frozenset(
     {
         ER.DBACCESS_DENIED_ERROR,
         ER.TABLEACCESS_DENIED_ERROR,
@@ -196,7 +196,7 @@ class Connections:
     ) -> SourceError:
         """The error of a statement as one of ours, with what to do about it."""
         user, code = self.credential(role).user, _code(error)
-        if code in _DENIED:
+        if code in DENIED:
             remedy = f"Grant {user} what it lacks; `tributary check` says with which statement."
         elif code == ER.LOCK_WAIT_TIMEOUT:
             remedy = "Another session holds a lock for long; try again when it has ended."

@@ -23,6 +23,7 @@ from cdc.sources.mysql import (
     planned,
     preparation,
     primary,
+    readable,
     reader,
     replica,
 )
@@ -322,6 +323,10 @@ class MysqlSource(WholeLog):
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
+
+    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
+        """What the login of copies lacks to read the table, and the statement that gives it."""
+        return readable.missing(self._connections, table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
         """Dates in the key that no calendar has."""

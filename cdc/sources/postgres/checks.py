@@ -38,7 +38,7 @@ WHERE c.relkind IN ('r', 'p') AND c.relpersistence = 'p' AND NOT c.relispartitio
   AND NOT {} ORDER BY 1, 2
 """
 _LACKING: dict[Role, sql.Composed] = {
-    "admin": sql.SQL(_USER_TABLES).format(sql.SQL("pg_catalog.pg_has_role(c.relowner, 'MEMBER')")),
+    "admin": sql.SQL(_USER_TABLES).format(sql.SQL("pg_catalog.pg_has_role(c.relowner, 'USAGE')")),
     "snapshot": sql.SQL(_USER_TABLES).format(
         sql.SQL(
             "(pg_catalog.has_schema_privilege(n.oid, 'USAGE') "

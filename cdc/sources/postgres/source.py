@@ -14,10 +14,8 @@ from cdc.sources import selection
 from cdc.sources.postgres import (
     boundaries,
     catalog,
-    checks,
     exact_view,
     fingerprint,
-    grants,
     lookup,
     planned,
     primary,
@@ -26,10 +24,10 @@ from cdc.sources.postgres import (
 )
 from cdc.sources.postgres import publication as capture
 from cdc.sources.postgres.connection import Connections, Role, is_recovery_conflict
+from cdc.sources.postgres.logins import Logins
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.values import (
     Boundaries,
-    Check,
     Fingerprint,
     KeyRange,
     LogHealth,
@@ -51,7 +49,7 @@ from schemas.table import Column, TableId, TableSchema
 _SLOT_TIMEOUT_S, _SAMPLE_S, _LOOK_S = 120.0, 1800.0, 10.0
 
 
-class PostgresSource:
+class PostgresSource(Logins):
     """A source of kind ``postgres``; see `cdc.sources.base.Source` for what each method does.
 
     Args:
@@ -65,7 +63,7 @@ class PostgresSource:
     def __init__(self, name: str, config: PostgresSourceConfig) -> None:
         self._name = name
         self._config = config
-        self._connections = Connections(name, config)
+        super().__init__(Connections(name, config))
         self._exporters: dict[str, replica.Exporter] = {}
 
     @property
@@ -388,11 +386,3 @@ class PostgresSource:
         opened = self._connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0)
         with opened as session:
             return lookup.count(session, table)
-
-    def checks(self) -> list[Check]:
-        """Pre-flight of connections, versions, settings, privileges and the replica."""
-        return checks.run(self._connections)
-
-    def grants_sql(self, tables: Sequence[SourceTable] = ()) -> list[str]:
-        """The statements that give each configured role exactly what it needs."""
-        return grants.grants_sql(self._config, tables)

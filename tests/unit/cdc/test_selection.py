@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from typing import Any
 
 import pytest
+import yaml
 
 from cdc.config import TableSettings
 from cdc.sources.selection import lake_columns, lake_schema, not_there, require_named, rules
@@ -87,3 +89,62 @@ def test_a_key_of_which_two_are_one_in_the_lake_is_refused(kind: PostgresType) -
     keyed = replace(source, columns=(replace(key, type=kind, nullable=False), *rest))
     with pytest.raises(SchemaError, match=r"key column 'id' of table .* alike"):
         lake_schema(keyed, TableSettings())
+
+
+def odd(**types: str) -> SourceTable:
+    """A table whose columns are of the types given, by name; its key is `id`."""
+    columns = {"id": "int8", **types}
+    return replace(
+        table(*columns),
+        columns=tuple(
+            SourceColumn(name, PostgresType(kind), number, name != "id", False, None)
+            for number, (name, kind) in enumerate(columns.items(), start=1)
+        ),
+    )
+
+
+def pasted(remedy: str) -> TableSettings:
+    """The settings that a remedy gives a table of its own, as a person pastes them."""
+    (entry,) = re.findall(r"`(tables: .+})`", remedy)
+    (found,) = yaml.safe_load("{" + entry + "}")["tables"].values()
+    return TableSettings.model_validate(found)
+
+
+def test_all_refused_columns_are_named_with_the_settings_that_let_the_table_travel() -> None:
+    source = odd(bs="varbit", **{"odd: one": "xid8", "_CDC_x": "text"}, p="point", fine="text")
+    with pytest.raises(UnsupportedTypeError) as caught:
+        lake_columns(source, settings())
+    message = caught.value.message
+    assert message.startswith("4 columns of table shop:public.t cannot travel as they are: ")
+    for said in (
+        "'bs' (varbit: its length is lost on the way)",
+        "'odd: one' (xid8: not in the topic at all)",
+        "'p' (point: floating point arrives in another form than the source prints)",
+        "'_CDC_x' (begins like a column that the lake adds)",
+    ):
+        assert said in message
+    chosen = pasted(caught.value.remedy)
+    assert [one.name for one in lake_columns(source, chosen)] == [
+        "id",
+        "bs",
+        "odd: one",
+        "p",
+        "fine",
+    ]
+
+
+def test_a_log_leaves_refused_columns_out_and_what_was_set_stays() -> None:
+    source = odd(bs="varbit", p="point")
+    with pytest.raises(UnsupportedTypeError) as caught:
+        lake_columns(source, settings(exclude=["bs"]).model_copy(update={"mode": "append"}))
+    assert "columns.as" not in caught.value.remedy
+    chosen = pasted(caught.value.remedy).model_copy(update={"mode": "append"})
+    assert [one.name for one in lake_columns(source, chosen)] == ["id"]
+
+
+def test_a_refused_column_of_the_key_is_told_what_a_key_can_do() -> None:
+    source = replace(odd(bs="varbit", p="point"), primary_key=("id", "bs"))
+    with pytest.raises(UnsupportedTypeError) as caught:
+        lake_columns(source, settings())
+    assert "For bs, set key_columns to other columns" in caught.value.remedy
+    assert list(pasted(caught.value.remedy).columns.as_) == ["p"]

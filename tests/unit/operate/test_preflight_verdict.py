@@ -8,8 +8,8 @@ import pytest
 
 from cdc.config import TableSettings
 from cdc.errors import CaptureError
-from cdc.sources.values import Leaf, SourceColumn, SourceTable, TableStats
-from operate.verdict import glance, judge, too_large
+from cdc.sources.values import Leaf, SourceColumn, SourceTable
+from operate.verdict import judge, too_large
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType
 
@@ -110,18 +110,11 @@ def test_generated_columns_and_full_identity_are_said() -> None:
     assert "whole old row" in notes
 
 
-@pytest.mark.parametrize(
-    ("primary_key", "identity", "fits"),
-    [
-        (("id",), "default", True),
-        (("id",), "nothing", False),
-        ((), "full", False),
-        ((), "default", False),
-    ],
-)
-def test_a_glance_at_the_catalog(primary_key, identity, fits) -> None:
-    stats = TableStats(TABLE, "table", 1, 1, primary_key, identity, None)
-    assert glance(stats, DEFAULTS).ok is fits
+def test_identity_nothing_is_refused_of_a_table_with_a_key() -> None:
+    assert (
+        "REPLICA IDENTITY NOTHING"
+        in judge(replace(KEYED, replica_identity="nothing", identity_columns=()), DEFAULTS).problem
+    )
 
 
 def test_a_null_that_would_arrive_as_a_default_is_said() -> None:
@@ -162,9 +155,6 @@ def test_a_table_without_a_key_can_travel_as_a_log() -> None:
         assert "updates and deletes are not captured" in verdict.notes[0]
     counted = replace(KEYLESS, updated=1234, deleted=5)
     assert "1,234 rows updated and 5 deleted" in judge(counted, LOG).notes[0]
-    stats = TableStats(TABLE, "table", 1, 1, (), "nothing", None, updated=7)
-    assert glance(stats, LOG).ok
-    assert "7 rows updated" in glance(stats, LOG).notes[0]
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,87 @@
+"""What the configured logins may do, of the server and with each table.
+
+A table that cannot be added to the publication, or not be read, would else be found out in the
+midst of an onboarding, where it stops others, or of a copy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import psycopg
+from psycopg import sql
+
+from cdc.sources.postgres import checks, grants
+from cdc.sources.postgres.connection import Connections
+from cdc.sources.values import Check, SourceTable
+
+# Who adds a table to a publication needs what its owner may do, by a role that it inherits from.
+_OWNS = "SELECT pg_catalog.pg_has_role(%s::name, 'USAGE')"
+_POLICY = "row-level security"
+
+
+class Logins:
+    """The methods of `cdc.sources.base.Source` about logins and their rights.
+
+    Args:
+        connections: Opens sessions.
+    """
+
+    def __init__(self, connections: Connections) -> None:
+        self._connections = connections
+
+    def checks(self) -> list[Check]:
+        """Pre-flight of connections, versions, settings, privileges and the replica."""
+        return checks.run(self._connections)
+
+    def grants_sql(self, tables: Sequence[SourceTable] = ()) -> list[str]:
+        """The statements that give each configured role exactly what it needs."""
+        return grants.grants_sql(self._connections.config, tables)
+
+    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
+        """What a login lacks to take the table, and the statements that give it."""
+        looked = (_not_owned(self._connections, table), _unreadable(self._connections, table))
+        problems = [found for found in looked if found is not None]
+        if not problems:
+            return None
+        return "; and ".join(what for what, _ in problems), (
+            "Run as a superuser: " + " ".join(statement for _, statement in problems)
+        )
+
+
+def _not_owned(connections: Connections, table: SourceTable) -> tuple[str, str] | None:
+    user = connections.credential("admin").user
+    with connections.open("admin") as session:
+        if session.execute(_OWNS, (table.owner,)).fetchone() == (True,):
+            return None
+    grant = sql.SQL("GRANT {} TO {};").format(sql.Identifier(table.owner), sql.Identifier(user))
+    return (
+        f"belongs to {table.owner}, and only its owner may publish it: {user} is no member of that"
+        " role",
+        grant.as_string(None),
+    )
+
+
+def _unreadable(connections: Connections, table: SourceTable) -> tuple[str, str] | None:
+    user = sql.Identifier(connections.credential("snapshot").user)
+    schema, name = sql.Identifier(table.table.schema), table.table.name
+    columns = [sql.Identifier(column.name) for column in table.columns]
+    query = sql.SQL("SELECT {} FROM {} LIMIT 0").format(
+        sql.SQL(", ").join(columns), sql.Identifier(table.table.schema, name)
+    )
+    with connections.open("snapshot") as session:
+        try:
+            session.execute(query)
+        except psycopg.errors.InsufficientPrivilege as error:
+            why = " ".join((error.diag.message_primary or str(error)).split())
+        else:
+            return None
+    grants = [
+        sql.SQL("GRANT USAGE ON SCHEMA {} TO {};").format(schema, user),
+        sql.SQL("GRANT SELECT ON {} TO {};").format(sql.Identifier(table.table.schema, name), user),
+    ]
+    if _POLICY in why:
+        # Rows that a policy hides would be taken for deleted.
+        grants = [sql.SQL("ALTER ROLE {} BYPASSRLS;").format(user)]
+    statements = " ".join(one.as_string(None) for one in grants)
+    return f"cannot be read as {connections.credential('snapshot').user}: {why}", statements

@@ -1,0 +1,262 @@
+"""Whether tables can travel as they are: the one judgement of discover, dry runs and onboarding."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cdc.config.tables import configured_tier
+from cdc.config.templates import overlapping
+from cdc.errors import CaptureError, ConfigError, SourceError, StateError
+from cdc.sources.selection import require_named
+from cdc.sources.views import wants_exact_view
+from cdc.state import State
+from operate import capture
+from operate.outcome import Outcome, for_each
+from operate.shards import is_beside, refuse_shard_column
+from operate.verdict import DEFAULT_MESSAGE_BYTES, judge, too_large
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.config import TableSettings
+    from cdc.sources.base import Source
+    from cdc.sources.values import SourceTable
+    from cdc.state import TableRecord
+    from operate.context import Services
+    from schemas.table import TableId
+
+_PARALLEL = 4
+
+
+@dataclass
+class Examined:
+    """Tables that were looked at together.
+
+    Args:
+        notes: Of each table that can travel, what the reader should know.
+        refused: Each table that cannot, with why.
+    """
+
+    notes: dict[TableId, list[str]] = field(default_factory=dict)
+    refused: dict[TableId, TributaryError] = field(default_factory=dict)
+
+    @property
+    def fit(self) -> list[TableId]:
+        """The tables that can travel, in the order given."""
+        return list(self.notes)
+
+
+def examine_all(services: Services, tables: Sequence[TableId]) -> Examined:
+    """Decide which of the tables can travel, also beside each other; nothing is touched."""
+    found = Examined()
+    task = services.progress.start("look at tables", len(tables), "tables")
+
+    def one(table: TableId) -> Outcome:
+        try:
+            return Outcome(table, "checked", details={"notes": list(examine(services, table))})
+        finally:
+            task.advance()
+
+    try:
+        outcomes = for_each(tables, one, action="check", parallel=_PARALLEL)
+    finally:
+        task.done()
+    for outcome in outcomes:
+        if outcome.error is None:
+            found.notes[outcome.table] = outcome.details["notes"]
+        else:
+            found.refused[outcome.table] = outcome.error
+    for group in capture.groups(services, found.fit):
+        clashes = capture.refuse_shared_topics(services, group)
+        found.refused.update(clashes)
+        for table in clashes:
+            del found.notes[table]
+    return found
+
+
+def examine(services: Services, table: TableId) -> tuple[str, ...]:
+    """Decide whether a table can travel as it is, touching nothing.
+
+    Returns:
+        What the reader should know although it can.
+
+    Raises:
+        CaptureError: It cannot; the remedy names the choices. Also what several of the following
+            say together.
+        UnsupportedTypeError: Types of columns have no rule.
+        SchemaError: Its key or a column's name cannot be carried, or the settings name a column
+            that it has not.
+        SourceError: There is no such table, or the source cannot be reached.
+        ConfigError: Its path in the lake is another table's, or lies in one another.
+    """
+    settings = services.config.table_settings(table)
+    record = services.store.get(table)
+    if record is not None and record.state is not State.RETIRED:
+        services.config.settings_on_plan(table, record.tier)
+        _refuse_other_tier(record, settings.tier)
+        services.config.require_shard(table, record.shard)
+    free_path(services, table)
+    source = services.source(table.source)
+    found = source.table(table)
+    verdict = judge(found, settings, nulls_are_kept=services.config.connect.keeps_nulls)
+    _raise_all(
+        table,
+        lambda: verdict.require(table),
+        lambda: require_exact_view(source, table, settings),
+        lambda: _require_rights(source, found),
+        lambda: require_named(found, settings),
+        lambda: _require_schema(services, source, found, settings, has_key=verdict.ok),
+    )
+    key = source.schema(found, settings).key
+    return (*verdict.notes, *_size(services, found), *_key(source, found, key))
+
+
+def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
+    """Look at everything, and raise what was found: one error as it is, several as one.
+
+    Raises:
+        TributaryError: Something was found.
+    """
+    errors: list[TributaryError] = []
+    for look in looks:
+        try:
+            look()
+        except TributaryError as error:
+            errors.append(error)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        problems = [about(table, error.message) for error in errors]
+        raise CaptureError(
+            f"table {table} cannot be taken for {len(errors)} reasons: {_numbered(problems)}",
+            remedy=_numbered([error.remedy for error in errors]),
+            table=table,
+            refused=True,
+        )
+
+
+def _numbered(texts: Sequence[str]) -> str:
+    return " ".join(f"({number}) {text}" for number, text in enumerate(texts, 1))
+
+
+def about(table: TableId, message: str) -> str:
+    """A message without the table's name at its beginning, for where that was said already."""
+    for name in (f"table {table}", str(table)):
+        if message.startswith(f"{name}: "):
+            return message[len(name) + 2 :]
+        if message.startswith(f"{name} "):
+            return message[len(name) + 1 :]
+    return message
+
+
+def _require_rights(source: Source, table: SourceTable) -> None:
+    missing = source.missing_rights(table)
+    if missing is not None:
+        problem, remedy = missing
+        raise CaptureError(
+            f"table {table.table} {problem}", remedy=remedy, table=table.table, refused=True
+        )
+
+
+def _require_schema(
+    services: Services,
+    source: Source,
+    table: SourceTable,
+    settings: TableSettings,
+    *,
+    has_key: bool,
+) -> None:
+    """Refuse columns that cannot travel, also where the table has no key."""
+    columns = source.schema(table, settings).columns if has_key else source.columns(table, settings)
+    refuse_shard_column(table.table, columns, services.config.shard(table.table))
+
+
+def _size(services: Services, table: SourceTable) -> Iterator[str]:
+    limit = services.config.kafka.topic.max_message_bytes
+    try:
+        largest = services.source(table.table.source).largest_row(table)
+    except SourceError as error:
+        yield f"no rows were sampled for their size: {error.message}"
+        return
+    if large := too_large(table, largest, limit or DEFAULT_MESSAGE_BYTES):
+        asks = "raise" if limit else "set, unless the brokers allow more"
+        yield f"{large} ({asks} kafka.topic.max_message_bytes)"
+
+
+def _key(source: Source, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
+    """Refuse a table with rows that its key cannot find; a look that takes too long is told."""
+    if not key:
+        return
+    try:
+        obstacle = source.key_obstacle(table, key)
+    except SourceError as error:
+        yield f"its key was not looked at: {error.message}"
+        return
+    if obstacle is not None:
+        problem, remedy = obstacle
+        raise CaptureError(
+            f"table {table.table} cannot be copied: {problem}",
+            remedy=remedy,
+            table=table.table,
+            refused=True,
+        )
+
+
+def require_exact_view(source: Source, table: TableId, settings: TableSettings) -> None:
+    """Refuse a log whose copy could not be told apart from its stream, and the like.
+
+    Raises:
+        CaptureError: No view of a known position can be opened; names the choices.
+    """
+    if not wants_exact_view(source, settings):
+        return
+    from_primary = settings.snapshot_from == "primary"
+    obstacle = source.exact_view_obstacle(from_primary=from_primary)
+    if obstacle is not None:
+        problem, remedy = obstacle
+        raise CaptureError(
+            f"table {table} cannot be copied as its settings ask ("
+            f"{'mode: append' if settings.appends else 'one_view: true'}): {problem}",
+            remedy=remedy,
+            table=table,
+            refused=True,
+        )
+
+
+def free_path(services: Services, table: TableId) -> str:
+    """The table's path in the lake, if no other table was ever given it or one around it.
+
+    Raises:
+        ConfigError: Another one was.
+    """
+    path, shard = services.config.table_path(table), services.config.shard(table)
+    others = [record for record in services.store.tables() if record.table != table]
+    taken = {record.base_path: record.table for record in others}
+    # The whole table lies around its shards' copies.
+    strangers = [one for one in others if shard is None or not is_beside(one, shard)]
+    taken |= {one.shard.base_path: one.table for one in strangers if one.shard is not None}
+    other = overlapping(path, taken)
+    if shard is not None:
+        other = other or overlapping(
+            shard.base_path, {one.base_path: one.table for one in strangers}
+        )
+    if other is not None:
+        raise ConfigError(
+            f"table {table} would be written to {path}, which table {other} has or lies in",
+            remedy=f"Give it a path of its own: tables, {table.relation}, name.",
+            table=table,
+            field="name",
+        )
+    return path
+
+
+def _refuse_other_tier(record: TableRecord, tier: str) -> None:
+    now = configured_tier(record.tier)
+    if now != tier:
+        raise StateError(
+            f"table {record.table} is on the plan in tier {now}, and its settings say {tier}",
+            remedy=f"Set tier: {now} for it; or offboard the table and onboard it again.",
+            table=record.table,
+            field="tier",
+        )

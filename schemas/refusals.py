@@ -1,0 +1,66 @@
+"""Why a type without a rule is refused: the words of the errors and of docs/types.md."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from schemas.types_mysql import MysqlType
+    from schemas.types_postgres import PostgresType
+
+_NOT_SENT = "not in the topic at all"
+_UNPROVEN = "nobody has proven that snapshot and stream agree"
+_STOPS = "a NULL element, or any value, stops the connector, and with it every table"
+_BENT = "the connector takes their elements through another calendar, zone or precision"
+_NEVER_EXACT = "not in the topic, or not exactly"
+
+_POSTGRES = {
+    "name": "arrives as NULL",
+    **dict.fromkeys(("bit", "varbit"), "its length is lost on the way"),
+    "numeric": "the topic's digits are not the source's",
+    **dict.fromkeys(
+        ("hstore", "tstzrange"),
+        "its text depends on the zone of the connector's worker or on hash order",
+    ),
+    **dict.fromkeys(
+        ("point", "line", "lseg", "box", "path", "polygon", "circle"),
+        "floating point arrives in another form than the source prints",
+    ),
+    **dict.fromkeys(
+        (
+            *("tsquery", "pg_lsn", "pg_snapshot", "txid_snapshot", "xid", "xid8", "cid", "tid"),
+            *("jsonpath", "refcursor", "aclitem", "gtsvector", "int2vector", "oidvector"),
+            *("pg_node_tree", "regclass", "regcollation", "regconfig", "regdictionary"),
+            *("regnamespace", "regoper", "regoperator", "regproc", "regprocedure", "regrole"),
+            "regtype",
+        ),
+        _NOT_SENT,
+    ),
+}
+_ELEMENTS = {
+    **dict.fromkeys(("date", "time", "timestamp", "timestamptz"), _BENT),
+    **dict.fromkeys(("ltree", "tsvector", "bit", "varbit"), _STOPS),
+}
+_MYSQL = {
+    "uuid": "the connector garbles it",
+    **dict.fromkeys(("inet4", "inet6"), "the connector stops at it, and with it every table"),
+    "enum": "the connector puts a backslash before each comma of labels that have a backslash",
+}
+
+
+def of_postgres(kind: PostgresType) -> str:
+    """Why a type of PostgreSQL that has no rule has none. Total."""
+    if kind.kind == "d" and kind.base is not None:
+        return of_postgres(kind.base)
+    if kind.element is not None:
+        if kind.element.kind == "e":
+            return _STOPS
+        return _ELEMENTS.get(kind.element.name, _NEVER_EXACT)
+    if kind.kind in ("m", "c"):
+        return _NOT_SENT
+    return _POSTGRES.get(kind.name, _UNPROVEN)
+
+
+def of_mysql(kind: MysqlType) -> str:
+    """Why a type of MySQL or MariaDB that has no rule has none. Total."""
+    return _MYSQL.get(kind.name, _UNPROVEN)
