@@ -15,6 +15,7 @@ from pathlib import Path
 
 import psutil
 
+from cdc.owner import started
 from stack.errors import StackError
 
 # Keeps handles of started servers so that ended ones are reaped, and none is warned about.
@@ -38,7 +39,7 @@ class Command:
 
 
 class ServerProcess:
-    """The process of a server, remembered in a file by pid and creation time.
+    """The process of a server, remembered in a file by pid and start.
 
     Args:
         name: The server's name.
@@ -83,8 +84,8 @@ class ServerProcess:
         _take_note()
         _CHILDREN[process.pid] = process
         with contextlib.suppress(psutil.NoSuchProcess):
-            created = psutil.Process(process.pid).create_time()
-            self._record.write_text(json.dumps({"pid": process.pid, "created": created}), "utf-8")
+            record = {"pid": process.pid, "started": started(process.pid)}
+            self._record.write_text(json.dumps(record), "utf-8")
 
     @property
     def was_started(self) -> bool:
@@ -92,12 +93,11 @@ class ServerProcess:
         return self._record.exists()
 
     def find(self) -> psutil.Process | None:
-        """The live process, or None. A reused pid is told apart by its creation time."""
+        """The live process, or None. A reused pid is told apart by its start."""
         try:
             record = json.loads(self._record.read_text("utf-8"))
             process = psutil.Process(record["pid"])
-            # The clock of a creation time can be off by a tick between two readings.
-            if abs(process.create_time() - record["created"]) > 1.0 or _has_ended(process):
+            if started(process.pid) != record.get("started") or _has_ended(process):
                 return None
         except (FileNotFoundError, json.JSONDecodeError, psutil.NoSuchProcess):
             return None

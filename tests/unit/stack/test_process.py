@@ -15,6 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
+from cdc.owner import started
 from stack.errors import ServerDiedError, StackError
 from stack.process import Command, ServerProcess
 from stack.servers import wait_ready
@@ -171,10 +172,20 @@ def test_another_program_in_its_folder_is_left_alone(server: ServerProcess) -> N
 
 
 def test_a_reused_pid_is_not_taken_for_the_server(server: ServerProcess, tmp_path: Path) -> None:
-    record = {"pid": os.getpid(), "created": psutil.Process().create_time() - 1000}
+    record = {"pid": os.getpid(), "started": started(os.getpid()) - 1}
     (tmp_path / "fake.json").write_text(json.dumps(record))
     assert server.find() is None
     server.kill()  # would end this test run if it took the pid for the server
+
+
+def test_a_server_is_found_after_the_machines_clock_was_set(
+    server: ServerProcess, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.start(command(server, "import time; time.sleep(300)"))
+    booted = psutil.boot_time()
+    monkeypatch.setattr("psutil._pslinux.boot_time", lambda: booted - 5)
+    assert server.find() is not None
+    server.kill()
 
 
 def test_a_torn_record_is_no_server(server: ServerProcess, tmp_path: Path) -> None:
