@@ -26,6 +26,7 @@ from cdc.state import State, TableRecord
 from operate import preflight_kafka
 from operate.capture import wanted_connector
 from operate.lifecycle import folder_here
+from operate.preflight_tls import unprotected
 from operate.verdict import judge
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -43,6 +44,7 @@ OLDEST_CONNECT = (3, 3)
 def check(services: Services) -> Iterator[Check]:
     """Look at everything, and yield one line at a time, as it is seen."""
     yield from _guarded("state store", partial(state_store, services))
+    yield from unprotected(services.config)
     records: list[TableRecord] = []
     try:
         records = [r for r in services.store.tables() if r.state is not State.RETIRED]
@@ -183,6 +185,15 @@ def _connect(services: Services) -> list[Check]:
     if any(line.status == "error" for line in lines):
         return lines
     lines.append(_exactly_once(services, worker.exactly_once))
+    if services.config.connect.username is None:
+        lines.append(
+            Check(
+                "Connect: login",
+                "warning",
+                "it asks for no login: who reaches it reads what its ConfigProviders may",
+                "Set rest.extension.classes on its workers, connect.username and connect.password.",
+            )
+        )
     cluster, _ = services.kafka.ping()
     if worker.kafka_cluster_id and worker.kafka_cluster_id != cluster:
         lines.append(

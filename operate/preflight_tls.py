@@ -1,0 +1,142 @@
+"""What ``check`` says of connections to other machines that anyone on the way could read or answer.
+
+It goes by the configuration alone: what is not asked for may be there today and gone tomorrow.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import re
+from collections.abc import Iterator, Mapping
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+from cdc.config import Config
+from cdc.config.kafka import KafkaConfig
+from cdc.config.source import Endpoint, MysqlEndpoint, SourceConfig
+from cdc.errors import SecretError
+from cdc.sources.values import Check
+
+_POSTGRES = {
+    **dict.fromkeys(("disable", "allow", "prefer"), "may be without TLS"),
+    "require": "is encrypted, to whoever answers",
+}
+_MYSQL = {
+    **dict.fromkeys(("disabled", "preferred"), "may be without TLS"),
+    "required": "is encrypted, to whoever answers",
+}
+_NAMES = {"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"}
+_PLAIN = "is without TLS"
+
+
+def unprotected(config: Config) -> Iterator[Check]:
+    """A warning, with its remedy, for each connection to another machine that TLS does not protect.
+
+    Args:
+        config: The configuration; of its secrets only those in ``state.url`` are resolved.
+    """
+    yield from _state(config)
+    for name, source in config.sources.items():
+        yield from _source(name, source)
+    yield from _kafka(config.kafka)
+    remedy = "Give it an https:// URL, and ca_file where a CA of your own signs."
+    for key, url in (
+        ("connect.url", config.connect.url),
+        ("kafka.registry.url", config.kafka.registry.url),
+        ("connect.registry_url", config.connect.registry_url or ""),
+    ):
+        if url.startswith("http://") and not is_here(urlsplit(url).hostname):
+            yield _warning(key, f"the connection to {url} {_PLAIN}", remedy)
+
+
+def is_here(host: str | None) -> bool:
+    """Whether a host is this machine by its name or address alone: a loopback, or a Unix socket."""
+    name = (host or "").strip("[]").lower().rstrip(".")
+    if not name or name.startswith(("/", "@")) or name in _NAMES or name.endswith(".localhost"):
+        return True
+    try:
+        return ipaddress.ip_address(name).is_loopback
+    except ValueError:
+        return False
+
+
+def _warning(what: str, detail: str, remedy: str) -> Check:
+    return Check(f"TLS: {what}", "warning", detail, remedy)
+
+
+def _source(name: str, source: SourceConfig) -> Iterator[Check]:
+    for key in ("primary", "replica", "endpoint_for_connect"):
+        endpoint: Endpoint | MysqlEndpoint | None = getattr(source, key)
+        if endpoint is None or all(map(is_here, endpoint.host.split(","))):
+            continue
+        if isinstance(endpoint, Endpoint):
+            mode, problem = f"sslmode {endpoint.sslmode}", _POSTGRES.get(endpoint.sslmode)
+            remedy = "Set sslmode: verify-full, and sslrootcert, for it."
+        else:
+            mode, problem = f"ssl_mode {endpoint.ssl_mode}", _MYSQL.get(endpoint.ssl_mode)
+            remedy = "Set ssl_mode: verify_identity, and ssl_ca, for it."
+        if problem is not None:
+            detail = f"with {mode} the connection to {endpoint.host} {problem}"
+            yield _warning(f"sources.{name}.{key}", detail, remedy)
+
+
+def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
+    others = [
+        server
+        for server in kafka.bootstrap_servers.split(",")
+        if not is_here(server.strip().rpartition(":")[0] or server)
+    ]
+    if not others:
+        return
+    where = f"the connection to {', '.join(map(str.strip, others))}"
+    ours, java = kafka.librdkafka, kafka.java
+    protocols = {
+        str(raw.get("security.protocol", kafka.security.protocol)).upper() for raw in (ours, java)
+    }
+    if plain := sorted(protocol for protocol in protocols if not protocol.endswith("SSL")):
+        remedy = (
+            "Set kafka.security.protocol to SSL or SASL_SSL; ca_file where a CA of yours signs."
+        )
+        yield _warning("kafka", f"with {', '.join(plain)} {where} {_PLAIN}", remedy)
+        return
+    by_name = "ssl.endpoint.identification.algorithm"
+    off = [
+        f"kafka.{section}.{key}"
+        for section, key, raw, unsafe in (
+            ("librdkafka", "enable.ssl.certificate.verification", ours, ("false",)),
+            ("librdkafka", by_name, ours, ("none",)),
+            ("java", by_name, java, ("",)),
+        )
+        if key in raw and str(raw[key]).lower() in unsafe
+    ]
+    if off:
+        detail = f"{where} is encrypted, to whoever answers: {', '.join(off)}"
+        yield _warning(
+            "kafka", detail, "Remove that setting; give ca_file where a CA of yours signs."
+        )
+
+
+def _state(config: Config) -> Iterator[Check]:
+    try:
+        url = config.state.connection_url()
+    except SecretError:
+        return  # said by the line of the state store
+    # A password may hold what ends a host elsewhere.
+    place = urlsplit(re.sub(r"//[^/@]*(?::[^@]*)?@", "//", url, count=1))
+    given = dict(parse_qsl(place.query))
+    host = unquote(given.get("host", place.hostname or ""))
+    kind = place.scheme.partition("+")[0]
+    if kind == "sqlite" or is_here(host.partition(":")[0] if host.count(":") == 1 else host):
+        return
+    problem, remedy = _state_problem(kind, given)
+    if problem:
+        yield _warning("state.url", f"the connection to {host} {problem}", remedy)
+
+
+def _state_problem(kind: str, given: Mapping[str, str]) -> tuple[str | None, str]:
+    if kind == "postgresql":
+        remedy = "Add sslmode=verify-full and sslrootcert=/path/of/ca.pem to the URL's parameters."
+        return _POSTGRES.get(given.get("sslmode", "prefer")), remedy
+    verified = given.get("ssl_ca") or given.get("ssl_capath")
+    return None if verified else _MYSQL[
+        "preferred"
+    ], "Add ssl_ca=/path/of/ca.pem to the URL's parameters."

@@ -1,0 +1,136 @@
+"""Each connection to another machine that TLS does not protect is a warning with a remedy."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import pytest
+
+from cdc.config import Config
+from operate.preflight_tls import is_here, unprotected
+
+FAR = "db.example.com"
+PROTECTED: dict[str, Any] = {
+    "sources": {
+        "shop": {
+            "primary": {"host": FAR, "database": "shop", "sslmode": "verify-full"},
+            "replica": {"host": FAR, "database": "shop", "sslmode": "verify-ca"},
+            "credentials": {"admin": {"user": "admin"}},
+        },
+        "other": {
+            "kind": "mysql",
+            "primary": {"host": FAR, "ssl_mode": "verify_identity", "ssl_ca": "/ca.pem"},
+            "credentials": {"admin": {"user": "admin"}},
+        },
+    },
+    "kafka": {
+        "bootstrap_servers": "a.example.com:9092,b.example.com:9092",
+        "security": {"protocol": "SSL"},
+        "registry": {"url": "https://registry.example.com"},
+    },
+    "connect": {"url": "https://connect.example.com"},
+    "lake": {"url": "/lake"},
+    "state": {"url": f"postgresql://u:p%2F?w@{FAR}/d?sslmode=verify-full"},
+}
+
+
+def found(path: tuple[str, ...] = (), value: object = None) -> dict[str, str]:
+    """The warnings of a configuration that is protected but for one key."""
+    document = copy.deepcopy(PROTECTED)
+    section = document
+    for key in path[:-1]:
+        section = section.setdefault(key, {})
+    if path:
+        section[path[-1]] = value
+    checks = list(unprotected(Config.model_validate(document)))
+    assert all(check.status == "warning" and check.remedy for check in checks)
+    assert not any("p%2F" in check.detail or "p/?w" in check.detail for check in checks)
+    return {check.name.removeprefix("TLS: "): check.detail for check in checks}
+
+
+def test_what_is_protected_is_not_mentioned() -> None:
+    assert found() == {}
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "what", "why"),
+    [
+        (("sources", "shop", "primary", "sslmode"), "prefer", "sources.shop.primary", "without"),
+        (("sources", "shop", "primary", "sslmode"), "disable", "sources.shop.primary", "without"),
+        (("sources", "shop", "replica", "sslmode"), "require", "sources.shop.replica", "whoever"),
+        (
+            ("sources", "shop", "endpoint_for_connect"),
+            {"host": "primary", "database": "shop"},
+            "sources.shop.endpoint_for_connect",
+            "without",
+        ),
+        (("sources", "other", "primary", "ssl_mode"), "preferred", "sources.other.primary", "with"),
+        (
+            ("sources", "other", "replica"),
+            {"host": "10.0.0.1", "ssl_mode": "required"},
+            "sources.other.replica",
+            "whoever",
+        ),
+        (("kafka", "security", "protocol"), "PLAINTEXT", "kafka", "PLAINTEXT"),
+        (("kafka", "librdkafka", "security.protocol"), "plaintext", "kafka", "without"),
+        (("kafka", "java", "security.protocol"), "SASL_PLAINTEXT", "kafka", "without"),
+        (
+            ("kafka", "librdkafka", "enable.ssl.certificate.verification"),
+            False,
+            "kafka",
+            "kafka.librdkafka.enable.ssl.certificate.verification",
+        ),
+        (
+            ("kafka", "java", "ssl.endpoint.identification.algorithm"),
+            "",
+            "kafka",
+            "to whoever answers: kafka.java.ssl.endpoint",
+        ),
+        (("kafka", "registry", "url"), "http://r.example.com", "kafka.registry.url", "without TLS"),
+        (("connect", "url"), "http://c.example.com:8083", "connect.url", "without TLS"),
+        (("connect", "registry_url"), "http://registry:8080", "connect.registry_url", "without"),
+        (("state", "url"), f"postgresql://u:p%2F?w@{FAR}:5432/d", "state.url", FAR),
+        (("state", "url"), f"postgresql://{FAR}/d?sslmode=require", "state.url", "whoever"),
+        (("state", "url"), f"postgresql:///d?host={FAR}", "state.url", FAR),
+        (("state", "url"), f"mysql+pymysql://u@{FAR}/d?charset=utf8mb4", "state.url", "without"),
+    ],
+)
+def test_what_is_not_protected_is_a_warning(
+    path: tuple[str, ...], value: object, what: str, why: str
+) -> None:
+    ((name, detail),) = found(path, value).items()
+    assert name == what
+    assert why in detail
+
+
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("sources", "shop", "primary"), {"host": "/run/postgresql", "database": "shop"}),
+        (("sources", "other", "primary"), {"host": "127.0.0.1"}),
+        (("kafka",), {"bootstrap_servers": "[::1]:9092", "registry": {"url": "http://localhost"}}),
+        (("connect", "url"), "http://[::1]:8083"),
+        (("state", "url"), "sqlite:///state.db"),
+        (("state", "url"), "postgresql://u:p%2F?w@localhost/d"),
+        (("state", "url"), "postgresql:///d?host=/run/postgresql"),
+        (("state", "url"), f"mysql+pymysql://{FAR}/d?ssl_ca=/ca.pem"),
+        (("state", "url"), "mysql+pymysql://127.0.0.1:3306/d"),
+        (("state", "url"), "postgresql://u:${NOT_SET_AT_ALL}@db/d"),
+    ],
+)
+def test_this_machine_needs_none(path: tuple[str, ...], value: object) -> None:
+    assert found(path, value) == {}
+
+
+@pytest.mark.parametrize(
+    ("host", "here"),
+    [
+        *((host, True) for host in ("localhost", "LOCALHOST.", "127.9.9.9", "::1", "[::1]", "")),
+        *((host, True) for host in ("db.localhost", "/run/db", None)),
+        *((host, False) for host in ("localhost.example.com", "10.0.0.1", "primary", "fe80::1")),
+        *((host, False) for host in ("127.0.0.1.example.com", "0.0.0.0")),
+    ],
+)
+def test_this_machine_is_told_by_name_and_address(host: str | None, here: bool) -> None:
+    assert is_here(host) is here
