@@ -7,6 +7,7 @@ SHELL := /bin/sh
 VENV := .venv
 BIN := $(VENV)/bin
 UV := 0.13.8
+LOCKED := --universal --python-version 3.10 --generate-hashes --no-header --no-annotate --quiet
 
 # One variable moves all downloads: Python packages here, Java artifacts in the program.
 ifdef TRIBUTARY_CACHE
@@ -43,17 +44,17 @@ test-all: check ## check, and every test
 bench: setup ## side by side with other ways to move the same rows
 	$(BIN)/python -m benchmarks
 
-lock: setup ## renew requirements.lock after a change to pyproject.toml
-	$(BIN)/uv pip compile pyproject.toml --extra stack --group dev --universal \
-	  --python-version 3.10 --generate-hashes --no-header --no-annotate --quiet \
+lock: setup ## renew both lock files after a change to pyproject.toml or of UV
+	$(BIN)/uv pip compile pyproject.toml --extra stack --group dev $(LOCKED) \
 	  --output-file requirements.lock
+	echo "uv==$(UV)" | $(BIN)/uv pip compile - $(LOCKED) --output-file requirements-uv.lock
 
 clean: ## remove .venv
 	rm -rf $(VENV)
 
 # The interpreter is chosen among those that Spark 3.5 supports, so that a machine whose python3 is
 # newer or older still works when it has another one.
-$(VENV)/.ready: requirements.lock pyproject.toml
+$(VENV)/.ready: requirements.lock requirements-uv.lock pyproject.toml
 	@set -eu; \
 	fits='import sys; sys.exit(not (3, 10) <= sys.version_info[:2] < (3, 13))'; \
 	if ! $(BIN)/python -c "$$fits" 2>/dev/null; then \
@@ -75,7 +76,8 @@ $(VENV)/.ready: requirements.lock pyproject.toml
 	    exit 1; \
 	  fi; \
 	fi; \
-	$(BIN)/python -m pip install --quiet uv==$(UV); \
+	$(BIN)/python -m pip install --quiet --require-hashes --no-deps --only-binary :all: \
+	  --requirement requirements-uv.lock; \
 	$(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements.lock; \
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e .; \
 	$(BIN)/python -c 'from cdc.java import find_java; java = find_java(); print("Java", java.version, "in", java.home)'; \

@@ -23,7 +23,7 @@ def clone(tmp_path: Path) -> Path:
         found = shutil.which(tool)
         assert found, f"{tool} is not installed"
         (tools / tool).symlink_to(found)
-    for name in ("Makefile", "requirements.lock", "pyproject.toml"):
+    for name in ("Makefile", "requirements.lock", "requirements-uv.lock", "pyproject.toml"):
         shutil.copy(ROOT / name, tmp_path / name)
     return tmp_path
 
@@ -88,6 +88,20 @@ def test_a_python_without_venv_is_named_and_leaves_nothing(clone: Path) -> None:
     assert refused.returncode != 0
     assert "python3-venv" in refused.stderr
     assert not (clone / ".venv").exists()
+
+
+def test_all_that_is_fetched_is_known_by_its_hash() -> None:
+    makefile = (ROOT / "Makefile").read_text().replace("\\\n", "")
+    commands = re.findall(r"\bpip (?:install|sync)\b[^;]*", makefile)
+    # What is installed from here fetches nothing.
+    fetching = [one for one in commands if not one.endswith("--no-deps --no-build-isolation -e .")]
+    assert [len(commands), len(fetching)] == [3, 2]
+    assert all("--require-hashes" in one for one in fetching), fetching
+    chosen = re.search(r"^UV := (.*)$", makefile, re.MULTILINE)
+    assert chosen is not None
+    lock = (ROOT / "requirements-uv.lock").read_text()
+    assert re.findall(r"^\w\S*", lock, re.MULTILINE) == [f"uv=={chosen[1]}"]
+    assert lock.count("--hash=sha256:") > 10, "not the wheels of all platforms"
 
 
 def test_ci_runs_what_the_readme_says() -> None:
