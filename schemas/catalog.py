@@ -56,6 +56,8 @@ class Catalog:
         leaves: Its partitions by name, without their files.
         owner: The owning role.
         named: Identifies when the table last got its name, schema or owner.
+        children: Tables that inherit from it, without partitions, and what tells since when.
+        publication: What identifies the publication that it is in, and when it was last written.
         rest: Facts whose every change loses events.
         stored: Where the rows are and since when, of a server whose log tells each statement: what
             no statement explains is upkeep that changes no row, or a TRUNCATE, which is an event.
@@ -73,6 +75,8 @@ class Catalog:
     named: str
     rest: Mapping[str, Any]
     numbered: bool = True
+    children: Mapping[str, str] = field(default_factory=dict)
+    publication: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[str, Any] = field(default_factory=dict)
     read_at: str = ""
 
@@ -115,6 +119,8 @@ class Catalog:
             owner=plain.pop("owner"),
             named=plain.pop("named"),
             numbered=plain.pop("numbered", True),
+            children=plain.pop("children", {}),
+            publication=plain.pop("publication", None) or {},
             stored=stored,
             read_at=read_at,
             rest=plain,

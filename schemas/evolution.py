@@ -9,10 +9,9 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from schemas.catalog import LABEL, Catalog, CatalogColumn, differences
+from schemas.catalog import LABEL, Catalog, CatalogColumn
 from schemas.changes import (
     AddColumn,
-    AddPartition,
     Change,
     ChangeDefault,
     ChangeIdentity,
@@ -21,7 +20,6 @@ from schemas.changes import (
     ChangeParts,
     ChangeType,
     DropColumn,
-    LoseEvents,
     NarrowType,
     NewFile,
     RenameColumn,
@@ -30,6 +28,7 @@ from schemas.changes import (
     WidenType,
 )
 from schemas.ddl_mysql import Told
+from schemas.losses import lost_events
 from schemas.renames import Renames
 from schemas.table import Column
 from schemas.widening import SOURCE_WIDER, holds_rows, more_digits_only, same_values, widens
@@ -141,37 +140,9 @@ class _Diff:
 
     def _table(self) -> Iterator[Change]:
         before, now = self._before, self._now
-        fresh = {
-            name
-            for name, leaf in now.leaves.items()
-            if name not in before.leaves
-            and leaf["oid"] in self.empty
-            and now.files[name] == leaf["oid"]  # else it was truncated or rewritten since
-            and (leaf["kind"], leaf["persistence"]) == ("r", "p")
-            and leaf["replica_identity"] == now.replica_identity
-        }
-        for name in sorted(fresh):
-            why = "it is empty, so all its rows will come as events"
-            yield AddPartition(verdict=Verdict.EVOLVE, why=why, name=name)
-        for name, leaf in now.leaves.items():
-            if leaf["oid"] in self.truncated:
-                why = "TRUNCATE of a partition sends no event: the lake still has its rows"
-                fact = f"partition {name} was truncated"
-                yield LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=fact)
-        leaves = {name: leaf for name, leaf in now.leaves.items() if name not in fresh}
-        partitions = differences("leaves", before.leaves, leaves)
-        for fact in (*partitions, *differences("", before.rest, now.rest), *self.told.grave):
-            yield LoseEvents(
-                verdict=Verdict.BOOTSTRAP,
-                why="that sends no events, and changes of rows may have sent none",
-                fact=fact,
-            )
-        if before.named != now.named and before.owner == now.owner:
-            yield LoseEvents(
-                verdict=Verdict.BOOTSTRAP,
-                why="its changes meanwhile went to another topic",
-                fact="the table had another name or schema for a while",
-            )
+        yield from lost_events(
+            before, now, empty=self.empty, truncated=self.truncated, told=self.told.grave
+        )
         if before.primary_key != now.primary_key or before.identity_key != now.identity_key:
             yield ChangeKey(
                 verdict=Verdict.BOOTSTRAP if self._keyed else Verdict.EVOLVE,

@@ -133,7 +133,13 @@ _RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
         "p and s as set (here 18 and 4), p up to 38; a value that it does not hold exactly, NaN and"
         " infinities stop the table",
     ),
-    ("money", PostgresType("money"), "string", "text of the number, without currency"),
+    (
+        "money",
+        PostgresType("money"),
+        "string",
+        "text of the number, without currency, with two digits after the point; refused where"
+        " `lc_monetary` has another number of them",
+    ),
     ("text, varchar(n), citext", PostgresType("text"), "string", ""),
     ("char(n)", PostgresType("bpchar"), "string", "padded, as the source prints it"),
     ('"char"', PostgresType("char"), "string", ""),

@@ -25,6 +25,7 @@ from dataclasses import dataclass, replace
 from typing import Literal, NamedTuple
 
 from schemas import refusals
+from schemas.errors import UnsupportedTypeError
 from schemas.table import TableId
 from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule, not_numeric, without_rule
 
@@ -54,7 +55,8 @@ class PostgresType:
 
     Args:
         name: Name in ``pg_type``, without a schema: ``int4``, ``varchar``, ``numeric``.
-        typmod: ``atttypmod``; -1 without a modifier.
+        typmod: ``atttypmod``; -1 without a modifier. Of money, the digits after the point where the
+            server's `lc_monetary` has not two.
         kind: ``typtype``: base, enum, domain, composite, range, multirange, pseudo.
         element: The element's type of an array.
         base: The type under a domain, with the domain's modifier.
@@ -81,6 +83,16 @@ class PostgresType:
         hidden: bool = False,
     ) -> TypeRule:
         """The rule of a column of this type; see `schemas.type_rule.SourceType`."""
+        if digits := self._otherwise_than_two:
+            raise UnsupportedTypeError(
+                f"column {column!r} of table {table} has type {self}, and this database's"
+                f" lc_monetary gives it {digits} digits after the point: the log has two",
+                remedy=f"Leave it out with columns.exclude: [{column}]; or make it a numeric on the"
+                " source, or ALTER DATABASE ... SET lc_monetary = 'C' if that is what its values"
+                " were written with.",
+                table=table,
+                field=column,
+            )
         if as_text:
             return _PRINTED
         place = _Place(f"column {_plain(column)} of {_plain(str(table))}", hidden)
@@ -90,6 +102,14 @@ class PostgresType:
         if rule is None:
             raise without_rule(self, refusals.of_postgres(self), table=table, column=column)
         return _chosen(decimal, place) if decimal else rule
+
+    @property
+    def _otherwise_than_two(self) -> str:
+        """How many digits after the point money has, where the session of the connector has two."""
+        inner = self.base or self.element
+        if inner is not None:
+            return inner._otherwise_than_two
+        return str(self.typmod) if self.name == "money" and self.typmod >= 0 else ""
 
     @property
     def _is_numeric(self) -> bool:

@@ -233,6 +233,16 @@ KINDS = [
         "detach_partition", BOOTSTRAP, A + "DETACH PARTITION T_p1", asked=False, create=PARTITIONED
     ),
     kind(
+        "detach_and_attach",
+        BOOTSTRAP,
+        "INSERT INTO T VALUES (101, 'a', 1, 1.5, 1)",
+        f"BEGIN; {A}DETACH PARTITION T_p1; DELETE FROM T_p1;"
+        f" {A}ATTACH PARTITION T_p1 FOR VALUES FROM (100) TO (200); COMMIT",
+        asked=False,
+        create=PARTITIONED,
+    ),
+    kind("inherited", BOOTSTRAP, "CREATE TABLE T_child () INHERITS (T)", asked=False),
+    kind(
         "fill_partitions",
         FILL,
         A + "ADD COLUMN x int DEFAULT 5",
@@ -254,6 +264,8 @@ ONE_OF_EACH = frozenset(
         "identity_nothing",
         "attach_partition",
         "attach_empty",
+        "detach_and_attach",
+        "inherited",
         "rename_label",
     }
 )

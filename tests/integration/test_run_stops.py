@@ -193,6 +193,33 @@ def test_a_table_that_was_out_of_the_publication_for_a_while_needs_a_bootstrap(
     assert orders.lake("id") == [(1,)]
 
 
+@pytest.mark.parametrize(
+    ("change", "back"),
+    [
+        ("publish = 'insert, truncate'", "publish = 'insert, update, delete, truncate'"),
+        pytest.param(
+            "publish_via_partition_root = false",
+            "publish_via_partition_root = true",
+            marks=pytest.mark.breadth,
+        ),
+    ],
+    ids=["flags", "root"],
+)
+def test_a_publication_that_was_set_otherwise_for_a_while_needs_a_bootstrap(
+    orders: Orders, shared: Replication, change: str, back: str
+) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    orders.run()
+    orders.execute(f"CREATE TABLE {orders.name}_other (id int PRIMARY KEY)")
+    shared.add(f"{orders.name}_other")
+    orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1)")
+    assert orders.run().error is None, "another table that comes in stops nobody"
+    alter = f"ALTER PUBLICATION {shared.capture.publication} SET"
+    orders.execute(f"{alter} ({change})", "UPDATE T SET note = 'b'", f"{alter} ({back})")
+    assert orders.run().state is State.NEEDS_BOOTSTRAP
+    assert "its publication was altered" in (shared.record(orders.name).reason or "")
+
+
 def test_a_table_that_was_dropped_and_created_again_needs_a_bootstrap(
     orders: Orders, shared: Replication
 ) -> None:
@@ -230,6 +257,27 @@ def test_a_partition_that_comes_or_goes_with_its_rows_needs_a_bootstrap(
     assert parts.run().state is State.NEEDS_BOOTSTRAP
     assert "leaves" in (shared.record(name).reason or "")
     assert shared.lake(name, "id") == [(1,)], "what was committed stays readable"
+
+
+@pytest.mark.breadth
+def test_a_partition_that_came_and_went_between_two_looks_leaves_its_rows(
+    orders: Orders, shared: Replication
+) -> None:
+    """What nothing tells: its rows came as events, and its end is in no catalog and no event."""
+    name = f"{orders.name}_parts"
+    shared.database.execute(
+        f"CREATE TABLE {name} (id int PRIMARY KEY) PARTITION BY LIST (id)",
+        f"CREATE TABLE {name}_a PARTITION OF {name} FOR VALUES IN (1)",
+    )
+    shared.add(name)
+    shared.database.execute(
+        f"INSERT INTO {name} VALUES (1)",
+        f"CREATE TABLE {name}_b PARTITION OF {name} FOR VALUES IN (2)",
+        f"INSERT INTO {name} VALUES (2)",
+        f"DROP TABLE {name}_b",
+    )
+    assert Orders(shared, name).run().error is None
+    assert shared.lake(name, "id") == [(1,), (2,)]
 
 
 def test_a_changed_replica_identity_needs_a_bootstrap(orders: Orders, shared: Replication) -> None:

@@ -265,13 +265,28 @@ class _Types:
         ).fetchone()
         return PostgresType(
             name=name,
-            typmod=typmod,
+            typmod=_money_digits(self._session) if name == "money" else typmod,
             kind=kind,
             # the modifier of an array is that of its elements
             element=self.describe(element, typmod) if element else None,
             base=self.describe(base, base_typmod) if kind == "d" else None,
             display=row[0] if row else name,
         )
+
+
+def _money_digits(session: Session) -> int:
+    """Digits after the point that money has where sessions keep the server's setting; -1 for two.
+
+    What is stored is a whole number of the smallest unit; the setting says where its point is.
+    """
+    with session.transaction(force_rollback=True):
+        session.execute(
+            "SELECT set_config(name, reset_val, true) FROM pg_catalog.pg_settings"
+            " WHERE name = 'lc_monetary'"
+        )
+        row = session.execute("SELECT encode(cash_send(1::int4::money), 'hex')").fetchone()
+    digits = len(str(int(row[0], 16))) - 1 if row else 2
+    return -1 if digits == 2 else digits
 
 
 def qualify_names(session: Session) -> None:

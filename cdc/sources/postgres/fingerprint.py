@@ -17,6 +17,9 @@ from schemas.table import TableId
 # from VACUUM FULL: both give the table a new file, but only the former writes the column's row.
 # `parts` tells a label of an enum, or a field of a composite, that was changed: no row is written,
 # and all show it. Types of the server itself, with oids below 16384, have none.
+# `attached` tells a partition that was detached and attached again: each link on its way to the
+# root is a row that was written when it was attached. `publication` tells what was set otherwise
+# and back meanwhile; a table that comes or goes does not write its row, a new owner or name does.
 # `named` tells a table that was renamed, or moved to another schema, and back: that writes the row
 # of its type, as a new owner does.
 _FINGERPRINTS = """
@@ -73,17 +76,26 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                    leaf.oid::regclass::text, jsonb_build_object(
                    'oid', leaf.oid::int8, 'relfilenode', leaf.relfilenode::int8,
                    'kind', leaf.relkind::text, 'persistence', leaf.relpersistence::text,
-                   'replica_identity', leaf.relreplident::text)), '{}')
+                   'replica_identity', leaf.relreplident::text,
+                   'attached', (SELECT string_agg(i.xmin::text, ' ' ORDER BY a.place)
+                                FROM pg_catalog.pg_partition_ancestors(leaf.oid)
+                                     WITH ORDINALITY AS a (oid, place)
+                                JOIN pg_catalog.pg_inherits i ON i.inhrelid = a.oid))), '{}')
                FROM pg_catalog.pg_partition_tree(c.oid) t
                JOIN pg_catalog.pg_class leaf ON leaf.oid = t.relid
                WHERE t.isleaf AND leaf.oid <> c.oid),
+    'children', (SELECT coalesce(jsonb_object_agg(i.inhrelid::regclass::text, i.xmin::text), '{}')
+                 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid AND c.relkind <> 'p'),
+    'publication', (SELECT jsonb_build_object('oid', p.oid::int8, 'written', p.xmin::text)
+                    FROM pg_catalog.pg_publication p WHERE p.pubname = %(publication)s),
     'publication_entry', (SELECT r.oid::int8
                   FROM pg_catalog.pg_publication_rel r
                   JOIN pg_catalog.pg_publication p ON p.oid = r.prpubid
-                  WHERE r.prrelid = c.oid AND p.pubname = %s))
+                  WHERE r.prrelid = c.oid AND p.pubname = %(publication)s))
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE (n.nspname::text, c.relname::text) IN (SELECT * FROM unnest(%s::text[], %s::text[]))
+WHERE (n.nspname::text, c.relname::text) IN
+      (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
   AND c.relkind IN ('r', 'p', 'f')
 """
 
@@ -99,8 +111,12 @@ def read_fingerprints(
     named = {(table.schema, table.name): table for table in tables}
     with session.transaction():
         qualify_names(session)
-        schemas, names = [name[0] for name in named], [name[1] for name in named]
-        rows = session.execute(_FINGERPRINTS, (publication, schemas, names)).fetchall()
+        asked = {
+            "publication": publication,
+            "schemas": [schema for schema, _ in named],
+            "names": [name for _, name in named],
+        }
+        rows = session.execute(_FINGERPRINTS, asked).fetchall()
     return {named[row[0], row[1]]: Fingerprint(row[2]) for row in rows}
 
 

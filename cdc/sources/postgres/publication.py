@@ -55,6 +55,13 @@ JOIN pg_catalog.pg_class c ON c.oid = r.prrelid
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE p.pubname = %s
 """
+_SCHEMAS = """
+SELECT n.nspname::text
+FROM pg_catalog.pg_publication p
+JOIN pg_catalog.pg_publication_namespace s ON s.pnpubid = p.oid
+JOIN pg_catalog.pg_namespace n ON n.oid = s.pnnspid
+WHERE p.pubname = %s ORDER BY 1
+"""
 _SLOT = """
 SELECT active, wal_status, confirmed_flush_lsn::text, restart_lsn::text,
        pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), restart_lsn)::int8,
@@ -216,8 +223,13 @@ def audit(session: Session, publication: str, table: SourceTable, *, append: boo
         findings.append(f"publication {publication} lacks publish_via_partition_root = true")
     if row[5]:
         findings.append(f"publication {publication} is FOR ALL TABLES")
-    # column lists and row filters came with version 15
+    # column lists, row filters and whole schemas came with version 15
     detailed = session.info.server_version >= 150000
+    if detailed:
+        findings += [
+            f"publication {publication} publishes all tables of schema {schema}"
+            for (schema,) in session.execute(_SCHEMAS, (publication,))
+        ]
     columns = "attnames::text[], rowfilter" if detailed else "NULL::text[], NULL::text"
     member = session.execute(
         sql.SQL(

@@ -28,6 +28,7 @@ def column(name: str, shown: str = "text", **facts: Any) -> dict[str, Any]:
     return {**plain, "default": None, "generated": False, "written": "700", **facts}
 
 
+LEAF = {"replica_identity": "d", "attached": "701"}
 FACTS: dict[str, Any] = {
     "oid": 100,
     "relfilenode": 200,
@@ -43,7 +44,9 @@ FACTS: dict[str, Any] = {
         "3": column("price", "numeric(10,2)"),
     },
     "keys": {"primary": "1"},
-    "leaves": {"public.o1": {"oid": 101, "relfilenode": 201, "replica_identity": "d"}},
+    "leaves": {"public.o1": {**LEAF, "oid": 101, "relfilenode": 201}},
+    "children": {},
+    "publication": {"oid": 6, "written": "700"},
     "publication_entry": 7,
 }
 LAKE = {"id": "int", "note": "string", "price": "decimal(10,2)"}

@@ -26,6 +26,7 @@ from schemas.table import Column
 from tests.unit.schemas.catalogs import (
     FACTS,
     LAKE,
+    LEAF,
     changed,
     column,
     compared,
@@ -173,7 +174,7 @@ def test_a_renamed_column_that_is_not_replicated_is_ignored() -> None:
     "facts",
     [
         {"relfilenode": 999},
-        {"leaves": {"public.o1": {"oid": 101, "relfilenode": 9, "replica_identity": "d"}}},
+        {"leaves": {"public.o1": {**LEAF, "oid": 101, "relfilenode": 9}}},
     ],
 )
 def test_a_new_file_alone_is_followed(facts: dict[str, Any]) -> None:
@@ -228,10 +229,10 @@ def test_replica_identities_evolve_while_events_keep_their_key(
         {
             "leaves": {
                 **FACTS["leaves"],
-                "public.o2": {"oid": 9, "relfilenode": 9, "replica_identity": "d"},
+                "public.o2": {**LEAF, "oid": 9, "relfilenode": 9},
             }
         },
-        {"leaves": {"public.o1": {"oid": 9, "relfilenode": 201, "replica_identity": "d"}}},
+        {"leaves": {"public.o1": {**LEAF, "oid": 9, "relfilenode": 201}}},
         {"named": "900"},
     ],
 )
@@ -239,6 +240,24 @@ def test_what_loses_events_needs_a_copy(facts: dict[str, Any]) -> None:
     changes = compared(changed(**facts))
     assert any(isinstance(change, LoseEvents) for change in changes)
     assert Verdict.gravest(change.verdict for change in changes) is Verdict.BOOTSTRAP
+
+
+@pytest.mark.parametrize(
+    ("facts", "told"),
+    [
+        (
+            {"leaves": {"public.o1": {**LEAF, "oid": 101, "relfilenode": 201, "attached": "9"}}},
+            "partition public.o1 was detached and attached again",
+        ),
+        ({"children": {"public.c": "9"}}, "other tables inherit or inherited from it (public.c)"),
+        ({"publication": {"oid": 6, "written": "9"}}, "its publication was altered"),
+    ],
+)
+def test_what_came_and_went_is_told_in_words(facts: dict[str, Any], told: str) -> None:
+    change = only(changed(**facts))
+    assert isinstance(change, LoseEvents)
+    assert change.verdict is Verdict.BOOTSTRAP
+    assert change.fact.startswith(told)
 
 
 def test_a_new_owner_loses_nothing() -> None:
@@ -263,9 +282,9 @@ def test_the_gravest_verdict_of_nothing_is_to_ignore() -> None:
 
 def with_partition(**facts: Any) -> dict[str, Any]:
     leaf = {
+        **LEAF,
         "oid": 102,
         "relfilenode": 102,
-        "replica_identity": "d",
         "kind": "r",
         "persistence": "p",
         **facts,

@@ -46,6 +46,15 @@ def test_numeric_without_precision_is_text() -> None:
     assert lake(PostgresType("numeric")) == "string"
 
 
+def test_money_that_has_not_two_digits_after_the_point_is_refused_as_text_too() -> None:
+    assert lake(PostgresType("money")) == "string"
+    yen = PostgresType("money", typmod=0)
+    for kind in (yen, PostgresType("fee", kind="d", base=yen), PostgresType("_m", element=yen)):
+        for as_text in (False, True):
+            with pytest.raises(UnsupportedTypeError, match="gives it 0 digits after the point"):
+                kind.rule(table="s:public.t", column="c", as_text=as_text)
+
+
 @pytest.mark.parametrize(
     "kind",
     [

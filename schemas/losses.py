@@ -1,0 +1,95 @@
+"""What changes rows without an event, or keeps their changes out of the log."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from typing import Any
+
+from schemas.catalog import Catalog, differences
+from schemas.changes import AddPartition, Change, LoseEvents, Verdict
+
+
+def lost_events(
+    before: Catalog,
+    now: Catalog,
+    *,
+    empty: Collection[int],
+    truncated: Collection[int],
+    told: Iterable[str],
+) -> Iterator[Change]:
+    """Partitions, the publication, names: whatever else changed than columns and keys.
+
+    Args:
+        before: The catalog that the lake follows.
+        now: The catalog now.
+        empty: Object ids of partitions that hold no row.
+        truncated: Object ids of partitions that were truncated by themselves.
+        told: What the log tells of statements that send no events.
+    """
+    yield from _partitions(before, now, empty, truncated)
+    if before.children != now.children:
+        names = ", ".join(sorted({*before.children, *now.children}))
+        why = "queries of the table show or showed their rows, whose changes are not its own"
+        yield _lost(f"other tables inherit or inherited from it ({names})", why)
+    if _altered(before.publication, now.publication):
+        yield _lost(
+            "its publication was altered (ALTER PUBLICATION ... SET, OWNER TO or RENAME)",
+            "what was set meanwhile may have kept changes out of the log, and nothing tells",
+        )
+    for fact in (*differences("", before.rest, now.rest), *told):
+        yield _lost(fact)
+    if before.named != now.named and before.owner == now.owner:
+        yield _lost(
+            "the table had another name or schema for a while",
+            "its changes meanwhile went to another topic",
+        )
+
+
+def _partitions(
+    before: Catalog, now: Catalog, empty: Collection[int], truncated: Collection[int]
+) -> Iterator[Change]:
+    fresh = {
+        name
+        for name, leaf in now.leaves.items()
+        if name not in before.leaves
+        and leaf["oid"] in empty
+        and now.files[name] == leaf["oid"]  # else it was truncated or rewritten since
+        and (leaf["kind"], leaf["persistence"]) == ("r", "p")
+        and leaf["replica_identity"] == now.replica_identity
+    }
+    for name in sorted(fresh):
+        why = "it is empty, so all its rows will come as events"
+        yield AddPartition(verdict=Verdict.EVOLVE, why=why, name=name)
+    for name, leaf in now.leaves.items():
+        if leaf["oid"] in truncated:
+            why = "TRUNCATE of a partition sends no event: the lake still has its rows"
+            yield _lost(f"partition {name} was truncated", why)
+        elif _attached_again(before.leaves.get(name), leaf):
+            why = "its changes meanwhile sent no events of the table"
+            yield _lost(f"partition {name} was detached and attached again", why)
+    leaves = {name: leaf for name, leaf in now.leaves.items() if name not in fresh}
+    for fact in differences("leaves", _unattached(before.leaves), _unattached(leaves)):
+        yield _lost(fact)
+
+
+def _attached_again(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+    return old is not None and old["oid"] == new["oid"] and old["attached"] != new["attached"]
+
+
+def _unattached(leaves: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
+    """Partitions without the fact that has words of its own."""
+    return {
+        name: {fact: value for fact, value in leaf.items() if fact != "attached"}
+        for name, leaf in leaves.items()
+    }
+
+
+def _altered(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
+    """Whether it is the same publication, set otherwise since; one that is gone lost its tables."""
+    return bool(before) and bool(now) and before != now
+
+
+def _lost(
+    fact: str, why: str = "that sends no events, and changes of rows may have sent none"
+) -> LoseEvents:
+    return LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=fact)
