@@ -195,8 +195,9 @@ def _require_known(
             raise CaptureError(
                 f"connector {capture.connector} does not know the definition of {names}: its login"
                 " could not see it when the connector first started",
-                remedy=f"Grant SELECT on it to {capture.source}'s credentials.capture, and let any"
-                " ALTER TABLE follow (a COMMENT is enough): the log then tells the definition.",
+                remedy="Give such tables another tier (`tier` in their settings): its connector"
+                " sees them as it first starts. Or offboard all tables of this connector and"
+                " onboard them again, which copies them anew.",
                 connector=capture.connector,
             )
         source.nudge()

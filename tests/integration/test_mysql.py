@@ -5,9 +5,12 @@ from __future__ import annotations
 import pytest
 
 from cdc.debezium import definition_changes, fresh_starts, listing
+from cdc.errors import PermanentError
 from cdc.state import State
 from operate.capture import members
 from operate.onboard import bootstrap
+from stack.ports import HOST
+from stack.roles import CAPTURE
 from tests.integration.captured import wait_until
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
@@ -90,6 +93,39 @@ def test_a_cascade_is_in_the_binlog_or_the_table_is_refused(shop: Shop) -> None:
     run_without_error(shop)
     shop.assert_equal("child")
     assert [row.id for row in shop.lake("child").select("id").collect()] == [20]
+
+
+def test_rights_are_proven_before_a_connector_starts_and_what_it_never_saw_takes_a_tier(
+    shop: Shop,
+) -> None:
+    """A connector knows the definitions that its login sees as it first starts, and no others."""
+    shop.create("early", 3)
+    shop.create("late", 3)
+    name, login = shop.database.name, f"{CAPTURE}@'{HOST}'"
+    shop.database.root(f"REVOKE SELECT ON {name}.* FROM {login}")
+    try:
+        (refused,) = shop.onboard("early")
+        assert isinstance(refused.error, PermanentError)
+        connector = shop.services.capture(shop.table("early")).connector
+        assert shop.services.connect.connector(connector) is None
+        statement = refused.error.remedy.removeprefix("Run ").partition(";")[0]
+        shop.database.root(statement)
+        succeeded(shop.onboard("early"))
+        shop.database.root(statement.replace("early", "late"))
+        connect = shop.services.config.connect.model_copy(update={"timeout_s": 5})
+        shop.reconfigure(connect=connect)
+        (unknown,) = shop.onboard("late")
+        assert "does not know the definition" in str(unknown.error)
+        assert unknown.error is not None
+        assert "another tier" in unknown.error.remedy
+        shop.tables = {f"{name}.late": {"tier": "late"}}
+        shop.reconfigure()
+        succeeded(shop.onboard("late"))
+    finally:
+        shop.database.root(f"GRANT SELECT ON {name}.* TO {login}")
+    shop.database.execute("UPDATE early SET v = 1 WHERE id = 1", "UPDATE late SET v = 2")
+    run_without_error(shop)
+    shop.assert_equal("early", "late")
 
 
 def test_a_table_that_left_the_list_is_not_put_back_in_silence(shop: Shop) -> None:

@@ -7,13 +7,24 @@ from decimal import Decimal
 
 import pytest
 
-from cdc.errors import MissingTableError, SourceError
+from cdc.errors import MissingTableError, PermanentError, SourceError
 from cdc.gtid import GtidSet
-from cdc.sources.mysql import boundaries, catalog, grants, innodb, lookup, preparation, primary
+from cdc.sources.mysql import (
+    boundaries,
+    catalog,
+    grants,
+    innodb,
+    lookup,
+    preparation,
+    primary,
+    rights,
+)
+from cdc.sources.mysql.connection import Connections
+from cdc.sources.mysql.source import MysqlSource
 from schemas.catalog import Catalog
 from schemas.table import TableId
 from stack.mysql_software import MARIADB
-from stack.roles import ADMIN
+from stack.roles import ADMIN, CAPTURE, SNAPSHOT
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.mysql_lab import Lab, as_schema
@@ -191,3 +202,59 @@ def test_foreign_keys_are_seen_with_no_more_than_the_documented_rights(lab: Lab)
     }
     unseen = [line for line in problems if "without an event" in line]
     assert len(unseen) == (len(seen) if lab.kind == MARIADB else 0)
+
+
+def test_a_login_that_may_not_read_a_whole_table_is_told_before_anything_is_made(
+    lab: Lab,
+) -> None:
+    """The catalog hides from a login what it may not see: tables, and single columns."""
+    name = lab.database.name
+    kept = lab.connections.config.model_copy(update={"databases": [name]})
+    table = lab.make("of all", "CREATE TABLE `of all` (id int PRIMARY KEY, v int)").table
+    source, connections = MysqlSource("shop", kept), Connections("shop", kept)
+    preparation.prepare(lab.connections)
+    assert list(rights.of_tables(connections)) == list(rights.of_server(connections)) == []
+    for role, held in ((CAPTURE, "SELECT"), (SNAPSHOT, "SELECT"), (ADMIN, "ALL PRIVILEGES")):
+        purpose = role.removeprefix("tributary_")
+        lab.database.root(
+            f"REVOKE {held} ON {name}.* FROM {role}@'127.0.0.1'",
+            f"GRANT SELECT (id) ON {name}.`of all` TO {role}@'127.0.0.1'",
+        )
+        try:
+            if role != ADMIN:  # who cannot even open the database now
+                lab.database.catch_up()
+            with pytest.raises(PermanentError, match=f"as a whole, by the login of {purpose}") as e:
+                source.table(table)
+            if role == ADMIN:
+                with pytest.raises(SourceError, match="denied"):
+                    source.described(table, "")
+            lab.database.root(f"REVOKE SELECT (id) ON {name}.`of all` FROM {role}@'127.0.0.1'")
+            if role != ADMIN:
+                lab.database.catch_up()
+                told = list(rights.of_tables(connections))
+                assert {line.name for line in told} == {f"privileges {purpose}"}
+                assert all(line.status == "error" and "of all" in line.detail for line in told)
+            statement, _, _ = e.value.remedy.removeprefix("Run ").partition(";")
+            lab.database.root(statement)
+            lab.database.catch_up()
+            assert source.table(table).columns
+        finally:
+            lab.database.root(f"GRANT {held} ON {name}.* TO {role}@'127.0.0.1'")
+            lab.database.catch_up()
+
+
+@pytest.mark.breadth
+def test_rights_on_the_server_that_a_login_lacks_are_told_with_the_statement(lab: Lab) -> None:
+    rights_of = {ADMIN: ["PROCESS", "REPLICATION CLIENT"], SNAPSHOT: [grants.watch(lab.kind)[-1]]}
+    for role, names in rights_of.items():
+        for right in names:
+            lab.database.root(f"REVOKE {right} ON *.* FROM {role}@'127.0.0.1'")
+            lab.database.catch_up()
+            try:
+                (line,) = rights.of_server(lab.connections)
+                assert line.status == "error"
+                statement = line.remedy.removeprefix("Run ").rstrip(";")
+                assert statement == f"GRANT {right} ON *.* TO '{role}'@'127.0.0.1'"
+            finally:
+                lab.database.root(f"GRANT {right} ON *.* TO {role}@'127.0.0.1'")
+                lab.database.catch_up()

@@ -33,6 +33,11 @@ WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA NOT IN {
 ORDER BY TABLE_SCHEMA, TABLE_NAME
 """  # noqa: S608 - names of our own
 
+_NAMES = f"""
+SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name FROM information_schema.TABLES
+WHERE TABLE_TYPE IN ('BASE TABLE', 'SYSTEM VERSIONED') AND TABLE_SCHEMA NOT IN {_SYSTEM}
+"""  # noqa: S608
+
 _KEYS = f"""
 SELECT TABLE_SCHEMA AS db, TABLE_NAME AS name, COLUMN_NAME AS part
 FROM information_schema.STATISTICS
@@ -70,6 +75,15 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
         for row in session.named(_TABLES)
         if any(fnmatchcase(row["db"], pattern) for pattern in databases)
     ]
+
+
+def read_names(session: Session, databases: Sequence[str]) -> set[tuple[str, str]]:
+    """Database and name of all tables of those databases that the login may see."""
+    return {
+        (row["db"], row["name"])
+        for row in session.named(_NAMES)
+        if any(fnmatchcase(row["db"], pattern) for pattern in databases)
+    }
 
 
 def read_table(session: Session, table: TableId) -> SourceTable:

@@ -8,6 +8,7 @@ from typing import Any
 
 from cdc.errors import SourceError
 from cdc.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
+from cdc.sources.mysql import rights
 from cdc.sources.mysql.connection import Connections, Role, Session
 from cdc.sources.values import Check
 
@@ -50,22 +51,27 @@ FILTERS = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "w
 
 def run(connections: Connections) -> list[Check]:
     """All lines for this source; a check that cannot run says why."""
-    found: list[Check] = []
+    logins: list[Check] = []
     reachable = set()
     for role in _ROLES:
         for on_replica in (False, True) if role == "snapshot" else (False,):
             if on_replica and connections.config.replica is None:
                 continue
             line = _login(connections, role, on_replica=on_replica)
-            found.append(line)
+            logins.append(line)
             if line.status == "ok":
                 reachable.add((role, on_replica))
+    found = list(logins)
     if ("admin", False) in reachable:
         with connections.open("admin") as session:
             found += _primary(session, connections)
     if ("capture", False) in reachable:
         with connections.open("capture") as session:
             found.append(_may_replicate(session, connections))
+    lacking: list[Check] = []
+    if all(line.status == "ok" for line in logins):
+        lacking = list(rights.of_server(connections))
+        found += [*lacking, *rights.of_tables(connections)]
     if connections.config.replica is None:
         found.append(
             Check(
@@ -75,7 +81,7 @@ def run(connections: Connections) -> list[Check]:
                 "Set `replica` to a replica of it, so that a bootstrap spares the primary.",
             )
         )
-    elif {("snapshot", True), ("admin", False)} <= reachable:
+    elif {("snapshot", True), ("admin", False)} <= reachable and not lacking:
         found += _replica(connections)
     return found
 

@@ -34,6 +34,7 @@ DENIED = frozenset(
         ER.PROCACCESS_DENIED_ERROR,
     }
 )
+"""Errors that say that a login lacks a right."""
 _READ_ONLY = frozenset({ER.OPTION_PREVENTS_STATEMENT, 1792, 1836})
 # MySQL's and MariaDB's codes for a statement that ran out of time.
 _TOO_SLOW = frozenset({3024, 1969})
@@ -197,7 +198,7 @@ class Connections:
         """The error of a statement as one of ours, with what to do about it."""
         user, code = self.credential(role).user, _code(error)
         if code in DENIED:
-            remedy = f"Grant {user} what it lacks; `tributary check` says with which statement."
+            remedy = f"Grant {user} what it lacks: docs/mysql.md has the rights of each login."
         elif code == ER.LOCK_WAIT_TIMEOUT:
             remedy = "Another session holds a lock for long; try again when it has ended."
         elif code in _TOO_SLOW:

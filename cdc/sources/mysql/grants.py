@@ -62,14 +62,13 @@ def grants_sql(
         known: The accounts; by default those of the configured names at any host.
     """
     users = known or configured_accounts(config)
-    # MariaDB has one right for positions of the binlog and another for a replica's state.
-    watch = "REPLICATION CLIENT" + (", REPLICA MONITOR" if config.kind == "mariadb" else "")
+    watching = ", ".join(watch(config.kind))
     statements = [
         # Which files a table lies in: how one that was replaced is told.
-        grant(f"PROCESS, {watch}", "*.*", users["admin"]),
+        grant(f"PROCESS, {watching}", "*.*", users["admin"]),
         grant("ALL PRIVILEGES", f"{quoted(OWN)}.*", users["admin"]) + " WITH GRANT OPTION",
         grant("REPLICATION SLAVE, REPLICATION CLIENT", "*.*", users["capture"]),
-        grant(watch, "*.*", users["snapshot"]),
+        grant(watching, "*.*", users["snapshot"]),
     ]
     if tables:
         places = [f"{quoted(one.table.schema)}.{quoted(one.table.name)}" for one in tables]
@@ -79,6 +78,13 @@ def grants_sql(
         statements += [grant("SELECT", place, users[role]) for place in places]
     statements += own_grants(users)
     return [f"{statement};" for statement in dict.fromkeys(statements)]
+
+
+def watch(kind: str) -> tuple[str, ...]:
+    """The rights to see positions of the binlog, and in MariaDB another for a replica's state."""
+    return (
+        ("REPLICATION CLIENT", "REPLICA MONITOR") if kind == "mariadb" else ("REPLICATION CLIENT",)
+    )
 
 
 def own_grants(users: Mapping[Role, Account]) -> list[str]:

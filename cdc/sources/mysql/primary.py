@@ -15,7 +15,8 @@ from cdc.sources.mysql.connection import Connections, Session, quoted
 from cdc.sources.values import Marker
 from schemas.table import TableId
 
-_NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
+NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
+"""Errors that say that there is no such table."""
 
 # MariaDB of before 2024 has no id of its own; then these three tell its servers apart.
 _NAMED = "concat(@@global.server_id, '@', @@global.hostname, ':', @@global.port)"
@@ -60,15 +61,15 @@ def shown(session: Session, kind: str, table: TableId) -> LogPosition:
 
     A place in the binlog covers a statement before its change of the catalog is committed, which a
     set of GTIDs does not. Until then the statement holds the lock of the table's name, for which
-    the server waits before it prints a definition.
+    the server waits before it prints a definition. It prints none for a login that may read some
+    columns only, from which the catalog hides the others without a word.
     """
     found = executed(session, kind)
-    if isinstance(found, BinlogPosition):
-        try:
-            session.rows(f"SHOW CREATE TABLE {quoted(table.schema)}.{quoted(table.name)}")
-        except pymysql.MySQLError as error:
-            if not error.args or error.args[0] not in _NO_TABLE:
-                raise
+    try:
+        session.rows(f"SHOW CREATE TABLE {quoted(table.schema)}.{quoted(table.name)}")
+    except pymysql.MySQLError as error:
+        if not error.args or error.args[0] not in NO_TABLE:
+            raise
     return found
 
 

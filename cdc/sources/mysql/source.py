@@ -26,6 +26,7 @@ from cdc.sources.mysql import (
     readable,
     reader,
     replica,
+    rights,
 )
 from cdc.sources.mysql.binlog import BinlogHealth
 from cdc.sources.mysql.connection import Connections, Role
@@ -91,7 +92,8 @@ class MysqlSource(WholeLog):
         return checks.run(self._connections)
 
     def table(self, table: TableId) -> SourceTable:
-        """The table as the primary's catalog describes it."""
+        """The table as the primary's catalog describes it, once each login may read all of it."""
+        rights.require_readable(self._connections, table)
         with self._connections.open("admin") as session:
             return catalog.read_table(session, table)
 

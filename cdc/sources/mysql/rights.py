@@ -1,0 +1,122 @@
+"""Whether the logins have the rights that they need, proven by what takes them.
+
+Reading grants would tell less: a right may come by a role, by a pattern of names or by a part of
+the table's columns only. A definition is printed for nobody but who may read the whole table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pymysql
+
+from cdc.errors import PermanentError
+from cdc.sources.mysql import catalog
+from cdc.sources.mysql.connection import DENIED, Connections, Role, Session, quoted
+from cdc.sources.mysql.grants import Account, account_sql, grant, watch
+from cdc.sources.mysql.keys import relation_of
+from cdc.sources.mysql.primary import NO_TABLE
+from cdc.sources.values import Check
+from schemas.table import TableId
+
+_READERS: tuple[tuple[Role, bool], ...] = (
+    ("admin", False),
+    ("capture", False),
+    # Rows with values that events lack are asked of the primary.
+    ("snapshot", False),
+    ("snapshot", True),
+)
+_SHOWN = 5
+
+
+def require_readable(connections: Connections, table: TableId) -> None:
+    """Check that each login may read a table, all of its columns.
+
+    The catalog leaves out what a login may not see, without a word; and a connector never learns
+    the definition of a table that its login could not see when it first started.
+
+    Raises:
+        PermanentError: One may not; the remedy is the statements that grant it.
+    """
+    lacking: dict[str, str] = {}
+    for role, on_replica in _logins(connections):
+        with connections.open(role, on_replica=on_replica) as session:
+            if not _allowed(session, f"SHOW CREATE TABLE {relation_of(table)}"):
+                who = f"{role} ({connections.where(on_replica=on_replica)})"
+                lacking[who] = grant("SELECT", relation_of(table), _account(session))
+    if lacking:
+        statements = "; ".join(dict.fromkeys(lacking.values()))
+        raise PermanentError(
+            f"table {table} cannot be read, as a whole, by the login of {', '.join(lacking)}",
+            remedy=f"Run {statements}; on the primary, from where replicas get it.",
+            table=table,
+        )
+
+
+def of_server(connections: Connections) -> Iterator[Check]:
+    """The rights on the server that logins lack; those of the capture are looked at elsewhere."""
+    binlog, *replica = watch(connections.config.kind)
+    probes: list[tuple[Role, bool, str, str]] = [
+        ("admin", False, "SELECT 1 FROM information_schema.INNODB_METRICS LIMIT 1", "PROCESS"),
+        ("admin", False, "SHOW BINARY LOGS", binlog),
+    ]
+    if connections.config.replica is not None:
+        probes.append(("snapshot", True, "SHOW REPLICA STATUS", replica[0] if replica else binlog))
+    for role, on_replica, statement, right in probes:
+        with connections.open(role, on_replica=on_replica) as session:
+            if not _allowed(session, statement):
+                account = _account(session)
+                what = f"{account_sql(account)} lacks {right}"
+                remedy = f"Run {grant(right, '*.*', account)};"
+                yield Check(f"privileges {role}", "error", what, remedy)
+
+
+def of_tables(connections: Connections) -> Iterator[Check]:
+    """Tables of the source's databases that the admin sees and another login does not."""
+    patterns = connections.config.databases
+    with connections.open("admin") as session:
+        known = catalog.read_names(session, patterns)
+    for role, on_replica in _logins(connections):
+        with connections.open(role, on_replica=on_replica) as session:
+            seen = catalog.read_names(session, patterns)
+            account = _account(session)
+        hidden = sorted(known - seen)
+        if not hidden:
+            continue
+        # A database of which it sees nothing was forgotten; single tables may be left out.
+        whole = {database for database, _ in hidden} - {database for database, _ in seen}
+        names = ", ".join(".".join(name) for name in hidden[:_SHOWN])
+        more = f" and {len(hidden) - _SHOWN} more" if len(hidden) > _SHOWN else ""
+        grants = "; ".join(
+            grant("SELECT", f"{quoted(database)}.*", account)
+            for database in sorted({database for database, _ in hidden})
+        )
+        yield Check(
+            f"privileges {role}",
+            "error" if whole else "warning",
+            f"{account_sql(account)} sees no {names}{more} on the"
+            f" {connections.where(on_replica=on_replica)}",
+            f"Run {grants}; or for the tables that are to travel, before they are onboarded.",
+        )
+
+
+def _logins(connections: Connections) -> Iterator[tuple[Role, bool]]:
+    has_replica = connections.config.replica is not None
+    return ((role, on_replica) for role, on_replica in _READERS if has_replica or not on_replica)
+
+
+def _allowed(session: Session, statement: str) -> bool:
+    """Whether a login may run a statement. What is not there is for others to tell."""
+    try:
+        session.rows(statement)
+    except pymysql.MySQLError as error:
+        code = error.args[0] if error.args else None
+        if code not in DENIED and code not in NO_TABLE:
+            raise
+        return code in NO_TABLE
+    return True
+
+
+def _account(session: Session) -> Account:
+    name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
+    return name, host
