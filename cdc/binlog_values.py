@@ -12,6 +12,7 @@ from schemas.table import Column, TableId, TableSchema
 
 _JSON = "json"
 """MySQL's type; MariaDB's of that name is a longtext."""
+_START_OF_1970 = "^1970-01-01T00:00:00([.]0+)?Z$"
 
 
 def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
@@ -87,15 +88,16 @@ def zero_date_test(raw: str, field: DebeziumField) -> str | None:
     """Spark SQL that is true where a binlog's date may be one that no calendar has.
 
     In a column that is NOT NULL the connectors of MySQL and MariaDB send the start of 1970 for it,
-    or the column's default; MariaDB's does so in every timestamp.
+    or the column's default; MariaDB's does so in every timestamp, with as many digits behind the
+    second as the column has. The rest of that second is real.
 
     Returns:
         The expression, or None when the value is no date.
     """
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp"):
-        stand_ins = {"1970-01-01T00:00:00Z", *([str(field.default)] if field.default else [])}
-        return f"{raw} IN ({', '.join(literal(text) for text in sorted(stand_ins))})"
+        start = f"{raw} RLIKE {literal(_START_OF_1970)}"
+        return f"({start} OR {raw} = {literal(str(field.default))})" if field.default else start
     if name in (*DATE, *TIMESTAMP_MILLIS) or name.endswith(("MicroTimestamp", "NanoTimestamp")):
         moments = {0, *([int(field.default)] if field.default else [])}
         return f"{raw} IN ({', '.join(map(str, sorted(moments)))})"

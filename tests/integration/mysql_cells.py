@@ -211,6 +211,11 @@ LONG = "y" * 70_000
 DEEP = "[" * 90 + "1" + "]" * 90
 OWN: dict[str, Cases] = {
     MYSQL: (
+        ("timestamp(3) NULL", (("'0000-00-00 00:00:00'", None),)),
+        (
+            "timestamp(3) NOT NULL DEFAULT '2020-01-01 00:00:00'",
+            (("'0000-00-00 00:00:00'", ASKED),),
+        ),
         # Latitude comes first in the text, and in ST_AsBinary; not in the server's bytes.
         ("point SRID 4326", ((shape("POINT(40 -70)", 4326), ewkb(-70.0, 40.0, srid=4326)),)),
         (
@@ -286,6 +291,17 @@ OWN: dict[str, Cases] = {
         ("json NOT NULL", (("JSON_ARRAY()", "[]"), ("JSON_OBJECT()", ASKED))),
     ),
     MARIADB: (
+        # What events have for a zero moment, with as many digits as the column has; the rest of
+        # that second is real here, and a zero moment in MySQL.
+        *(
+            (definition, (("'0000-00-00 00:00:00'", ASKED), (f"'{text}'", at(f"{text}+00:00"))))
+            for definition, text in (
+                ("timestamp(1) NULL", "1970-01-01 00:00:00.100000"),
+                ("timestamp(3) NOT NULL DEFAULT '2020-01-01 00:00:00'", "2024-01-01 00:00:00"),
+                ("timestamp(6) NULL", "1970-01-01 00:00:00.000001"),
+                ("timestamp(6) NOT NULL", "1970-01-01 00:00:00.100000"),
+            )
+        ),
         ("point", ((shape("POINT(40 -70)", 4326), ewkb(40.0, -70.0, srid=4326)),)),
         ("json", (("'[1.0, -5]'", "[1.0, -5]"),)),
     ),

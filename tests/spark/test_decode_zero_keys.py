@@ -37,6 +37,9 @@ ZERO = (None, "a zero date, or what stands for one, in key column d")
         (DATE, "date", 0, 19_000),
         (MICROS, "timestamp_ntz", 0, 1),
         (ZONED, "timestamp", "1970-01-01T00:00:00Z", "1970-01-01T00:00:01Z"),
+        # MariaDB writes as many digits as the column has, and takes the rest of that second.
+        (ZONED, "timestamp", "1970-01-01T00:00:00.0Z", "1970-01-01T00:00:00.1Z"),
+        (ZONED, "timestamp", "1970-01-01T00:00:00.000000Z", "1970-01-01T00:00:00.000001Z"),
     ],
 )
 def test_a_zero_date_in_a_key_is_a_problem_of_every_kind_of_event(
