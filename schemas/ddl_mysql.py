@@ -10,7 +10,7 @@ import logging
 import re
 from collections import Counter
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import sqlglot
 from sqlglot import exp
@@ -25,6 +25,8 @@ EXECUTED_COMMENT = re.compile(r"/\*M?!")
 """How a comment begins that the servers run, and the parser leaves out."""
 _ZERO_DATE = re.compile(r"\b(?:0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)\b")
 """Dates that no calendar has: the lake has NULL for them."""
+_CASCADES = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)\b", re.IGNORECASE)
+"""By such a foreign key changes of another table change rows of this one."""
 _CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)
 _QUIET_ACTIONS = (exp.AddConstraint, exp.ForceProperty, exp.AlterIndex, exp.RenameIndex)
 _QUIET_KINDS = frozenset({"INDEX", "KEY", "FOREIGN KEY", "CONSTRAINT", "CHECK"})
@@ -61,6 +63,8 @@ class Told:
         gone: Columns that were dropped, or lost their name.
         defined: How often each column was given another definition.
         defaulted: Columns that were given another default, or none.
+        cascades: Foreign keys by which another table's changes changed rows of this one, perhaps
+            for a moment; their statements.
         grave: Statements after which nobody knows the rows, or that are not understood.
     """
 
@@ -69,6 +73,7 @@ class Told:
     gone: set[str] = field(default_factory=set)
     defined: Counter[str] = field(default_factory=Counter)
     defaulted: set[str] = field(default_factory=set)
+    cascades: list[str] = field(default_factory=list)
     grave: list[str] = field(default_factory=list)
 
     def old_rows_of(self, column: str) -> Default | None:
@@ -103,8 +108,13 @@ class Told:
             gone=self.gone | later.gone,
             defined=self.defined + later.defined,
             defaulted=self.defaulted | later.defaulted,
+            cascades=[*self.cascades, *later.cascades],
             grave=[*self.grave, *later.grave],
         )
+
+    def without_events_of_cascades(self) -> Told:
+        """The same where the log has no changes that foreign keys made."""
+        return replace(self, grave=[*self.grave, *self.cascades])
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
         """Whether definitions of a column may have changed rows that the catalog shows no more."""
@@ -129,7 +139,7 @@ def read_statements(statements: Iterable[str]) -> Told:
     for text in statements:
         told.count += 1
         if not _understood(text, told):
-            told.grave.append(" ".join(text.split())[:200])
+            told.grave.append(_shown(text))
     return told
 
 
@@ -147,8 +157,14 @@ def _understood(text: str, told: Told) -> bool:
     actions = parsed.args.get("actions") or ()
     if not all(_harmless_option(one) for one in parsed.args.get("options") or ()):
         return False
+    if any(_CASCADES.search(action.sql(_DIALECT, comments=False)) for action in actions):
+        told.cascades.append(_shown(text))
     understood = [_action(action, told) for action in actions]
     return all(understood)
+
+
+def _shown(text: str) -> str:
+    return " ".join(text.split())[:200]
 
 
 def _harmless_option(option: exp.Expr) -> bool:

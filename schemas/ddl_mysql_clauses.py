@@ -99,24 +99,8 @@ class SetEngine:
     engine: str
 
 
-@dataclass(frozen=True)
-class Cascade:
-    """A foreign key by which changes of another table change rows of this one."""
-
-    sql: str
-
-
 Clause = (
-    Cascade
-    | Add
-    | Redefine
-    | Drop
-    | Rename
-    | SetDefault
-    | AddUnique
-    | DropIndex
-    | RenameIndex
-    | SetEngine
+    Add | Redefine | Drop | Rename | SetDefault | AddUnique | DropIndex | RenameIndex | SetEngine
 )
 
 

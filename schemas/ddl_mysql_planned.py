@@ -18,7 +18,6 @@ from schemas.ddl_mysql import EXECUTED_COMMENT, read_statements
 from schemas.ddl_mysql_clauses import (
     Add,
     AddUnique,
-    Cascade,
     Clause,
     Definition,
     Drop,
@@ -69,7 +68,6 @@ _GRAVE = frozenset(
     }
 )
 """How clauses begin of which nobody can tell what became of the rows, or that nobody looks into."""
-_CASCADES = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)\b")
 _OF_COLUMN = frozenset({"COLUMN", "INDEX", "KEY"})
 _OTHER_WORDS = re.compile(r"INT[1-8]|FLOAT[48]|REAL|NCHAR|NVARCHAR|LONG", re.IGNORECASE)
 """Names of types that the parser takes for other types than the servers do."""
@@ -209,8 +207,6 @@ def _altered(alter: exp.Alter, text: str, table: TableId) -> Iterator[Clause]:
                 yield SetDefault(action.this.name, None if default is None else _sql(default))
         elif isinstance(action, exp.AddConstraint):
             yield from _keys(action)
-        if _CASCADES.search(shown := _sql(action)):
-            yield Cascade(shown)
     for option in alter.args.get("options") or ():
         if isinstance(option, exp.EngineProperty):
             yield SetEngine(option.this.name)

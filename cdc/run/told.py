@@ -62,7 +62,11 @@ def told(
         _wait(context.connect, context.progress, record.table, source, capture, after.read_at)
         changes = definition_changes(context.kafka, context.registry, capture)
         found = list(since(source, record.table, before.read_at, changes))
-    return read_statements(change.statement for change in found)
+    statements = read_statements(change.statement for change in found)
+    # A log has only what is inserted.
+    if statements.cascades and not capture.append and source.cascades_unseen():
+        return statements.without_events_of_cascades()
+    return statements
 
 
 def since(

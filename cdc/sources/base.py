@@ -180,6 +180,9 @@ class Source(Protocol):
             append: Whether only its inserts and TRUNCATE may be published.
         """
 
+    def cascades_unseen(self) -> bool:
+        """Whether foreign keys change rows without an event."""
+
     def ensure_slot(self, slot: str) -> bool:
         """Create the logical slot if it is missing; returns whether it was created.
 

@@ -22,12 +22,10 @@ from cdc.sources.mysql.keys import relation_of
 from cdc.sources.mysql.preparation import cascades_unseen
 from cdc.sources.mysql.table_facts import Described, describe
 from cdc.sources.values import READ_AT, Fingerprint, Planned
-from schemas.changes import Change, LoseEvents, Verdict
 from schemas.ddl_mysql import read_statements
 from schemas.ddl_mysql_clauses import (
     Add,
     AddUnique,
-    Cascade,
     Clause,
     Definition,
     Drop,
@@ -105,21 +103,9 @@ def plan(
     source_table, facts = catalog.as_values(session, then)
     facts = Fingerprint({**facts.facts, READ_AT: fingerprint.facts[READ_AT]})
     told = read_statements(statement.text for statement in statements)
-    return Planned(source_table, facts, tuple(_unseen(session, statements)), told)
-
-
-def _unseen(session: Session, statements: Sequence[Statement]) -> Iterator[Change]:
-    """What no catalog that a run compares shows, and its audit of the table refuses."""
-    cascades = [
-        clause.sql
-        for statement in statements
-        for clause in statement.clauses
-        if isinstance(clause, Cascade)
-    ]
-    if cascades and cascades_unseen(session):
-        why = "it changes rows, and only the parent's change is in the binlog"
-        for cascade in cascades:
-            yield LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=cascade)
+    if told.cascades and cascades_unseen(session):
+        told = told.without_events_of_cascades()
+    return Planned(source_table, facts, statements=told)
 
 
 @contextmanager

@@ -172,6 +172,11 @@ class MysqlSource(WholeLog):
         with self._connections.open("admin") as session:
             return preparation.audit(session, table, append=append)
 
+    def cascades_unseen(self) -> bool:
+        """Whether InnoDB changes rows by foreign keys, and not the server, which logs that."""
+        with self._connections.open("admin") as session:
+            return preparation.cascades_unseen(session)
+
     def log_health(self, slot: str) -> LogHealth:
         """The binlog, from which a capture can lose what was purged."""
         kind = self._config.kind

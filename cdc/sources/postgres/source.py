@@ -179,6 +179,10 @@ class PostgresSource(Logins):
         with self._connections.open("admin") as session:
             return capture.audit(session, publication, table, append=append)
 
+    def cascades_unseen(self) -> bool:
+        """The server changes such rows by statements of its own, which are events like any."""
+        return False
+
     def ensure_slot(self, slot: str) -> bool:
         """Create the logical slot if it is missing; returns whether it was created."""
         with self._connections.open("capture", statement_timeout_s=_SLOT_TIMEOUT_S) as session:

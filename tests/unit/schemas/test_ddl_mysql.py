@@ -55,6 +55,24 @@ def test_what_may_change_rows_or_is_not_understood_is_grave(statement: str) -> N
 
 
 @pytest.mark.parametrize(
+    "statement",
+    [
+        "ALTER TABLE t ADD CONSTRAINT f FOREIGN KEY (a) REFERENCES u (id) ON DELETE CASCADE",
+        "ALTER TABLE t ADD INDEX (a), ADD FOREIGN KEY (a) REFERENCES u (id) on update set null",
+        "ALTER TABLE t ADD COLUMN c int REFERENCES u (id) ON DELETE /* all */ CASCADE",
+        "ALTER TABLE t ADD FOREIGN KEY IF NOT EXISTS (a) REFERENCES u (id) ON DELETE CASCADE",
+    ],
+)
+def test_a_foreign_key_that_came_and_went_is_told(statement: str) -> None:
+    """Where its changes are logged, it is harmless; else nobody knows what it changed."""
+    told = read_statements([statement]).and_then(read_statements(["ALTER TABLE t DROP KEY f"]))
+    assert told.cascades == [statement] or told.grave == [statement]
+    assert told.without_events_of_cascades().grave == [statement]
+    harmless = read_statements(["ALTER TABLE t ADD FOREIGN KEY (a) REFERENCES u (id)"])
+    assert harmless.without_events_of_cascades().grave == []
+
+
+@pytest.mark.parametrize(
     ("definition", "default"),
     [
         ("c int", Default(constant=False, null=True)),

@@ -8,7 +8,6 @@ from schemas.ddl_mysql import read_statements
 from schemas.ddl_mysql_clauses import (
     Add,
     AddUnique,
-    Cascade,
     Clause,
     Definition,
     Drop,
@@ -77,10 +76,7 @@ X = Definition("x", "`x` INT")
         (A + "ADD CONSTRAINT c UNIQUE KEY (n(5))", [AddUnique("c", ())]),
         (A + "ADD PRIMARY KEY (n, q)", [AddUnique("PRIMARY", ("n", "q"), primary=True)]),
         (A + "ADD CONSTRAINT f FOREIGN KEY (n) REFERENCES u (id), DROP FOREIGN KEY g", []),
-        (
-            A + "ADD FOREIGN KEY (n) REFERENCES u (id) ON DELETE CASCADE",
-            [Cascade("ADD FOREIGN KEY (n) REFERENCES u (id) ON DELETE CASCADE")],
-        ),
+        (A + "ADD FOREIGN KEY (n) REFERENCES u (id) ON DELETE CASCADE", []),
         (A + "DROP KEY i, RENAME INDEX a TO b", [DropIndex("i"), RenameIndex("a", "b")]),
         ("CREATE UNIQUE INDEX i ON shop.orders (n)", [AddUnique("i", ("n",))]),
         ("CREATE INDEX i ON orders (n)", []),
