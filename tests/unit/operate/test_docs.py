@@ -172,6 +172,21 @@ def test_the_page_of_changes_names_tests_that_are_there() -> None:
     assert named <= there
 
 
+def test_each_guarantee_names_a_test_that_is_there() -> None:
+    there = {
+        name
+        for file in (ROOT / "tests").rglob("test_*.py")
+        for name in re.findall(r"^def (test_\w+)", file.read_text("utf-8"), re.MULTILINE)
+    }
+    rows = [line for line in text("docs/guarantees.md").splitlines() if line.startswith("|")]
+    proven = [row for row in rows if not row.startswith(("| promise |", "|---"))]
+    assert proven
+    for row in proven:
+        named = set(NAMES_OF_TESTS.findall(row.split(" | ")[1]))
+        assert named, row
+        assert named <= there, named - there
+
+
 def test_the_page_of_changes_is_what_the_tests_do() -> None:
     assert len(KINDS) > 25
     assert text(CHANGES).endswith(f"\n{kinds()}\n"), f"write its last table anew:\n{kinds()}"
