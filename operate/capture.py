@@ -361,8 +361,9 @@ def dismantle(
         removed.append(f"connector {capture.connector}")
     if source.drop_slot(capture.slot):
         removed.append(f"slot {capture.slot}")
-    source.drop_publication(capture.publication)
-    removed.append(f"publication {capture.publication}")
+    if not listing(capture, ()):
+        source.drop_publication(capture.publication)
+        removed.append(f"publication {capture.publication}")
     # Nobody writes to them any more.
     topics = capture.own_topics if delete_topics else ()
     removed += [f"topic {topic}" for topic in topics if services.kafka.delete_topic(topic)]
