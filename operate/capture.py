@@ -1,7 +1,8 @@
 """Makes the source's changes flow into topics: topics, publication, slot and connector of a tier.
 
-Adding a table changes the publication, which is the only filter, and nothing else: the connector
-keeps running, and the other tables' changes keep flowing.
+With PostgreSQL, adding a table changes the publication, which is the only filter, and nothing else:
+the connector keeps running. A connector of a binlog is given a longer list, for which it restarts,
+and goes on from where it was: the other tables' changes wait for seconds, and none is lost.
 """
 
 from __future__ import annotations
