@@ -241,6 +241,16 @@ KINDS = [
         asked=False,
         create=PARTITIONED,
     ),
+    kind(
+        "unlogged_for_a_while",
+        BOOTSTRAP,
+        "INSERT INTO T VALUES (101, 'a', 1, 1.5, 1)",
+        "ALTER TABLE T_p1 SET UNLOGGED",
+        "UPDATE T SET note = 'unseen' WHERE id = 101",
+        "ALTER TABLE T_p1 SET LOGGED",
+        asked=False,
+        create=PARTITIONED,
+    ),
     kind("inherited", BOOTSTRAP, "CREATE TABLE T_child () INHERITS (T)", asked=False),
     kind(
         "fill_partitions",

@@ -11,6 +11,7 @@ import pytest
 from cdc.config import TableSettings
 from cdc.sources.postgres.source import PostgresSource
 from operate.verdict import judge
+from stack.roles import ADMIN
 from tests.integration.conftest import Database
 from tests.integration.sources import open_source, table_id
 
@@ -90,6 +91,13 @@ SHAPES = [
         refused="has the partition public.log_unlogged_2, which is UNLOGGED",
         settings=APPEND,
     ),
+    Shape(
+        "log_foreign",
+        (KEYLESS[0], KEYLESS[2], "CREATE FOREIGN TABLE T_2 PARTITION OF T DEFAULT SERVER nowhere"),
+        refused="has the partition public.log_foreign_2, which is a foreign table",
+        settings=APPEND,
+        then=ROW,
+    ),
     Shape("log_parts", KEYLESS, settings=APPEND, then=(*ROW, *NEXT, *CHANGES)),
     Shape(
         "part_without_identity",
@@ -145,6 +153,11 @@ def source(database: Database) -> PostgresSource:
 def test_what_is_captured_breaks_no_statement_of_the_application(
     database: Database, source: PostgresSource
 ) -> None:
+    database.stack.psql(
+        "CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing;"
+        f"GRANT USAGE ON FOREIGN SERVER nowhere TO {ADMIN}",
+        database=database.name,
+    )
     for shape in SHAPES:
         database.execute(*shape.sql(shape.create))
         with database.connect() as connection, connection.transaction(force_rollback=True):

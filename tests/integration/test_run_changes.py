@@ -84,6 +84,20 @@ def test_generated_columns_stay_on_the_source(shared: Replication) -> None:
     assert "twice" not in shared.spark.read.format("hudi").load(attempt.path).columns
 
 
+@pytest.mark.breadth
+def test_columns_that_a_primary_key_includes_are_none_of_it(shared: Replication) -> None:
+    shared.database.execute("CREATE TABLE covered (id int, v int, PRIMARY KEY (id) INCLUDE (v))")
+    shared.add("covered")
+    shared.database.execute("INSERT INTO covered VALUES (1, 1), (2, 2), (3, 3)")
+    shared.run()
+    shared.database.execute(
+        "UPDATE covered SET v = 9 WHERE id = 1", "DELETE FROM covered WHERE id = 2"
+    )
+    results = {result.table.name: result for result in shared.run()}
+    assert results["covered"].error is None
+    shared.assert_equal("covered", ("id", "v"))
+
+
 def test_a_partitioned_table_travels_through_its_root(shared: Replication) -> None:
     shared.database.execute(
         "CREATE TABLE meters (id int, day date, value int, PRIMARY KEY (id, day))"
