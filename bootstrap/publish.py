@@ -54,6 +54,7 @@ def publish(
             path=attempt.path,
             generation=record.generation,
             attempt=str(attempt.id),
+            check=lease.check,
         )
     Quarantine(context.store).forget(record.table, but=str(attempt.id))
     crash("bootstrap.after_publish")

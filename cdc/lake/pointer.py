@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
@@ -133,3 +135,34 @@ def read_local(folder: Path) -> Pointer | None:
             path=str(folder),
         ) from error
     return Pointer.from_json(text, folder=str(folder))
+
+
+def replace_local(folder: Path, text: str) -> None:
+    """Put a pointer into a folder of this machine, in one step that survives a loss of power.
+
+    Raises:
+        LakeError: The folder cannot be written.
+    """
+    staged = folder / f".{POINTER}.{uuid.uuid4().hex}"
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with staged.open("w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        # Hadoop keeps a checksum beside what it writes, and would refuse what it did not write.
+        (folder / f".{POINTER}.crc").unlink(missing_ok=True)
+        staged.replace(folder / POINTER)
+        directory = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(directory)
+        finally:
+            os.close(directory)
+    except OSError as error:
+        raise LakeError(
+            f"{folder}/{POINTER} cannot be written: {error.strerror}",
+            remedy="Check the permissions of the lake's folder, and its free space.",
+            path=str(folder),
+        ) from error
+    finally:
+        staged.unlink(missing_ok=True)

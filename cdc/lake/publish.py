@@ -3,20 +3,32 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
 from cdc.errors import LakeError
-from cdc.lake.pointer import POINTER, Pointer, Published, local_folder, moved, read_local
+from cdc.lake.pointer import (
+    POINTER,
+    Pointer,
+    Published,
+    local_folder,
+    moved,
+    read_local,
+    replace_local,
+)
 from cdc.spark import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_RENAMES = frozenset({"hdfs", "viewfs"})
+"""Schemes whose rename over a file is one step."""
 
 ATTEMPT = "attempt="
 """What the folder of an attempt begins with; its UUID follows."""
@@ -28,9 +40,15 @@ def attempt_path(table_base: str, attempt: uuid.UUID | str) -> str:
 
 
 def write_pointer(
-    spark: SparkSession, table_base: str, *, path: str, generation: int, attempt: str
+    spark: SparkSession,
+    table_base: str,
+    *,
+    path: str,
+    generation: int,
+    attempt: str,
+    check: Callable[[], None] | None = None,
 ) -> Pointer:
-    """Show a generation to readers, in one step where the file system renames atomically.
+    """Show a generation to readers, in one step: they see the former pointer, or this one.
 
     Args:
         spark: The session whose file systems are used.
@@ -38,28 +56,23 @@ def write_pointer(
         path: Base path of the generation's Hudi table.
         generation: Its number.
         attempt: UUID of its bootstrap attempt.
+        check: Called right before and right after; raises when the table is no longer ours.
 
     Raises:
+        FencedError: It is not. If the pointer was moved by then, the run of whoever has the table
+            stops, since its record and the pointer do not agree.
         LakeError: The file cannot be written.
     """
+    check = check or (lambda: None)
     shown = Published(path, generation, attempt, datetime.now(timezone.utc))
     pointer = moved(read_pointer(spark, table_base), shown)
     with _files(spark, table_base) as (files, folder):
         # What was removed is nobody's any more.
         there = [one for one in pointer.former if files.exists(_path(spark, one.path))]
         pointer = replace(pointer, former=tuple(there))
-        target = _child(spark, folder, POINTER)
-        staged = _child(spark, folder, f".{POINTER}.{uuid.uuid4().hex}")
-        _write(files, staged, pointer.to_json())
-        # Rename.OVERWRITE is atomic on HDFS and local disks; an object store's write already is.
-        context = java_class(spark, "org.apache.hadoop.fs.FileContext").getFileContext(
-            folder.toUri(), spark.sparkContext._jsc.hadoopConfiguration()
-        )
-        options = java_class(spark, "org.apache.hadoop.fs.Options$Rename")
-        gateway: Any = spark.sparkContext._gateway
-        overwrite = gateway.new_array(options, 1)
-        overwrite[0] = options.OVERWRITE
-        context.rename(staged, target, overwrite)
+        check()
+        _replace(spark, files, folder, pointer.to_json())
+        check()
     return pointer
 
 
@@ -173,6 +186,32 @@ def _path(spark: SparkSession, path: str) -> Any:
 
 def _child(spark: SparkSession, folder: Any, name: str) -> Any:
     return java_class(spark, "org.apache.hadoop.fs.Path")(folder, name)
+
+
+def _replace(spark: SparkSession, files: Any, folder: Any, text: str) -> None:
+    """Put the pointer in place of the one that is there; neither is ever missing.
+
+    Hadoop's own rename over a file is a delete and a rename, but for HDFS. Object stores show what
+    is written when it is whole; Azure's (abfs) shows an empty file for a moment.
+    """
+    scheme = str(files.getUri().getScheme())
+    if scheme == "file":
+        replace_local(Path(str(folder.toUri().getPath())), text)
+        return
+    target = _child(spark, folder, POINTER)
+    if scheme not in _RENAMES:
+        _write(files, target, text)
+        return
+    staged = _child(spark, folder, f".{POINTER}.{uuid.uuid4().hex}")
+    _write(files, staged, text)
+    context = java_class(spark, "org.apache.hadoop.fs.FileContext").getFileContext(
+        folder.toUri(), spark.sparkContext._jsc.hadoopConfiguration()
+    )
+    options = java_class(spark, "org.apache.hadoop.fs.Options$Rename")
+    gateway: Any = spark.sparkContext._gateway
+    overwrite = gateway.new_array(options, 1)
+    overwrite[0] = options.OVERWRITE
+    context.rename(staged, target, overwrite)
 
 
 def _write(files: Any, target: Any, text: str) -> None:

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import threading
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -37,6 +38,39 @@ def test_the_pointer_moves_from_generation_to_generation(
     assert current_path(base) == shown.path, "what Spark wrote is found without it"
     kept = {path.name for path in (tmp_path / name).iterdir() if not path.name.endswith(".crc")}
     assert kept == {POINTER}, "a staged pointer was left behind"
+
+
+def test_readers_always_see_a_generation_while_hundreds_are_published(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    base = f"file://{tmp_path}/t"
+    paths = [f"{base}/attempt={number}" for number in range(300)]
+    for folder in paths[:2]:
+        Path(folder.removeprefix("file://")).mkdir(parents=True)
+    write_pointer(spark, base, path=paths[0], generation=1, attempt="0")
+    seen: list[str | None] = []
+    done = threading.Event()
+
+    def read() -> None:
+        while not done.is_set():
+            seen.append(current_path(base))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for number, path in enumerate(paths[1:], 1):
+            write_pointer(spark, base, path=path, generation=number + 1, attempt=str(number))
+            if number % 50 == 0:
+                assert current_path(base, spark) == path
+    finally:
+        done.set()
+        reader.join(60)
+
+    assert None not in seen
+    assert len(set(seen)) > 10, "the reader saw too few of them to prove anything"
+    pointer = read_pointer(spark, base)
+    assert pointer is not None
+    assert [one.attempt for one in pointer.former] == ["1", "0"], "those whose folders are there"
 
 
 def test_a_file_that_is_no_pointer_is_refused(spark: SparkSession, tmp_path: Path) -> None:
