@@ -5,9 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta
+from typing import TYPE_CHECKING
 
 from cdc.position_check import TopicFacts
 from cdc.state import State, TableRecord
+
+if TYPE_CHECKING:
+    from cdc.config import TableSettings
 
 FIRST_RETRY = timedelta(seconds=30)
 LAST_RETRY = timedelta(hours=1)
@@ -76,6 +80,20 @@ def due(
         if not idle:
             found.append(record)
     return found
+
+
+def waits(record: TableRecord, settings: TableSettings, now: datetime) -> bool:
+    """Whether a table that has work is better left for a later run, so that it commits less often.
+
+    Never one that is late: behind its freshness target, or without a commit that tells.
+    """
+    last = record.last_commit
+    if record.state is not State.INCREMENTAL or last is None or last.watermark is None:
+        return False
+    if now - last.watermark >= timedelta(seconds=settings.freshness_target_s):
+        return False
+    since = now - last.committed_at
+    return timedelta() <= since < timedelta(seconds=settings.min_commit_interval_s)
 
 
 def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) -> Iterator[Range]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Sequence
 from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import StateError
@@ -52,7 +53,7 @@ def look(services: Services, table: TableId) -> list[Generation]:
 
 
 def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Removed:
-    """Remove generations by name; without names, what is beyond `retain_generations`.
+    """Remove generations by name; without names, what is beyond what the settings keep.
 
     Args:
         services: What to work with.
@@ -85,8 +86,10 @@ def clean(services: Services, table: TableId) -> None:
 def _chosen(services: Services, table: TableId, names: Sequence[str]) -> list[Generation]:
     found = look(services, table)
     if not names:
-        retain = services.config.table_settings(table).retain_generations
-        return superfluous(found, retain)
+        settings = services.config.table_settings(table)
+        keep = timedelta(seconds=settings.readers_keep_s)
+        now = datetime.now(timezone.utc)
+        return superfluous(found, settings.retain_generations, keep=keep, now=now)
     chosen: dict[str, Generation] = {}
     for name, meant in named(found, names).items():
         if not meant:

@@ -12,7 +12,15 @@ from pydantic_core import PydanticCustomError
 
 from cdc.config.patterns import Pattern
 from cdc.config.templates import Conflict
-from cdc.config.values import NonEmpty, Options, Positive, Section, defaults
+from cdc.config.values import (
+    Duration,
+    NonEmpty,
+    Options,
+    Positive,
+    Section,
+    defaults,
+    seconds_of,
+)
 from schemas.table import TableId
 from schemas.type_rule import MAX_DIGITS
 
@@ -166,6 +174,12 @@ class TableSettings(Section):
     """Chunks that are read at the same time; none takes Spark's parallelism."""
     freshness_target_s: Positive = 900
     """How far behind the table may be before status says so."""
+    min_commit_interval: Duration | None = None
+    """With run --continuous, the time from commit to commit, at least, while the table is not late:
+    each commit writes files anew. None takes a tenth of freshness_target_s."""
+    readers_keep: Duration = "1h"
+    """How long what was replaced stays for readers who have it open, in files and in former
+    generations; so far incremental and time-travel reads reach, too."""
     index: Literal["auto", "bucket", "bloom", "simple"] = "auto"
     """Hudi's index; auto chooses by the table."""
     buckets: Positive | None = None
@@ -178,6 +192,17 @@ class TableSettings(Section):
     """Former generations that stay for readers who have them open, when a new one is published."""
     hudi: Options = Field(default_factory=dict)
     """Raw overrides of Hudi settings."""
+
+    @property
+    def readers_keep_s(self) -> int:
+        """``readers_keep`` in seconds."""
+        return seconds_of(self.readers_keep)
+
+    @property
+    def min_commit_interval_s(self) -> float:
+        """``min_commit_interval``, or what stands for it, in seconds."""
+        chosen = self.min_commit_interval
+        return self.freshness_target_s / 10 if chosen is None else seconds_of(chosen)
 
     @property
     def appends(self) -> bool:

@@ -136,3 +136,12 @@ OptionText = Annotated[
 Options = Annotated[Mapping[str, OptionText], RawOptions(), Field(repr=False)]
 Port = Annotated[int, Field(ge=1, le=65535)]
 Positive = Annotated[int, Field(ge=1)]
+Duration = Annotated[str, Field(pattern=r"^[1-9][0-9]{0,5}[smhd]$")]
+"""A time like 90s, 30m, 1h or 2d."""
+
+_UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
+
+
+def seconds_of(duration: str) -> int:
+    """The seconds of a :data:`Duration`."""
+    return int(duration[:-1]) * _UNITS_S[duration[-1]]

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import datetime, timedelta
 from enum import Enum
+from itertools import pairwise
 
 from cdc.lake.pointer import Pointer
 from cdc.state import State, TableRecord
@@ -93,15 +94,24 @@ def generations(
     return found
 
 
-def superfluous(found: Sequence[Generation], retain: int) -> list[Generation]:
+def superfluous(
+    found: Sequence[Generation], retain: int, *, keep: timedelta, now: datetime
+) -> list[Generation]:
     """What nobody needs: former generations but the newest ones, and abandoned attempts.
 
     Args:
         found: What there is, as :func:`generations` orders it.
         retain: How many former generations stay.
+        keep: How long one stays, at least, after another was shown in its place.
+        now: The time, aware UTC.
     """
-    former = [one for one in found if one.kind is Kind.FORMER]
-    return [*former[retain:], *(one for one in found if one.kind is Kind.ABANDONED)]
+    published = [one for one in found if one.kind in (Kind.SERVING, Kind.FORMER)]
+    needless = [
+        one
+        for newer, one in list(pairwise(published))[retain:]
+        if newer.published_at is None or now - newer.published_at > keep
+    ]
+    return [*needless, *(one for one in found if one.kind is Kind.ABANDONED)]
 
 
 def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list[Generation]]:

@@ -55,7 +55,7 @@ class CommitGuard:
         self._spark = spark
         self._path = path
         self._check = check
-        self._began = began
+        self.began = began
         self._passed = passed
         self.refusal: BaseException | None = None
         self.called = False
@@ -94,7 +94,7 @@ class CommitGuard:
 
     def _require_alone(self, timeline: Timeline) -> None:
         pending = timeline.pending_instants()
-        strange = sorted(timeline.completed_instants() - self._began)
+        strange = sorted(timeline.completed_instants() - self.began)
         if len(pending) == 1 and not strange:
             self.instant = pending[0]
             return

@@ -108,6 +108,14 @@ _OWNED = (
     "hoodie.schema.on.read.",
     "hoodie.avro.schema.",
     "hoodie.clean.async.",
+    "hoodie.clean.automatic",
+    "hoodie.clean.policy",
+    "hoodie.clean.commits.",
+    "hoodie.clean.hours.",
+    "hoodie.clean.fileversions.",
+    "hoodie.clean.trigger.",
+    "hoodie.cleaner.",
+    "hoodie.keep.",
     "hoodie.archive.async",
     "hoodie.archive.automatic",
     "hoodie.clustering.async.",
@@ -191,8 +199,8 @@ def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str
         elif key in _FIXED or key.startswith(_OWNED):
             reason = "the table's correctness depends on it"
             remedy = (
-                "Remove it; key_columns, partition_by, delete_mode, index and buckets are "
-                "settings of the table."
+                "Remove it; key_columns, partition_by, delete_mode, index, buckets and "
+                "readers_keep are settings of the table."
             )
         else:
             continue

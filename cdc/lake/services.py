@@ -6,12 +6,14 @@ its own is a second writer. :mod:`cdc.lake.upkeep` runs it, under the table's le
 
 from __future__ import annotations
 
-KEPT_FILE_VERSIONS = 3
-"""Versions of a file that a reader of an older commit can still open, at least."""
-CLEAN_EVERY_COMMITS = 5
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+UPKEEP_EVERY_COMMITS = 5
+"""Commits from one upkeep to the next; of tables that keep many for readers, a tenth of these."""
 KEPT_COMMITS = 20
 """Commits that stay in the active timeline, at least."""
-ARCHIVE_ABOVE_COMMITS = 40
 CLUSTER_EVERY_COMMITS = 20
 MIB = 1024 * 1024
 SMALL_FILE_BYTES = 32 * MIB
@@ -19,6 +21,48 @@ SMALL_FILE_BYTES = 32 * MIB
 TARGET_FILE_BYTES = 128 * MIB
 CLUSTER_AT_ONCE_BYTES = 512 * MIB
 """What one clustering may rewrite, at most."""
+
+
+@dataclass(frozen=True)
+class Retention:
+    """What stays for readers: the commits that may be open, and what they wrote.
+
+    Args:
+        commits: How many; the newest ones.
+    """
+
+    commits: int
+
+    @classmethod
+    def of(cls, instants: Collection[str], keep_s: float, now: datetime) -> Retention:
+        """What readers may have open who began to read within the time.
+
+        Args:
+            instants: The commits of the table.
+            keep_s: How long a reader may take, in seconds.
+            now: The time, aware UTC.
+        """
+        first = f"{now - timedelta(seconds=keep_s):%Y%m%d%H%M%S%f}"[:17]
+        # The one before these was the newest when the first of them came.
+        return cls(max(2, 1 + sum(instant >= first for instant in instants)))
+
+    @property
+    def every(self) -> int:
+        """Commits from one upkeep to the next."""
+        return max(UPKEEP_EVERY_COMMITS, self.commits // 10)
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Hudi's settings for it."""
+        least = max(KEPT_COMMITS, self.commits + 1)
+        return {
+            "hoodie.clean.policy": "KEEP_LATEST_COMMITS",
+            "hoodie.clean.commits.retained": str(self.commits),
+            "hoodie.clean.trigger.strategy": "NUM_COMMITS",
+            "hoodie.clean.trigger.max.commits": "1",
+            "hoodie.keep.min.commits": str(least),
+            "hoodie.keep.max.commits": str(least + max(KEPT_COMMITS, self.every)),
+        }
 
 
 def service_options(*, clustered: bool, sort_columns: tuple[str, ...]) -> dict[str, str]:
@@ -35,12 +79,6 @@ def service_options(*, clustered: bool, sort_columns: tuple[str, ...]) -> dict[s
         "hoodie.clustering.inline": "false",
         "hoodie.clean.automatic": "false",
         "hoodie.archive.automatic": "false",
-        "hoodie.clean.policy": "KEEP_LATEST_FILE_VERSIONS",
-        "hoodie.clean.fileversions.retained": str(KEPT_FILE_VERSIONS),
-        "hoodie.clean.trigger.strategy": "NUM_COMMITS",
-        "hoodie.clean.trigger.max.commits": str(CLEAN_EVERY_COMMITS),
-        "hoodie.keep.min.commits": str(KEPT_COMMITS),
-        "hoodie.keep.max.commits": str(ARCHIVE_ABOVE_COMMITS),
     }
     if clustered:
         strategy = "hoodie.clustering.plan.strategy."

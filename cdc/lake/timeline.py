@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
@@ -12,11 +13,14 @@ from py4j.protocol import Py4JJavaError
 from cdc.errors import LakeError
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.index import IndexLayout
+from cdc.lake.instants import time_of
 from cdc.spark import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+_INSTANT = re.compile(r"(\d{17})__(?:\d+__)?([a-z]+)__COMPLETED")
+"""A completed instant as Hudi prints it."""
 _TABLE_FILES = (".hoodie/hoodie.properties", ".hoodie/hoodie.properties.backup")
 
 __all__ = ["CommitRecord", "Committed", "Timeline"]
@@ -41,10 +45,8 @@ class Committed:
 
     @property
     def at(self) -> datetime:
-        """The time in the instant, ``yyyyMMddHHmmssSSS`` in UTC."""
-        return datetime.strptime(f"{self.instant[:17]}000", "%Y%m%d%H%M%S%f").replace(
-            tzinfo=timezone.utc
-        )
+        """The time in the instant, aware UTC."""
+        return time_of(self.instant)
 
 
 class Timeline:
@@ -71,6 +73,11 @@ class Timeline:
         return self._meta is not None
 
     @property
+    def client(self) -> Any:
+        """Hudi's own view of the table."""
+        return self._meta
+
+    @property
     def deletes_rows(self) -> bool:
         """Whether the table was created to let deleted rows go."""
         properties = self._meta.getTableConfig().getProps()
@@ -81,7 +88,7 @@ class Timeline:
     def reload(self) -> None:
         """See commits that were made since."""
         self._meta = _open(self._spark, self.path)
-        self._instants: list[Any] | None = None
+        self._instants: Any = None
         self._read: dict[str, Committed | None] = {}
 
     def commits(self) -> list[Committed]:
@@ -122,11 +129,26 @@ class Timeline:
 
     def completed_instants(self) -> frozenset[str]:
         """Instants of all completed commits, those of clusterings among them."""
-        return frozenset(str(one.requestedTime()) for one in self._completed())
+        return frozenset(instant for instant, _ in self._listed())
+
+    def commits_since_clustering(self) -> int:
+        """How many commits are complete since small files were last merged."""
+        listed = self._listed()
+        for place, (instant, action) in enumerate(reversed(listed)):
+            if action == "replacecommit" and self._at(instant, len(listed) - 1 - place) is None:
+                return place
+        return len(listed)
 
     def newest_instant(self) -> str | None:
         """The greatest completed instant of a commit, or None for an empty timeline."""
         return max(self.completed_instants(), default=None)
+
+    def last_instant(self) -> str | None:
+        """The greatest instant that a commit ever took, those that were undone among them."""
+        if self._meta is None:
+            return None
+        taken = {*self.completed_instants(), *self.pending_instants(), *self._undone()}
+        return max(taken, default=None)
 
     def pending_instants(self) -> list[str]:
         """Instants of unfinished commits, those of clusterings among them."""
@@ -155,20 +177,23 @@ class Timeline:
 
     def largest_file_bytes(self, committed: Committed) -> int:
         """Size of the largest file that the commit wrote, in bytes."""
-        for instant in self._completed():
-            if str(instant.requestedTime()) == committed.instant:
-                stats = self._metadata(instant).getWriteStats()
+        for place, (instant, _) in enumerate(self._listed()):
+            if instant == committed.instant:
+                stats = self._metadata(self._completed().get(place)).getWriteStats()
                 return max((int(one.getFileSizeInBytes()) for one in stats), default=0)
         return 0
 
     def _newest_first(self) -> Iterator[Committed]:
-        for instant in reversed(self._completed()):
-            time = str(instant.requestedTime())
-            if time not in self._read:
-                self._read[time] = self._committed(time, instant)
-            committed = self._read[time]
+        listed = self._listed()
+        for place in reversed(range(len(listed))):
+            committed = self._at(listed[place][0], place)
             if committed is not None:
                 yield committed
+
+    def _at(self, instant: str, place: int) -> Committed | None:
+        if instant not in self._read:
+            self._read[instant] = self._committed(instant, self._completed().get(place))
+        return self._read[instant]
 
     def _committed(self, time: str, instant: Any) -> Committed | None:
         """What the commit says about itself; None for one that is not ours."""
@@ -184,13 +209,18 @@ class Timeline:
             IndexLayout.from_json(index) if index is not None else None,
         )
 
-    def _completed(self) -> list[Any]:
+    def _completed(self) -> Any:
+        """Hudi's list of the completed commits, oldest first."""
         if self._instants is None:
-            self._instants = []
-            if self._meta is not None:
-                commits = self._meta.getActiveTimeline().getCommitsTimeline()
-                self._instants = list(commits.filterCompletedInstants().getInstants())
+            commits = self._meta.getActiveTimeline().getCommitsTimeline()
+            self._instants = commits.filterCompletedInstants().getInstants()
         return self._instants
+
+    def _listed(self) -> list[tuple[str, str]]:
+        """Instant and action of the completed commits, oldest first, in one call to the JVM."""
+        if self._meta is None:
+            return []
+        return _INSTANT.findall(str(self._completed().toString()))
 
     def _metadata(self, instant: Any) -> Any:
         utils = java_class(self._spark, "org.apache.hudi.common.table.timeline.TimelineUtils")
@@ -206,30 +236,30 @@ class Timeline:
         if committed is None:
             return None
         complete = {committed.instant} | {
-            str(one.requestedTime())
-            for one in self._completed()
-            if str(one.getAction()) == "replacecommit"
+            instant for instant, action in self._listed() if action == "replacecommit"
         }
+        if gone := complete & self._undone():
+            raise LakeError(
+                f"commit {min(gone)} of the lake table at {self.path} was rolled back "
+                "by another writer while it completed; files of it are missing",
+                remedy="Bootstrap the table again. Two runs held it at once: check that all "
+                "use one state store, and that no machine was suspended.",
+                path=self.path,
+            )
+        return committed
+
+    def _undone(self) -> frozenset[str]:
+        """Instants of commits that a rollback names."""
         timeline = self._meta.getActiveTimeline()
+        undone: set[str] = set()
         for instant in timeline.getRollbackTimeline().getInstants():
-            if str(instant.requestedTime()) < min(complete):
-                continue
             if instant.isCompleted():
-                undone = list(timeline.readRollbackMetadata(instant).getCommitsRollback())
+                named = timeline.readRollbackMetadata(instant).getCommitsRollback()
+                undone.update(str(one) for one in named)
             elif instant.isRequested():
                 plan = timeline.readRollbackPlan(instant)
-                undone = [plan.getInstantToRollback().getCommitTime()]
-            else:
-                continue
-            if gone := complete.intersection(str(one) for one in undone):
-                raise LakeError(
-                    f"commit {min(gone)} of the lake table at {self.path} was rolled back "
-                    "by another writer while it completed; files of it are missing",
-                    remedy="Bootstrap the table again. Two runs held it at once: check that all "
-                    "use one state store, and that no machine was suspended.",
-                    path=self.path,
-                )
-        return committed
+                undone.add(str(plan.getInstantToRollback().getCommitTime()))
+        return frozenset(undone)
 
 
 def _open(spark: SparkSession, path: str) -> Any:

@@ -65,12 +65,16 @@ class Upkeep:
 
     def _cluster(self, client: Any) -> None:
         """Merge small files, in a commit that the guard lets pass or refuses."""
+        timeline = Timeline(self._spark, self._path)
+        often = self._options.get("hoodie.clustering.inline.max.commits")
+        if often is None or timeline.commits_since_clustering() < int(often):
+            return
         option = java_class(self._spark, "org.apache.hudi.common.util.Option")
         guard = CommitGuard(
             self._spark,
             self._path,
             lambda _: self._check(),
-            began=Timeline(self._spark, self._path).completed_instants(),
+            began=timeline.completed_instants(),
             passed=lambda: crash("upkeep.in_clustering"),
         )
         planned = client.scheduleClustering(option.empty())

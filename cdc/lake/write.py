@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from dataclasses import replace
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
@@ -15,8 +16,10 @@ from cdc.failpoints import crash
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
+from cdc.lake.instants import lead, ordered_client
 from cdc.lake.layout import OP, RowLayout, column
 from cdc.lake.options import check_overrides, require_keyed, table_options
+from cdc.lake.services import Retention
 from cdc.lake.timeline import Committed, Timeline
 from cdc.lake.upkeep import Upkeep, drop_clusterings
 from cdc.spark import java_class, java_reason
@@ -142,7 +145,7 @@ class LakeTable:
         return self._change(no_rows, "insert", commit, guard)
 
     def keep_up(self, check: Callable[[], None]) -> None:
-        """Do what is due after a commit: clean, archive, and merge small files.
+        """Do what is due after a commit, now and then: clean, archive, and merge small files.
 
         Args:
             check: Makes sure, before each step and under the last one's commit, that the table is
@@ -151,10 +154,17 @@ class LakeTable:
         Raises:
             FencedError: It is not.
         """
-        latest = self.timeline().latest()
-        if latest is not None and latest.index is not None:
-            options = self._options(latest.index, "upsert")
-            Upkeep(self._spark, self.path, options, check).run()
+        timeline = self.timeline()
+        instants, latest = timeline.completed_instants(), timeline.latest()
+        now, keep_s = datetime.now(timezone.utc), self._settings.readers_keep_s
+        retention = Retention.of(instants, keep_s, now)
+        if latest is None or latest.index is None or len(instants) % retention.every:
+            return
+        # Services take their instants from the clock, and come after all commits.
+        if lead(timeline.newest_instant()):
+            return
+        options = {**self._options(latest.index, "upsert"), **retention.options}
+        Upkeep(self._spark, self.path, options, check).run()
 
     def read(self) -> DataFrame:
         """The table as of its last commit, with Hudi's and our meta columns."""
@@ -257,9 +267,17 @@ class LakeTable:
     ) -> str | None:
         """Call the writer that ``df.write.format("hudi")`` calls, with a pre-commit function."""
         none = getattr(self._java("scala.None$"), "MODULE$")
-        params = none
+        params, client = none, none
         if guard is not None:
             some = self._java("scala.Some")
+            if ahead := lead(max(guard.began, default=None)):
+                _log.warning(
+                    "the newest commit of %s is %s ahead of this machine's clock: commits follow it"
+                    " in order, and readers by time find them there",
+                    self.path,
+                    ahead,
+                )
+                client = some(ordered_client(self._spark, self.timeline(), options, rows))
             streaming = self._java("org.apache.hudi.HoodieSparkSqlWriter$StreamingWriteParams")
             params = some(streaming(none, none, none, some(guard)))
         writer = getattr(self._java("org.apache.hudi.HoodieSparkSqlWriter$"), "MODULE$")
@@ -269,7 +287,7 @@ class LakeTable:
             self._java("org.apache.spark.api.python.PythonUtils").toScalaMap(options),
             rows._jdf,
             params,
-            none,
+            client,
             none,
         )
         return str(result._2().get()) if result._1() else None

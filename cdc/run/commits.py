@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from cdc.errors import FencedError
+from cdc.lake.instants import lead
 from cdc.state import CommitSummary
 
 if TYPE_CHECKING:
@@ -33,6 +34,18 @@ def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[T
         lease.check()
 
     return guard
+
+
+def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
+    """What readers who ask by time are to know of a table that is ahead of this machine's clock."""
+    ahead = lead(newest.instant)
+    if not ahead:
+        return ()
+    return (
+        f"the newest commit of table {table} is {ahead} ahead of this machine's clock, since it"
+        " was made by a machine whose clock was: commits go on in order, readers by time find them"
+        f" there, and `tributary resync {table}` begins anew",
+    )
 
 
 def commit_summary(committed: Committed) -> CommitSummary:

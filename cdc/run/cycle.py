@@ -17,6 +17,7 @@ from cdc.errors import LostHistoryError, SecretError
 from cdc.run.checks import CaptureChecks, topic_facts, with_settings
 from cdc.run.context import RunResult
 from cdc.run.naming import follow_name
+from cdc.run.serving import check_serving
 from cdc.run.shape import settings_digest
 from cdc.run.table import run_table
 from cdc.run.told import since
@@ -40,6 +41,7 @@ def run_tables(
     parallel: int | None = None,
     *,
     look_at_idle: bool = True,
+    spaced: bool = False,
 ) -> list[RunResult]:
     """One incremental run of all tables that have work, several at a time.
 
@@ -53,6 +55,7 @@ def run_tables(
         parallel: How many at a time; None takes ``spark.parallel_tables``.
         look_at_idle: Whether to look at slot, catalog and topic settings of tables without new
             offsets.
+        spaced: Whether ``min_commit_interval`` leaves tables for a later run that are not late.
 
     Returns:
         One result per table that had work, in the order given.
@@ -67,7 +70,11 @@ def run_tables(
     topics = topic_facts(context, [record.topic for record in wanted])
     if look_at_idle:
         topics = with_settings(context, topics)
-    working = {record.table for record in plan.due(wanted, topics, now)}
+    working = {
+        record.table
+        for record in plan.due(wanted, topics, now)
+        if not (spaced and _waits(context, record, topics[record.topic], now))
+    }
     checks = CaptureChecks(context)
     if look_at_idle:
         idle = [record for record in wanted if record.table not in working]
@@ -83,6 +90,17 @@ def run_tables(
             pool.submit(_run_due, context, record, topics[record.topic], checks) for record in due
         ]
         return [future.result() for future in futures]
+
+
+def _waits(context: RunContext, record: TableRecord, topic: TopicFacts, now: datetime) -> bool:
+    """Whether the table is left for a later run: it has committed lately, and is not late."""
+    try:
+        settings = context.config.settings_on_plan(record.table, record.tier)
+    except TributaryError:
+        return False  # the table's run says what is wrong with them
+    done = record.last_commit.offsets if record.last_commit is not None else {}
+    behind = sum(end - done.get(partition, 0) for partition, end in topic.stable.items())
+    return 0 <= behind < settings.max_events_per_run and plan.waits(record, settings, now)
 
 
 def _changed_unseen(
@@ -113,6 +131,7 @@ def _changed_unseen(
                 or known not in (None, seen.digest)
                 or _told_of(context, checks, record)
                 or _edited(context, record)
+                or _serves_elsewhere(context, record)
             ):
                 found.add(record.table)
     return found
@@ -138,6 +157,15 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
         return False
     except TributaryError:
         return True  # the table's run says what is wrong with them
+
+
+def _serves_elsewhere(context: RunContext, record: TableRecord) -> bool:
+    """Whether readers are sent to another generation than the one that is followed."""
+    try:
+        check_serving(context.spark, record)
+    except TributaryError:
+        return True  # the table's run says what is wrong
+    return False
 
 
 def _capture_broken(context: RunContext, checks: CaptureChecks, record: TableRecord) -> bool:
@@ -200,7 +228,7 @@ def run_continuously(
         started = time.monotonic()
         look = started - looked >= _IDLE_LOOK_S
         try:
-            results = run_tables(context, records(), parallel, look_at_idle=look)
+            results = run_tables(context, records(), parallel, look_at_idle=look, spaced=True)
         except TributaryError as error:
             # Kafka or the state store is away: nothing was begun, and the next run tries again.
             _log.warning("no run was possible: %s", error)

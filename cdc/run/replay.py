@@ -23,6 +23,7 @@ from cdc.run.batch import BatchWriter, Replayed
 from cdc.run.checks import one_topic
 from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.follow import follow
+from cdc.run.serving import check_serving
 from cdc.run.shape import compare
 from cdc.run.told import told
 from cdc.state import State, TableRecord, with_commit
@@ -71,6 +72,7 @@ class _Replay:
 
     def run(self, first: int | None) -> Replayed:
         attempt = self._attempt()
+        check_serving(self._context.spark, self._record)
         latest = self._context.timeline(attempt).latest_offsets()
         if latest is None or latest.record.attempt != str(attempt.id):
             raise self._refused("its lake table carries no offsets of this attempt")

@@ -27,9 +27,10 @@ from cdc.history import RunEntry, SchemaEntry
 from cdc.lake.timeline import Committed
 from cdc.run.batch import Applied, BatchWriter
 from cdc.run.checks import CaptureChecks, one_topic
-from cdc.run.commits import commit_guard, commit_summary
+from cdc.run.commits import clock_warnings, commit_guard, commit_summary
 from cdc.run.context import RunResult
 from cdc.run.follow import LakeShape, follow
+from cdc.run.serving import check_serving, no_offsets
 from cdc.run.shape import Comparison, compare, settings_digest
 from cdc.run.told import told
 from cdc.sources.selection import not_there
@@ -140,14 +141,16 @@ class _TableRun:
     def _apply_all(self, until: Mapping[int, int] | None) -> None:
         attempt = self._record.attempt
         if attempt is None:
-            raise _no_offsets(self._record, "it has no attempt")
+            raise no_offsets(self._record, "it has no attempt")
+        check_serving(self._context.spark, self._record)
         latest = self._context.timeline(attempt).latest_offsets()
         if latest is None:
-            raise _no_offsets(self._record, f"no commit under {attempt.path} carries offsets")
+            raise no_offsets(self._record, f"no commit under {attempt.path} carries offsets")
         if latest.record.attempt != str(attempt.id):
-            raise _no_offsets(
+            raise no_offsets(
                 self._record, f"the newest commit is of attempt {latest.record.attempt}"
             )
+        self.result = replace(self.result, warnings=clock_warnings(self._table, latest))
         at = dict(latest.record.offsets)
         facts = self._topic or one_topic(self._context, self._record.topic)
         position_check.check_topic(
@@ -160,7 +163,7 @@ class _TableRun:
         end = dict(facts.stable) if until is None else dict(until)
         handoff = latest.record.handoff
         if handoff is None:
-            raise _no_offsets(self._record, "the newest commit carries no handoff")
+            raise no_offsets(self._record, "the newest commit carries no handoff")
         self._keep_history(handoff)
         compared = self._compared(handoff, latest.record.schema_ids)
         guard = commit_guard(self._table, self._lease, latest)
@@ -364,15 +367,6 @@ def _unexpected(record: TableRecord, error: Exception) -> TributaryError:
         f"the run of table {record.table} failed: {type(error).__name__}: {first}",
         remedy="The log has the whole error. Nothing of the batch was committed; the next run"
         f" takes it again, or `tributary retry {record.table}` does so now.",
-        table=record.table,
-        topic=record.topic,
-    )
-
-
-def _no_offsets(record: TableRecord, reason: str) -> LostHistoryError:
-    return LostHistoryError(
-        f"the lake does not say up to where table {record.table} was read: {reason}",
-        remedy=f"Copy the table again: `tributary bootstrap {record.table}`.",
         table=record.table,
         topic=record.topic,
     )

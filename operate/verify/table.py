@@ -14,6 +14,7 @@ from bootstrap.steps import reaches
 from cdc.errors import LakeError, LostHistoryError, StateError
 from cdc.hidden import hidden
 from cdc.run import run_table
+from cdc.run.serving import check_serving
 from cdc.run.shape import frozen, lake_columns
 from cdc.sources.values import KeyRange
 from cdc.state import State
@@ -154,6 +155,7 @@ class _Verification:
                 table=table,
                 state=record.state.value,
             )
+        check_serving(context.spark, record)
         self._services, self._context, self._id = services, context, table
         self._topic, self._attempt = record.topic, record.attempt
         self._tier = record.tier

@@ -21,6 +21,7 @@ from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
 from cdc.kafka import KafkaAdmin
 from cdc.lake.commit import CommitRecord
+from cdc.lake.publish import write_pointer
 from cdc.lake.write import LakeTable
 from cdc.lease import Leases
 from cdc.position import Lsn
@@ -162,6 +163,7 @@ class Replication:
             ),
             lambda _timeline: None,
         )
+        write_pointer(self.spark, base, path=attempt.path, generation=1, attempt=str(attempt_id))
         record = TableRecord(
             table=table,
             state=State.REGISTERED,

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import itertools
 import re
+import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
@@ -13,7 +16,7 @@ from pyspark.sql import SparkSession
 from bootstrap.errors import BootstrapError
 from bootstrap.handoff import BootstrapResult
 from bootstrap.resync import resync_table
-from cdc.errors import StateError
+from cdc.errors import LostHistoryError, StateError
 from cdc.lake.generations import Kind
 from cdc.lake.pointer import local_folder
 from cdc.progress import NullProgress
@@ -26,6 +29,7 @@ from operate.incremental import Runs
 from operate.lifecycle import offboard, resume
 from operate.resync import resync
 from operate.status import status
+from operate.verify.table import verify_table
 from schemas.table import TableId
 from stack.local import LocalStack
 from tests.integration.bootstrapping import LIMITS, Bootstrapping, Watch, fill, writers
@@ -225,9 +229,35 @@ def test_offboarding_gives_the_next_generation_up(table: Table) -> None:
     assert shop.store.builds() == []
 
 
+def test_a_state_store_from_before_a_resync_stops_its_table_by_name(
+    table: Table, tmp_path: Path
+) -> None:
+    shop, known = table.shop, table.shop.table(table.name)
+    with closing(sqlite3.connect(tmp_path / "backup.db")) as backup:
+        with closing(sqlite3.connect(shop.folder / "state.db")) as store:
+            store.backup(backup)
+        serving = table.resync().record.attempt
+        with closing(sqlite3.connect(shop.folder / "state.db")) as store:
+            backup.backup(store)
+    assert serving is not None
+    with pytest.raises(LostHistoryError, match=r"knows generation 1, .* sent to generation 2"):
+        verify_table(table.services, shop.context(), known)
+
+    (result,) = run_tables(shop.context(), [shop.record(table.name)])
+
+    assert result.state is State.NEEDS_BOOTSTRAP
+    assert result.error is not None
+    assert str(serving.id) in result.error["message"]
+    assert f"tributary bootstrap {known}" in result.error["remedy"]
+    assert shop.published(table.name) == serving.path
+    shop.bootstrap(table.name)
+    shop.catch_up_and_compare(table.name, *COLUMNS)
+
+
 @pytest.mark.breadth
 def test_former_generations_stay_as_many_as_asked_for(table: Table) -> None:
     shop, known = table.shop, table.shop.table(table.name)
+    shop.configure(**{f"public__{table.name}": {"readers_keep": "1s"}})
     services = table.services
     leftover = f"{shop.record(table.name).base_path}/attempt=00000000-0000-0000-0000-00000000dead"
     (folder := local_folder(leftover)).mkdir()  # type: ignore[union-attr]

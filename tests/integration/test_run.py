@@ -248,6 +248,7 @@ def test_large_backlogs_become_several_commits(orders: Orders) -> None:
     orders.assert_equal()
 
 
+@settings(min_commit_interval="4s")
 def test_continuous_runs_follow_the_source_until_told_to_stop(orders: Orders) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', null, 1)")
     orders.replication.settle()
@@ -271,4 +272,6 @@ def test_continuous_runs_follow_the_source_until_told_to_stop(orders: Orders) ->
         runner.join(120)
     assert not runner.is_alive()
     assert (first.counts, second.counts) == ({"c": 1}, {"u": 1})
+    *_, earlier, later = orders.timeline.commits()
+    assert later.at - earlier.at >= timedelta(seconds=4), "commits keep their distance"
     orders.assert_equal()

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import signal
 import subprocess
 import sys
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from cdc.errors import FencedError, LakeError
+from cdc.lake import services
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
@@ -27,7 +30,10 @@ from tests.spark.lake import (
     offsets,
     record,
     rows,
+    schema,
 )
+
+WIDER = schema("id", id="bigint", name="string", size="bigint")
 
 
 def expect(end: int | None) -> Guard:
@@ -40,6 +46,11 @@ def expect(end: int | None) -> Guard:
             raise FencedError(f"the table is at {found}, not {end}", remedy="Plan anew.")
 
     return guard
+
+
+@pytest.fixture(autouse=True)
+def _upkeep_after_each_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(services, "UPKEEP_EVERY_COMMITS", 1)
 
 
 @pytest.fixture
@@ -131,14 +142,54 @@ def test_a_clustering_that_completes_while_it_is_dropped_does_not_count(
         table.timeline().latest_offsets()
 
 
-def test_a_clock_that_is_behind_is_refused(spark: SparkSession, table: LakeTable) -> None:
-    timeline_folder = Path(table.path.removeprefix("file://")) / ".hoodie"
-    (commit,) = timeline_folder.glob("*.commit")
-    for path in timeline_folder.glob(f"{commit.stem}*"):
-        shutil.copy(path, path.with_name(path.name.replace(commit.stem, "29990101000000000")))
+def from_a_clock_ahead(table: LakeTable, ahead: timedelta) -> str:
+    """Make the newest commit look as if another machine, whose clock was ahead, had made it.
 
-    with pytest.raises(FencedError, match="clock"):
-        change(spark, table, 4, ("u", 3, (1, "next")))
+    Returns:
+        Its instant.
+    """
+    timeline_folder = Path(table.path.removeprefix("file://")) / ".hoodie"
+    newest = sorted(timeline_folder.glob("*.commit"))[-1].stem
+    later = f"{datetime.now(timezone.utc) + ahead:%Y%m%d%H%M%S%f}"[:17]
+    for path in Path(table.path.removeprefix("file://")).rglob(f"*{newest}*"):
+        path.rename(path.with_name(path.name.replace(newest, later)))
+    commit = timeline_folder / f"{later}.commit"
+    commit.write_text(commit.read_text().replace(newest, later))
+    for path in Path(table.path.removeprefix("file://")).rglob(".*.crc"):
+        path.unlink()
+    return later
+
+
+def test_a_table_whose_newest_commit_lies_ahead_goes_on_in_order(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    table, other = (lake(spark, tmp_path / name, ORDERS, index="bloom") for name in ("t", "o"))
+    change(spark, table, 2, ("c", 1, (1, "first")), ("c", 1, (2, "first")))
+    later = from_a_clock_ahead(table, timedelta(hours=2))
+    assert content(table) == [(1, "first"), (2, "first")]
+
+    change(spark, table, 3, ("u", 2, (1, "second")))
+    assert re.search(r"is (2:00:00|1:59:\d\d) ahead of this machine", caplog.text)
+    with pytest.raises(FencedError, match="dies"):
+        table.upsert(rows(spark, table, [("u", 3, (1, "lost"))]), record(offsets={0: 9}), dies)
+    change(spark, table, 4, ("d", 3, (2, None)), ("c", 3, (3, "third")))
+    wider = lake(spark, tmp_path / "t", WIDER, index="bloom")
+    change(spark, wider, 5, ("c", 4, (4, "fourth", 4)))
+    wider.overwrite(
+        rows(spark, wider, [("r", 4, (1, "second", 1)), ("r", 4, (3, "third", 3))]),
+        record(offsets={0: 6}),
+        accept,
+    )
+    change(spark, wider, 7, ("u", 6, (3, "fifth", 5)))
+    wider.keep_up(lambda: None)
+
+    assert content(wider) == [(1, "second", 1), (3, "fifth", 5)]
+    assert offsets(wider) == [{0: end} for end in (2, 3, 4, 5, 6, 7)]
+    assert min(wider.timeline().completed_instants()) == later
+    change(spark, other, 2, ("c", 1, (1, "other")))
+    latest = other.timeline().latest()
+    assert latest is not None
+    assert latest.at < datetime.now(timezone.utc), "the other table has its own clock"
 
 
 KILLED = """
@@ -147,10 +198,12 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.spark.lake import CLUSTERED, ORDERS, change, lake
 from tests.spark.local import local_config
+from cdc.lake import services
 from cdc.spark import session
 folder = Path(sys.argv[2])
 spark = session(local_config(folder / "killed"))
 events = [("u", 2, (1, "killed")), ("c", 2, (2, "killed"))]
+services.UPKEEP_EVERY_COMMITS = 1
 table = lake(spark, folder / "t", ORDERS, hudi=CLUSTERED, index="bloom")
 change(spark, table, 3, *events)
 table.keep_up(lambda: None)
@@ -209,6 +262,10 @@ def replaced(table: LakeTable) -> list[str]:
     return sorted(path.name.split(".")[0] for path in folder.glob("*.replacecommit"))
 
 
+def dies(_timeline: Timeline) -> None:
+    raise FencedError("it dies", remedy="")
+
+
 def test_a_clustering_hides_nothing_of_a_writer_that_took_the_table_over(
     spark: SparkSession, tmp_path: Path
 ) -> None:
@@ -244,12 +301,12 @@ def test_a_clustering_that_was_cut_short_keeps_no_rows_from_being_replaced(
     table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bloom")
     change(spark, table, 2, ("c", 1, (1, "first")))
 
-    def dies() -> None:
+    def cut_short() -> None:
         if table.timeline().pending_clusterings():
             raise FencedError("dies", remedy="")
 
     with pytest.raises(FencedError, match="dies"):
-        table.keep_up(dies)
+        table.keep_up(cut_short)
     if not begun:
         for path in (tmp_path / "t" / ".hoodie").glob("*.replacecommit.inflight"):
             path.unlink()
@@ -283,17 +340,11 @@ def test_a_commit_that_does_not_know_of_a_clustering_is_refused(
 
 @pytest.mark.breadth
 def test_the_handoff_and_the_offsets_outlive_archiving_and_services(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    eager = {
-        "hoodie.keep.min.commits": "2",
-        "hoodie.keep.max.commits": "3",
-        "hoodie.clean.fileversions.retained": "1",
-        "hoodie.clean.trigger.max.commits": "1",
-        "hoodie.clustering.inline.max.commits": "2",
-        "hoodie.clustering.plan.strategy.single.group.clustering.enabled": "true",
-    }
-    table = lake(spark, tmp_path / "t", ORDERS, hudi=eager, index="bloom")
+    monkeypatch.setattr(services, "KEPT_COMMITS", 3)
+    hudi = {**CLUSTERED, "hoodie.clustering.inline.max.commits": "2"}
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi, index="bloom", readers_keep="1s")
     insert(spark, table, *[(i, "old") for i in range(20)])
     handoff = record("handoff", offsets={0: 0}, handoff={"O": {"0": 0}, "x0": 7})
     table.empty_commit(handoff, accept)

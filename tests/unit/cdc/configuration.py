@@ -72,6 +72,8 @@ _TABLE = {
     "on_incompatible": "resync",
     "resync": {"max_rows": 1000, "window": "22:00-05:00"},
     "retain_generations": 3,
+    "readers_keep": "30m",
+    "min_commit_interval": "30s",
     "freshness_target_s": 60,
     "index": "bucket",
     "buckets": 4,

@@ -89,7 +89,17 @@ def test_an_attempt_that_was_not_published(state: State, kind: Kind) -> None:
 @pytest.mark.parametrize(("retain", "gone"), [(0, {1, 2, 9}), (1, {1, 9}), (2, {9}), (7, {9})])
 def test_the_newest_former_generations_stay(retain: int, gone: set[int]) -> None:
     found = generations(folders(1, 2, 3, 9), pointer(1, 2, 3), [record(3)])
-    assert {one.size_bytes // 10 for one in superfluous(found, retain)} == gone
+    late = NOW + timedelta(days=9)
+    superseded = superfluous(found, retain, keep=timedelta(hours=1), now=late)
+    assert {one.size_bytes // 10 for one in superseded} == gone
+
+
+def test_a_former_generation_stays_for_readers_whatever_is_retained() -> None:
+    found = generations(folders(1, 2, 3, 9), pointer(1, 2, 3), [record(3)])
+    for hours, gone in ((0.5, {1, 9}), (1.5, {1, 2, 9})):
+        now = NOW + timedelta(days=3, hours=hours)
+        superseded = superfluous(found, 0, keep=timedelta(hours=1), now=now)
+        assert {one.size_bytes // 10 for one in superseded} == gone
 
 
 @given(
@@ -104,7 +114,9 @@ def test_what_serves_or_is_on_record_is_never_superfluous(
     records = [record(number, State.BOOTSTRAPPING) for number in recorded]
     found = generations(folders(*there), pointer(*shown), records)
     assert {one.attempt for one in found} == set(folders(*there)), "nothing is overlooked"
-    gone = {one.size_bytes // 10 for one in superfluous(found, retain)}
+    late = NOW + timedelta(days=99)
+    superseded = superfluous(found, retain, keep=timedelta(hours=1), now=late)
+    gone = {one.size_bytes // 10 for one in superseded}
     published = set(shown)
     assert not gone & ({*shown[-1:]} | (recorded - published))
     assert len(there & published - gone) >= min(retain, len(there & published))

@@ -54,11 +54,11 @@ def test_overrides_that_would_break_the_lake_are_refused(refused: str, reason: s
 
 
 def test_overrides_that_only_cost_or_save_are_taken() -> None:
-    given = {"hoodie.parquet.compression.codec": "snappy", "hoodie.keep.max.commits": 90}
+    given = {"hoodie.parquet.compression.codec": "snappy", "hoodie.parquet.block.size": 90}
     overrides = check_overrides(TABLE, given)
     options = table_options(layout(), IndexLayout("bucket", 1), overrides, operation="upsert")
     assert options["hoodie.parquet.compression.codec"] == "snappy"
-    assert options["hoodie.keep.max.commits"] == "90"
+    assert options["hoodie.parquet.block.size"] == "90"
 
 
 @pytest.mark.parametrize("index", [IndexLayout("bloom"), IndexLayout("bucket", 2)])

@@ -1,0 +1,27 @@
+"""Commits that lie ahead of this machine's clock are told to readers by time."""
+
+from __future__ import annotations
+
+from datetime import datetime, timedelta, timezone
+
+from cdc.lake.commit import CommitRecord
+from cdc.lake.timeline import Committed
+from cdc.run.commits import clock_warnings
+from schemas.table import TableId
+
+TABLE = TableId("shop", "public", "orders")
+
+
+def committed(ahead: timedelta) -> Committed:
+    instant = f"{datetime.now(timezone.utc) + ahead:%Y%m%d%H%M%S%f}"[:17]
+    return Committed(instant, "commit", CommitRecord(kind="run", table=TABLE, attempt="a"))
+
+
+def test_a_commit_that_lies_ahead_is_told_with_a_remedy() -> None:
+    (warning,) = clock_warnings(TABLE, committed(timedelta(hours=2)))
+    assert "is 2:00:00 ahead of this machine's clock" in warning
+    assert "`tributary resync shop:public.orders`" in warning
+
+
+def test_a_commit_of_the_past_is_not() -> None:
+    assert clock_warnings(TABLE, committed(timedelta(seconds=-1))) == ()
