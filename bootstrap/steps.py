@@ -63,10 +63,19 @@ def next_step(record: TableRecord, lake: LakeFacts) -> Step:
         return Step.DONE
     raise BootstrapError(
         f"table {record.table} is {record.state.name} and cannot be bootstrapped",
-        remedy=f"See `tributary status {record.table}`; `resume` or `retry` lets it go on.",
+        remedy=_INSTEAD[record.state].format(table=record.table),
         table=record.table,
         state=record.state.name,
     )
+
+
+_INSTEAD = {
+    State.FAILED: "It is on its stream: `tributary retry {table}` lets it go on where it was, and"
+    " `tributary resync {table}` copies it again.",
+    State.PAUSED: "Run `tributary resume {table}` first.",
+    State.RETIRED: "Run `tributary onboard {table}`.",
+}
+"""What to do with a table in a state in which there is nothing to copy or to go on with."""
 
 
 def _copying(record: TableRecord, lake: LakeFacts) -> Step:
@@ -74,7 +83,8 @@ def _copying(record: TableRecord, lake: LakeFacts) -> Step:
     if attempt is None:
         raise BootstrapError(
             f"table {record.table} is {record.state.name} but its record holds no attempt",
-            remedy="The state store was altered; offboard the table and onboard it again.",
+            remedy="The state store was altered: run `tributary offboard"
+            f" {record.table}`, then `tributary onboard {record.table}`.",
             table=record.table,
         )
     if attempt.x0 is None:
@@ -96,8 +106,8 @@ def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
     if handoff is None or lake.position is None:
         raise BootstrapError(
             f"table {record.table} is {record.state.name} but its handoff is not in the lake",
-            remedy="The lake or the state store was altered;"
-            " or offboard the table and onboard it again.",
+            remedy="The lake or the state store was altered: run `tributary offboard"
+            f" {record.table}`, then `tributary onboard {record.table}`.",
             table=record.table,
         )
     if not reaches(lake.position, handoff):

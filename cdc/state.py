@@ -96,6 +96,9 @@ class CommitSummary:
         )
 
 
+_UNPUBLISHED = frozenset({State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP})
+
+
 @dataclass(frozen=True)
 class TableRecord:
     """What the state store knows of one table.
@@ -148,6 +151,11 @@ class TableRecord:
     def resource(self) -> TableId | str:
         """What a writer of this record, and of its attempt's path, leases."""
         return f"the next generation of table {self.table}" if self.beside else self.table
+
+    @property
+    def never_published(self) -> bool:
+        """Whether its first copy was not completed, so that nobody reads it yet."""
+        return self.generation == 1 and (self.resume_to or self.state) in _UNPUBLISHED
 
     def to_json(self) -> dict[str, Any]:
         """The record as plain values, without its version."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -46,6 +46,12 @@ class Examined:
         """The tables that can travel, in the order given."""
         return list(self.notes)
 
+    def refuse(self, tables: Mapping[TableId, TributaryError]) -> None:
+        """Take tables from those that can travel."""
+        for table, error in tables.items():
+            self.notes.pop(table, None)
+            self.refused.setdefault(table, error)
+
 
 def examine_all(services: Services, tables: Sequence[TableId]) -> Examined:
     """Decide which of the tables can travel, also beside each other; nothing is touched."""
@@ -68,11 +74,26 @@ def examine_all(services: Services, tables: Sequence[TableId]) -> Examined:
         else:
             found.refused[outcome.table] = outcome.error
     for group in capture.groups(services, found.fit):
-        clashes = capture.refuse_shared_topics(services, group)
-        found.refused.update(clashes)
-        for table in clashes:
-            del found.notes[table]
+        found.refuse(_uncapturable(services, group))
+        found.refuse(capture.refuse_shared_topics(services, group))
     return found
+
+
+def _uncapturable(services: Services, group: capture.Group) -> dict[TableId, TributaryError]:
+    """All tables of a source whose connector would not run."""
+    obstacle = services.source(group.capture.source).capture_obstacle()
+    if obstacle is None:
+        return {}
+    problem, remedy = obstacle
+    return {
+        table: CaptureError(
+            f"source {table.source} cannot be captured, and with it table {table}: {problem}",
+            remedy=remedy,
+            table=table,
+            source=table.source,
+        )
+        for table in group.tables
+    }
 
 
 def examine(services: Services, table: TableId) -> tuple[str, ...]:
@@ -143,11 +164,9 @@ def _numbered(texts: Sequence[str]) -> str:
 def about(table: TableId, message: str) -> str:
     """A message without the table's name at its beginning, for where that was said already."""
     for name in (f"table {table}", str(table)):
-        if message.startswith(f"{name}: "):
-            return message[len(name) + 2 :]
-        if message.startswith(f"{name} "):
-            return message[len(name) + 1 :]
-    return message
+        if message.startswith((f"{name}: ", f"{name} ")):
+            return message[len(name) :].lstrip(": ")
+    return message.replace(f" of table {table}", "", 1)
 
 
 def _require_rights(source: Source, table: SourceTable) -> None:

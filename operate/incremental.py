@@ -97,8 +97,11 @@ class Runs:
         return dict(self._unattended.waiting)
 
     def exit_code(self) -> ExitCode:
-        """What the tables' states after the run make of the exit code."""
-        states = {record.state for record in self._records()}
+        """What the tables' states after the run make of the exit code.
+
+        One whose first copy failed is named, and is no failure of a run: nobody reads it yet.
+        """
+        states = {record.state for record in self._records() if not record.never_published}
         return exit_code(
             failed=bool(self._failed) or State.FAILED in states,
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states,

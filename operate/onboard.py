@@ -234,9 +234,11 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
 def copied(done: BootstrapResult, then: str) -> Outcome:
     """The outcome of a copy, and of what it was for."""
+    # What an earlier command copied was not read again, so a number of rows would mislead.
+    copied = f"copied {done.rows:,} rows" if done.attempts else "went on with its copy"
     return Outcome(
         done.record.table,
-        f"copied {done.rows:,} rows in {seconds(done.seconds)} and {then}",
+        f"{copied} in {seconds(done.seconds)} and {then}",
         done.record.state,
         details={
             "rows": done.rows,

@@ -16,7 +16,6 @@ from cdc.debezium import (
     audit,
     captured_tables,
     connector_class,
-    listing,
     stored_position,
 )
 from cdc.errors import LakeError
@@ -36,7 +35,7 @@ if TYPE_CHECKING:
     from cdc.config.lake import CatalogConfig
     from operate.context import Services
 
-Status = Literal["ok", "warning", "error"]
+Status = Literal["ok", "note", "warning", "error"]
 
 OLDEST_CONNECT = (3, 3)
 """Exactly-once support for source connectors came with Kafka Connect 3.3 (KIP-618)."""
@@ -127,8 +126,6 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
         )
     source = services.source(table.source)
     described = source.table(table)
-    if missing := source.missing_rights(described):
-        return _one(name, "error", *missing)
     settings = services.config.table_settings(table)
     keeps = services.config.connect.keeps_nulls
     verdict = judge(described, settings, nulls_are_kept=keeps)
@@ -136,23 +133,24 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
         return _one(name, "error", verdict.problem, verdict.remedy)
     require_named(described, settings)
     source.schema(described, settings)
+    missing = source.missing_rights(described)
+    if missing is not None:
+        return _one(name, "error", *missing)
     capture = services.capture(table)
     problems = source.audit_publication(capture.publication, described, append=capture.append)
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
-    # Without a publication there is nothing else that onboarding could add it to.
-    adds = not listing(capture, ())
     if listed is not None and table not in listed:
         problems.append(f"connector {capture.connector} does not list it")
-        adds = True
     if problems:
-        by_hand = "Correct that on the source, or offboard the table."
-        added = f"Run `tributary onboard {table}`, which adds it; correct by hand what remains."
-        return _one(name, "error", "; ".join(problems), added if adds else by_hand)
+        return _one(
+            name,
+            "error",
+            "; ".join(problems),
+            f"Run `tributary onboard {table}`, which adds it; correct by hand what remains.",
+        )
     key = ", ".join(settings.key_columns or described.primary_key)
-    whole = described.replica_identity == "row"
-    identity = "whole rows" if whole else f"replica identity {described.replica_identity}"
-    detail = f"key ({key}), {identity}"
+    detail = f"key ({key}), replica identity {described.replica_identity}"
     if wants_exact_view(source, settings):
         from_primary = settings.snapshot_from == "primary"
         obstacle = source.exact_view_obstacle(from_primary=from_primary)
@@ -163,7 +161,7 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
         if settings.appends:
             detail = "a log of inserted rows"
     if verdict.notes:
-        return _one(name, "warning", "; ".join((detail, *verdict.notes)), "Nothing, if intended.")
+        return _one(name, "note", "; ".join((detail, *verdict.notes)))
     return _one(name, "ok", detail)
 
 

@@ -28,6 +28,8 @@ PLAIN_INTERVAL_S = 5.0
 
 _UNLIMITED_WIDTH = 10_000
 _MOMENT_S = 1.0
+_FEW = 1000
+"""Units below which a rate says nothing: what is before the first of them takes longer."""
 
 
 class Output(str, Enum):
@@ -81,7 +83,11 @@ class Renderer:
             grid.add_column(column, justify="right" if column in right else "left", overflow="fold")
         for row in rows:
             grid.add_row(*(Text("-" if cell is None else str(cell)) for cell in row))
-        _console(sys.stdout).print(grid)
+        console = _console(sys.stdout)
+        with console.capture() as captured:
+            console.print(grid)
+        # The last column is as wide as its longest cell, and padded where others are shorter.
+        sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
     def note(self, text: str) -> None:
         """Say something beside the result, on stderr."""
@@ -163,11 +169,15 @@ def _plain(value: object) -> object:
 def describe(
     count: int, total: int | None, unit: str, elapsed_s: float, *, finished: bool = False
 ) -> str:
-    """How far a task is, for example ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``."""
+    """How far a task is, for example ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``.
+
+    Totals are estimates, so the end does not name them; a few units make no rate.
+    """
     if not count and total is None:
         return f"{seconds(elapsed_s)}"
-    parts = [f"{count:,} of {total:,} {unit}" if total is not None else f"{count:,} {unit}"]
-    rate = count / elapsed_s if elapsed_s > 0 else 0.0
+    counted = f"{count:,} {unit}" if finished or total is None else f"{count:,} of {total:,} {unit}"
+    parts = [counted]
+    rate = count / elapsed_s if elapsed_s > 0 and count >= _FEW else 0.0
     if rate:
         parts.append(f"{rate:,.0f} {unit}/s" if rate >= 10 else f"{rate:.1f} {unit}/s")
     if finished:
@@ -247,7 +257,7 @@ class _PlainTask:
     ) -> None:
         self._name, self._total, self._unit = name, total, unit
         self._interval_s, self._stream = interval_s, stream
-        self._count, self._note, self._ended = 0, "", False
+        self._count, self._note, self._ended, self._said = 0, "", False, False
         self._began = time.monotonic()
         self._spoke = self._began
         self._lock = threading.Lock()
@@ -259,9 +269,8 @@ class _PlainTask:
 
     def note(self, text: str) -> None:
         with self._lock:
-            first = not self._note
             self._note = text
-            if first:
+            if not self._said and time.monotonic() - self._began >= _MOMENT_S:
                 self._say()
             else:
                 self._say_in_turn()
@@ -275,7 +284,7 @@ class _PlainTask:
 
     def _passed_unseen(self) -> bool:
         """Whether it was a wait that was over at once: not worth a line."""
-        silent = not self._count and not self._note
+        silent = not self._count and not self._said
         return silent and time.monotonic() - self._began < _MOMENT_S
 
     def _say_in_turn(self) -> None:
@@ -287,10 +296,11 @@ class _PlainTask:
         elapsed = now - self._began
         text = describe(self._count, self._total, self._unit, elapsed, finished=finished)
         if finished:
-            text = f"done, {text}"
+            # Tasks end in `finally`: an error on its way out says that this one was not done.
+            text = f"{'done' if sys.exc_info()[0] is None else 'stopped'}, {text}"
         elif self._note:
             text = f"{text}; {self._note}"
-        self._spoke = now
+        self._spoke, self._said = now, True
         self._stream.write(f"{self._name}: {text}\n")
         self._stream.flush()
 

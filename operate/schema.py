@@ -158,7 +158,8 @@ def _now(services: Services, table: TableId) -> tuple[Mapping[str, Any], Compari
     if handoff is None:
         raise LakeError(
             f"the newest commit of table {table} carries no handoff",
-            remedy=f"Copy the table again: `tributary bootstrap {table}`.",
+            remedy=f"Run `tributary run {table}`, which marks it, then `tributary bootstrap"
+            f" {table}`.",
             table=table,
         )
     source = services.source(table.source)

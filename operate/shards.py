@@ -16,9 +16,6 @@ if TYPE_CHECKING:
     from schemas.table import Column, Shard, TableId
 
 
-_JOINING = frozenset({State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP})
-
-
 @dataclass(frozen=True)
 class SharedStatus:
     """A lake table that several source tables feed, as of now.
@@ -69,12 +66,7 @@ def shared_tables(tables: Iterable[TableStatus]) -> tuple[SharedStatus, ...]:
 
 def _shared(parts: list[tuple[Shard, TableStatus]]) -> SharedStatus:
     first = parts[0][0]
-    joining = [
-        shard.name
-        for shard, table in parts
-        if (table.record.resume_to or table.record.state) in _JOINING
-        and table.record.generation == 1
-    ]
+    joining = [shard.name for shard, table in parts if table.record.never_published]
     there = [(shard, table) for shard, table in parts if shard.name not in joining]
     marks = [table.watermark for _, table in there]
     known = [mark for mark in marks if mark is not None]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -129,16 +130,11 @@ def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -
     unclear = [] if nulls_are_kept else _null_or_default(table, settings)
     if unclear:
         names = ", ".join(quote_name(name) for name in unclear)
-        change = (
-            f"ALTER TABLE {_of_mysql(table.table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP"
-            if table.replica_identity == "row"
-            else f"ALTER TABLE {table.table.relation} ALTER COLUMN ... SET NOT NULL, or DROP"
-        )
         return Verdict(
             f"has columns that allow NULL and have a default ({names}), and Apicurio's converter"
             " sends the default for a NULL; without a key nobody can ask which it was",
-            f"Choose: 1. {change} DEFAULT; 2. connect.converter: confluent; 3. columns:"
-            " {exclude: [...]}.",
+            f"Choose: 1. ALTER TABLE {table.table.relation} ALTER COLUMN ... SET NOT NULL, or DROP"
+            " DEFAULT; 2. connect.converter: confluent; 3. columns: {exclude: [...]}.",
         )
     notes = (*_log_notes(table), *_generated(table), *_hidden(settings), *table.hazards)
     return Verdict(notes=notes)
@@ -172,6 +168,22 @@ def _log_notes(table: SourceTable) -> tuple[str, ...]:
     )
 
 
+_NOT_LOGGED = {
+    "unlogged": (
+        "is UNLOGGED, so its changes are not in the log",
+        "Run ALTER TABLE ... SET LOGGED, which writes the table anew.",
+    ),
+    "foreign": (
+        "is a foreign table, so its changes are in another server's log",
+        "Onboard the table of that server which holds the rows, as a source of its own.",
+    ),
+    "other": (
+        "is not an ordinary table, so its changes are not in the log",
+        "Onboard the table that holds the rows.",
+    ),
+}
+
+
 def _kind(table: SourceTable) -> Verdict:
     if table.kind == "hypertable":
         return Verdict(
@@ -186,10 +198,7 @@ def _kind(table: SourceTable) -> Verdict:
             "Onboard ordinary or partitioned tables.",
         )
     if table.kind not in ("table", "partitioned"):
-        return Verdict(
-            "is not an ordinary table, so its changes are not in the log",
-            "Onboard the table that holds the rows.",
-        )
+        return Verdict(*_NOT_LOGGED[table.kind])
     if table.partition_root is not None:
         root = table.partition_root
         return Verdict(
@@ -211,9 +220,9 @@ def _no_key(table: TableId, usable: tuple[tuple[str, ...], ...], identity: str) 
     if identity == "row":
         return Verdict(
             "has no key, so a change could not be applied to one row",
-            f"Choose: 1. give it a primary key: ALTER TABLE {_of_mysql(table)} ADD PRIMARY KEY"
-            " (...); 2. key_columns: [...] for the table, of a unique index on columns that are"
-            " NOT NULL" + (f", as ({', '.join(usable[0])})." if usable else "."),
+            f"Choose: 1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...); 2."
+            " key_columns: [...] for the table, of a unique index on columns that are NOT NULL"
+            + (f", as ({', '.join(usable[0])})." if usable else "."),
         )
     choices = [f"1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...)"]
     if usable:
@@ -262,23 +271,12 @@ def _key_columns(table: SourceTable, key: tuple[str, ...]) -> Verdict:
         )
     if any(set(index) <= set(key) for index in _usable_keys(table)):
         return Verdict()
-    columns = ", ".join(key)
-    # MySQL has no index without a name, and makes each of them while the table is written to.
-    index = (
-        f"CREATE UNIQUE INDEX <name> ON {_of_mysql(table.table)} ({columns})"
-        if table.replica_identity == "row"
-        else f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
-    )
     return Verdict(
-        f"has no unique index on not-null columns among ({columns}), so key_columns is not"
+        f"has no unique index on not-null columns among ({', '.join(key)}), so key_columns is not"
         " known to identify a row",
-        f"Run {index}, with the columns NOT NULL; or name other key_columns.",
+        f"Run CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({', '.join(key)}), with"
+        " the columns NOT NULL; or name other key_columns.",
     )
-
-
-def _of_mysql(table: TableId) -> str:
-    """A table as statements of MySQL name it, whatever characters its name has."""
-    return ".".join("`" + name.replace("`", "``") + "`" for name in (table.schema, table.name))
 
 
 def _identity_nothing(table: TableId) -> Verdict:
@@ -301,7 +299,7 @@ def _generated(table: SourceTable) -> tuple[str, ...]:
     names = [column.name for column in table.columns if column.generated]
     if not names:
         return ()
-    return (f"generated columns are not in the log and are left out: {', '.join(names)}",)
+    return (f"generated columns are not in the log and are left out: {some(names)}",)
 
 
 def _asked(settings: TableSettings) -> tuple[str, ...]:
@@ -324,6 +322,15 @@ def _hidden(settings: TableSettings) -> tuple[str, ...]:
     )
 
 
+_SHOWN = 8
+
+
+def some(names: Sequence[str]) -> str:
+    """The first of the names, and how many more there are."""
+    more = len(names) - _SHOWN
+    return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
+
+
 def _null_defaults(table: SourceTable) -> tuple[str, ...]:
     """Columns whose NULL the converter of Apicurio Registry 2.6 takes for "not given"."""
     names = [
@@ -334,7 +341,7 @@ def _null_defaults(table: SourceTable) -> tuple[str, ...]:
     if not names:
         return ()
     return (
-        f"{', '.join(names)}: a NULL in a column with a default arrives as that default when"
+        f"{some(names)}: a NULL in a column with a default arrives as that default when"
         " connect.converter is apicurio, so runs ask the primary for rows with that value; SET NOT"
         " NULL or DROP DEFAULT avoids it",
     )

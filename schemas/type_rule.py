@@ -84,6 +84,15 @@ def not_numeric(
     )
 
 
+def unfit_value(column: str) -> str:
+    """What to do about a value that the lake's type cannot hold."""
+    return (
+        "Correct the value on the source; or, where the column is not of the key, set columns.as:"
+        f" {{{column}: string}} for the table, which brings what the source prints, or leave it out"
+        f" with columns.exclude: [{column}]. Then run the same command again."
+    )
+
+
 class SourceType(Protocol):
     """The type of a source column; its text is what the source itself prints."""
 

@@ -179,11 +179,18 @@ class ConnectClient:
         """
 
         def ready(status: ConnectorStatus | None) -> bool:
-            if status is not None and status.failure is not None:
-                raise self._failed(status)
+            self._refuse_failed(status)
             return status is not None and status.running and self._tasks_current(name)
 
         return self._wait(name, _TO_RUN, ready, timeout_s, progress)
+
+    def require_sound(self, name: str) -> None:
+        """Look once whether the connector or a task has failed.
+
+        Raises:
+            ConnectError: One has, with the reason from its trace.
+        """
+        self._refuse_failed(self.status(name))
 
     def restart(self, name: str, *, only_failed: bool = True) -> None:
         """Restart the connector and its tasks, or only what has failed.
@@ -350,8 +357,11 @@ class ConnectClient:
         finally:
             task.done()
 
-    def _failed(self, status: ConnectorStatus) -> ConnectError:
-        trace = status.failure or ""
+    def _refuse_failed(self, status: ConnectorStatus | None) -> None:
+        if status is not None and status.failure is not None:
+            raise self._failed(status, status.failure)
+
+    def _failed(self, status: ConnectorStatus, trace: str) -> ConnectError:
         worker = next((t.worker for t in status.tasks if t.state == "FAILED"), status.worker)
         return ConnectError(
             f"connector {status.name} failed on worker {worker}: {failures.explain(trace)}",

@@ -61,6 +61,11 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         " (binlog_expire_logs_seconds).",
     ),
     (
+        r"columns that differ only by case",
+        "Rename one of the columns of that table on the source, which need not be one that is"
+        " captured; then run `tributary retry`, which restarts failed tasks.",
+    ),
+    (
         r"schema isn't known to this connector",
         "The capture login could not see the named table when the connector first started. Grant"
         " SELECT on it, run any ALTER TABLE on it, then `tributary retry`.",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -72,6 +73,7 @@ def wait_for_heartbeat(
     after: int,
     timeout_s: float,
     progress: Progress | None = None,
+    require_running: Callable[[], object] | None = None,
 ) -> None:
     """Wait until a beat has travelled from the database to Kafka.
 
@@ -85,6 +87,7 @@ def wait_for_heartbeat(
         after: Last stable offset of the heartbeat topic before the connector was started.
         timeout_s: Bound of the wait, in seconds.
         progress: Where to show it.
+        require_running: Raises when the connector has failed meanwhile, with its own reason.
 
     Raises:
         CaptureError: No beat came in time.
@@ -96,6 +99,8 @@ def wait_for_heartbeat(
     try:
         while max(kafka.stable_offsets(capture.heartbeat_topic).values(), default=0) <= after:
             task.note(f"topic {capture.heartbeat_topic} is still at offset {after}")
+            if require_running is not None:
+                require_running()
             if time.monotonic() > deadline:
                 raise CaptureError(
                     f"connector {capture.connector} runs, but no heartbeat reached topic"

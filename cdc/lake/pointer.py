@@ -93,7 +93,8 @@ class Pointer:
         except (ValueError, KeyError, TypeError) as error:
             raise LakeError(
                 f"{folder}/{POINTER} is not a pointer to a table: {error}",
-                remedy="Something else wrote it; restore it, or bootstrap the table again.",
+                remedy="Something else wrote it: remove the file, or write what it was. The next"
+                " `tributary resync` of the table publishes it anew.",
                 path=folder,
             ) from error
 

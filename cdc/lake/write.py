@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from cdc.errors import ConfigError, LakeError
+from cdc.errors import ConfigError, LakeError, copy_again
 from cdc.failpoints import crash
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
@@ -179,7 +179,7 @@ class LakeTable:
         if timeline.exists and timeline.deletes_rows == self.layout.soft_delete:
             raise ConfigError(
                 f"delete_mode of table {commit.table} was changed after its bootstrap",
-                remedy="Set it back, or bootstrap the table again.",
+                remedy=f"Set it back, or {copy_again(commit.table)}.",
                 table=commit.table,
                 field="delete_mode",
             )

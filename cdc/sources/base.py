@@ -32,13 +32,7 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.progress import Progress
 
-__all__ = [
-    "Fingerprint",
-    "Marker",
-    "Source",
-    "SourceTable",
-    "View",
-]
+__all__ = ["Fingerprint", "Marker", "Source", "SourceTable", "View"]
 
 
 class Source(Protocol):
@@ -306,8 +300,7 @@ class Source(Protocol):
         """Check that sessions can still import the view and its server is what it was.
 
         Raises:
-            SnapshotLostError: The view is gone, or the replica was promoted or re-cloned; names
-                the settings that matter and the lag.
+            SnapshotLostError: The view is gone, or the replica was promoted or re-cloned.
         """
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
@@ -333,11 +326,11 @@ class Source(Protocol):
             SourceError: The sample takes too long, or the table cannot be read.
         """
 
-    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """What a login lacks to take the table, and the statements that give it; else None.
+    def capture_obstacle(self) -> tuple[str, str] | None:
+        """Why nothing of the source can be captured as it is now, and what to do; else None."""
 
-        The problem is half a sentence that the table's name begins.
-        """
+    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
+        """What a login lacks to take the table, and the statements that give it; else None."""
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
         """Why rows that are there cannot be found by a key of the lake, and what to do; else None.

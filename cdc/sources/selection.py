@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from cdc.config import TableSettings
 from cdc.sources.refused_columns import refusal
 from cdc.sources.values import SourceColumn, SourceTable
@@ -12,6 +14,8 @@ from schemas.type_rule import TypeRule
 
 RESERVED = ("_cdc_", "_hoodie_")
 """Prefixes of columns that the lake adds."""
+_LAKE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+"""What Avro, and with it Hudi, takes for a name."""
 
 
 def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
@@ -200,7 +204,7 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
         if column.name not in types:
             raise SchemaError(
                 f"table {table.table} no longer has column {column.name!r}",
-                remedy="Bootstrap the table again.",
+                remedy=f"Run `tributary run {table.table}`, which follows what has changed.",
                 table=table.table,
                 field=column.name,
             )
@@ -226,4 +230,6 @@ def _unusable_names(names: list[str]) -> dict[str, str]:
             )
         elif name.lower().startswith(RESERVED):
             found[name] = "begins like a column that the lake adds"
+        elif not _LAKE_NAME.fullmatch(name):
+            found[name] = "has a name that the lake cannot have: Hudi takes letters, digits and _"
     return found

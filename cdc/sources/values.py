@@ -383,10 +383,10 @@ class Check:
         name: What was looked at.
         status: How it is.
         detail: What was seen.
-        remedy: What to do; empty when ``ok``.
+        remedy: What to do; empty when ``ok``, and for a note, which asks for nothing.
     """
 
     name: str
-    status: Literal["ok", "warning", "error"]
+    status: Literal["ok", "note", "warning", "error"]
     detail: str
     remedy: str = ""

@@ -20,7 +20,7 @@ SomeTablesArgument = Annotated[
         show_default=False,
     ),
 ]
-_STYLES = {"ok": "green", "warning": "yellow", "error": "bold red"}
+_STYLES = {"ok": "green", "note": "cyan", "warning": "yellow", "error": "bold red"}
 
 
 def register(app: typer.Typer) -> None:
@@ -225,9 +225,12 @@ def _show_runs(renderer: Renderer, results: list[Any]) -> None:
     if renderer.json:
         renderer.document({"tables": [result.to_dict() for result in results]})
         return
-    if not results:
+    idle = [one for one in results if one.error is None and not (one.commits or one.warnings)]
+    if len(idle) == len(results):
         renderer.line("Nothing to do: every table is at the end of its topic.")
     for result in results:
+        if result in idle:
+            continue
         if result.skipped:
             renderer.line(f"{result.table}: skipped: {'; '.join(result.warnings)}")
             continue

@@ -101,6 +101,8 @@ def configure_logging(verbosity: int) -> None:
     level = _LEVELS[min(verbosity, len(_LEVELS) - 1)]
     for package in _PACKAGES:
         logging.getLogger(package).setLevel(level)
+    # A try that is repeated is no news; what comes of it is.
+    logging.getLogger("stamina").setLevel(level if verbosity else logging.ERROR)
 
 
 class _Stderr(logging.Handler):

@@ -68,6 +68,12 @@ def discover(
         ],
         numbers="rows,size",
     )
+    refused = sum(entry.refusal is not None for entry in entries)
+    if refused:
+        renderer.line(
+            f"{refused} of {len(entries)} cannot be taken as they are; `tributary onboard TABLE"
+            " --dry-run` says what to do."
+        )
 
 
 def onboard(

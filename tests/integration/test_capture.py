@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import time
 from collections.abc import Iterator
 
 import pytest
 
 from cdc.debezium import audit, latest_heartbeat, stored_position, wait_for_heartbeat
-from cdc.errors import CaptureError
+from cdc.errors import CaptureError, ConnectError
 from cdc.position import Lsn
 from stack.local import LocalStack
 from tests.integration.captured import Captured, Event, capturing, wait_until
@@ -223,6 +224,34 @@ def test_a_connector_without_heartbeats_is_told_although_it_runs(captured: Captu
         wait_for_heartbeat(captured.kafka, captured.names, after=seen, timeout_s=3)
     assert captured.names.heartbeat_topic in str(caught.value)
     assert "heartbeat" in caught.value.remedy
+
+
+@pytest.mark.breadth
+def test_a_table_that_nobody_captures_can_stop_the_connector_which_is_told_at_once(
+    captured: Captured,
+) -> None:
+    captured.database.execute('CREATE TABLE stranger (a int PRIMARY KEY, "A" int)')
+    source, name = captured.source, captured.names.connector
+    problem, remedy = source.capture_obstacle() or ("", "")
+    assert 'public"."stranger" ("a", "A")' in problem
+    assert "RENAME COLUMN" in remedy
+    assert "names of columns" in {line.name for line in source.checks() if line.status == "error"}
+    captured.connect.restart(name, only_failed=False)
+    began = time.monotonic()
+    with pytest.raises(ConnectError, match="differ only by case") as caught:
+        wait_for_heartbeat(
+            captured.kafka,
+            captured.names,
+            after=1_000_000,
+            timeout_s=120,
+            require_running=lambda: captured.connect.require_sound(name),
+        )
+    assert time.monotonic() - began < 60
+    assert "Rename one of the columns" in caught.value.remedy
+    captured.database.execute('ALTER TABLE stranger RENAME COLUMN "A" TO b')
+    assert source.capture_obstacle() is None
+    captured.connect.restart(name)
+    captured.connect.wait_running(name)
 
 
 def test_a_slot_that_cannot_be_read_is_told_although_the_connector_runs(captured: Captured) -> None:

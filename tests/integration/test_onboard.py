@@ -206,7 +206,7 @@ def test_discover_dry_run_and_onboarding_judge_alike(cold: Shop) -> None:
         "odd_too": "for 2 reasons: (1) has no key",
         "theirs": f"belongs to {stranger}",
         "hidden": "row-level security",
-        "lost": "not an ordinary table",
+        "lost": "is UNLOGGED",
     }
     assert set(told) == set(expected)
     assert [name for name, part in expected.items() if part not in told[name]] == []
@@ -227,6 +227,12 @@ def test_discover_dry_run_and_onboarding_judge_alike(cold: Shop) -> None:
     cold.database.execute("ALTER TABLE orders REPLICA IDENTITY NOTHING")
     (known,) = onboard(cold.services, [cold.table("orders")], by_wildcard=[cold.table("orders")])
     assert known.failed
+    # A table that stops the connector stops all of them, before anything is made.
+    cold.database.execute('CREATE TABLE "case" (a int PRIMARY KEY, "A" int)')
+    problems = [entry.problem for entry in discover(cold.services)]
+    assert sum("differ by case only" in problem for problem in problems) == 1
+    (also,) = onboard(cold.services, [cold.table('Strange [x] "q".t')], with_bootstrap=False)
+    assert "cannot be captured" in str(also.error)
 
 
 @pytest.mark.breadth

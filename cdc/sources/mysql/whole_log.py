@@ -14,6 +14,10 @@ class WholeLog:
     says which tables are captured.
     """
 
+    def capture_obstacle(self) -> tuple[str, str] | None:
+        """None: `checks` has the settings without which nothing can be captured."""
+        return None
+
     def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
         """None: partitions come and go by statements that the log tells."""
         return frozenset()

@@ -8,6 +8,7 @@ from typing import Any
 from psycopg import sql
 
 from cdc.errors import ReplicaError, SourceError
+from cdc.sources.postgres import letter_case
 from cdc.sources.postgres.connection import Connections, Role, Session
 from cdc.sources.postgres.grants import grants_sql
 from cdc.sources.postgres.primary import identity
@@ -63,6 +64,8 @@ def run(connections: Connections) -> list[Check]:
     if ("admin", False) in reachable:
         with connections.open("admin") as session:
             found += _primary(session, connections)
+            if stops := letter_case.obstacle(session):
+                found.append(Check("names of columns", "error", *stops))
             found += _missing_on_tables(session, connections, "admin")
     if ("snapshot", False) in reachable:
         with connections.open("snapshot") as session:
@@ -129,7 +132,7 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
 
 
 def _missing_on_tables(session: Session, connections: Connections, role: Role) -> Iterator[Check]:
-    """Tables that the role could not replicate; a warning, since not all of them need be."""
+    """Tables that the role could not replicate; a note, since not all of them need be."""
     lacking = [
         (sql.Identifier(schema, name).as_string(None), sql.Identifier(owner).as_string(None))
         for schema, name, owner in session.execute(_LACKING[role]).fetchall()
@@ -148,7 +151,7 @@ def _missing_on_tables(session: Session, connections: Connections, role: Role) -
         grants += [f"GRANT SELECT ON {table} TO {user};" for table in tables[:_NAMED]]
     yield Check(
         f"tables {role}",
-        "warning",
+        "note",
         detail,
         "Where they are to be replicated, run as a superuser: " + " ".join(grants),
     )
@@ -242,9 +245,9 @@ def _replica(connections: Connections) -> Iterator[Check]:
     if warnings:
         yield Check(
             "replica",
-            "warning",
+            "note",
             "; ".join(warnings),
-            "The marker row is compared all the same; nothing else needs to be done.",
+            "The marker row is compared all the same.",
         )
     else:
         yield Check("replica", "ok", f"{where} is a standby of the primary")

@@ -1,4 +1,4 @@
-"""What the configured logins may do, of the server and with each table.
+"""What keeps the database, or a table of it, from being captured: rights first of all.
 
 A table that cannot be added to the publication, or not be read, would else be found out in the
 midst of an onboarding, where it stops others, or of a copy.
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
-from cdc.sources.postgres import checks, grants
+from cdc.sources.postgres import checks, grants, letter_case
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.values import Check, SourceTable
 
@@ -21,7 +21,7 @@ _POLICY = "row-level security"
 
 
 class Logins:
-    """The methods of `cdc.sources.base.Source` about logins and their rights.
+    """The methods of `cdc.sources.base.Source` about logins, their rights and other obstacles.
 
     Args:
         connections: Opens sessions.
@@ -37,6 +37,11 @@ class Logins:
     def grants_sql(self, tables: Sequence[SourceTable] = ()) -> list[str]:
         """The statements that give each configured role exactly what it needs."""
         return grants.grants_sql(self._connections.config, tables)
+
+    def capture_obstacle(self) -> tuple[str, str] | None:
+        """Why no connector of this database would run, and what to do."""
+        with self._connections.open("admin") as session:
+            return letter_case.obstacle(session)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
         """What a login lacks to take the table, and the statements that give it."""

@@ -15,6 +15,7 @@ from cdc.sources.selection import rules
 from cdc.sources.values import PLACE_COLUMN, KeyRange, SnapshotQuery, SourceTable
 from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
+from schemas.type_rule import unfit_value
 from schemas.types_postgres import PRINTED, ZONED
 
 LOCK_TIMEOUT_S = 30
@@ -180,11 +181,11 @@ def explain_failure(table: TableId, text: str) -> SourceError:
             "during the copy, sends sessions to another one.",
             table=table,
         )
-    value = re.search(r"\"(column .+? holds .+?)\"(?:\s|$)", text)
+    value = re.search(r"\"(column (.+?) of .+? holds .+?)\"(?:\s|$)", text)
     if value:
         return PermanentError(
-            f"table {table}: {value[1]}",
-            remedy="Correct the value on the source, or leave the column out with columns.exclude.",
+            value[1],
+            remedy=unfit_value(value[2]),
             table=table,
         )
     lines = [line.strip() for line in text.splitlines() if "PSQLException" in line]

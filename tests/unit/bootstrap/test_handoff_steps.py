@@ -265,3 +265,12 @@ def test_every_partition_has_to_reach_its_target() -> None:
     assert not reaches({0: 5, 1: 8}, {0: 5, 1: 9})
     assert not reaches({0: 5}, {0: 5, 1: 1})
     assert reaches({0: 5}, {0: 5, 1: 0})
+
+
+def test_a_table_that_failed_on_its_stream_is_sent_to_what_helps_it() -> None:
+    """There is nothing to copy or to go on with: `bootstrap` is not what it needs."""
+    failed = replace(registered(), state=State.FAILED, resume_to=State.INCREMENTAL)
+    with pytest.raises(BootstrapError) as caught:
+        next_step(failed, LakeFacts())
+    for command in (f"tributary retry {failed.table}", f"tributary resync {failed.table}"):
+        assert command in caught.value.remedy

@@ -124,8 +124,11 @@ def test_an_error_shows_what_to_do(capsys: pytest.CaptureFixture[str]) -> None:
         (600_000, 2_000_000, 4.0, False, "600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left"),
         (2_000_000, 2_000_000, 100.0, False, "2,000,000 of 2,000,000 rows, 20,000 rows/s"),
         (3_000, None, 2.0, False, "3,000 rows, 1,500 rows/s"),
-        (3, None, 2.0, True, "3 rows, 1.5 rows/s, took 2 s"),
-        (5, 3, 1.0, False, "5 of 3 rows, 5.0 rows/s"),
+        (2_000, 2_550, 1_000.0, True, "2,000 rows, 2.0 rows/s, took 16 min 40 s"),
+        # A few rows make no rate, and no time that is left.
+        (6, 2_550, 60.0, False, "6 of 2,550 rows"),
+        (6, 2_550, 60.0, True, "6 rows, took 1 min 0 s"),
+        (5, 3, 1.0, False, "5 of 3 rows"),
         (1, 1000, 0.0, False, "1 of 1,000 rows"),
     ],
 )
@@ -152,29 +155,48 @@ def test_durations_as_a_person_says_them(duration: float, text: str) -> None:
 
 def test_plain_lines_come_in_turn_and_at_the_end() -> None:
     stream = io.StringIO()
-    task = PlainProgress(interval_s=0.2, stream=stream).start("copy shop:public.orders", 1000)
+    task = PlainProgress(interval_s=0.2, stream=stream).start("copy shop:public.orders", 10_000)
     for _ in range(5):
-        task.advance(100)
+        task.advance(1000)
     assert stream.getvalue() == ""
     time.sleep(0.25)
-    task.advance(100)
+    task.advance(1000)
     task.done()
     task.done()
     first, last = stream.getvalue().splitlines()
-    assert first.startswith("copy shop:public.orders: 600 of 1,000 rows, ")
+    assert first.startswith("copy shop:public.orders: 6,000 of 10,000 rows, ")
     assert first.endswith("s left")
-    assert last.startswith("copy shop:public.orders: done, 600 of 1,000 rows, ")
+    assert last.startswith("copy shop:public.orders: done, 6,000 rows, ")
 
 
-def test_a_wait_says_at_once_what_it_waits_for() -> None:
+def test_a_wait_says_soon_what_it_waits_for() -> None:
     stream = io.StringIO()
     task = PlainProgress(interval_s=60, stream=stream).start("wait for the replica", None, "")
-    for lag in (12, 8, 4):
+    task.note("12 MB behind")
+    assert stream.getvalue() == "", "it may be over at once"
+    time.sleep(1.1)
+    for lag in (8, 4):
         task.note(f"{lag} MB behind")
     task.done()
     first, last = stream.getvalue().splitlines()
-    assert first == "wait for the replica: 0 s; 12 MB behind"
-    assert last == "wait for the replica: done, 0 s"
+    assert first == "wait for the replica: 1 s; 8 MB behind"
+    assert last == "wait for the replica: done, 1 s"
+
+
+def test_a_task_that_an_error_ends_is_not_done() -> None:
+    stream = io.StringIO()
+    task = PlainProgress(stream=stream).start("copy", 201)
+
+    def work() -> None:
+        try:
+            task.advance(3)
+            raise KafkaError("down", remedy="wait")
+        finally:
+            task.done()
+
+    with pytest.raises(KafkaError):
+        work()
+    assert stream.getvalue() == "copy: stopped, 3 rows, took 0 s\n"
 
 
 def test_a_wait_that_is_over_at_once_says_nothing() -> None:
@@ -207,7 +229,7 @@ def test_without_a_terminal_progress_is_plain_lines(capsys: pytest.CaptureFixtur
         task.done()
     shown = capsys.readouterr()
     assert shown.out == ""
-    assert shown.err.startswith("copy: done, 10 of 10 rows")
+    assert shown.err.startswith("copy: done, 10 rows")
 
 
 def test_on_a_terminal_progress_is_bars() -> None:

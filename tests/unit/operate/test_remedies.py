@@ -1,0 +1,127 @@
+"""What errors tell a person to run or to set exists: all of the source is read for it."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, get_args
+
+import pytest
+import typer
+from pydantic import BaseModel
+from typer.core import TyperGroup
+
+from cdc.config import Config
+from operate.cli import app
+
+ROOT = Path(__file__).parents[3]
+PACKAGES = ("schemas", "cdc", "bootstrap", "operate", "stack")
+COMMANDS = typer.main.get_command(app)
+HOLE = "{}"
+"""What stands for a value in a text."""
+
+
+def texts() -> Iterator[tuple[str, str]]:
+    """Every string of the source with its place, but for docstrings; values are holes."""
+    for package in PACKAGES:
+        for file in sorted((ROOT / package).rglob("*.py")):
+            tree = ast.parse(file.read_text("utf-8"))
+            inside = {id(part) for node in ast.walk(tree) for part in _parts(node)}
+            for node in ast.walk(tree):
+                if id(node) not in inside and (text := _text(node)) is not None:
+                    yield f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", text
+
+
+def _parts(node: ast.AST) -> list[ast.AST]:
+    """What is told already as a part of something else, and docstrings."""
+    if isinstance(node, ast.JoinedStr):
+        return list(node.values)
+    if isinstance(node, ast.Expr):
+        return [node.value]
+    return []
+
+
+def _text(node: ast.AST) -> str | None:
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(_text(part) or HOLE for part in node.values)
+    return None
+
+
+def commands() -> list[tuple[str, str]]:
+    return [
+        (place, command)
+        for place, text in texts()
+        for command in re.findall(r"`(tributary [^`]+)`", text)
+    ]
+
+
+@pytest.mark.parametrize(("place", "command"), commands())
+def test_each_command_that_a_remedy_names_is_taken_by_the_command_line(
+    place: str, command: str
+) -> None:
+    words = command.replace("<", "").replace(">", "").split()[1:]
+    group: Any = COMMANDS
+    while isinstance(group, TyperGroup):
+        name = words.pop(0)
+        assert name in group.commands, f"{place}: there is no command {command!r}"
+        group = group.commands[name]
+        if not words and isinstance(group, TyperGroup):
+            return
+    known = {"--help", *(option for one in group.params for option in one.opts)}
+    options = {word.split("=")[0] for word in words if word.startswith("--")}
+    assert options <= known, f"{place}: {command!r} has no {options - known}"
+
+
+def settings() -> set[str]:
+    """Every path of the configuration, with `*` for names that people choose."""
+    return set(_paths(Config, ""))
+
+
+def _paths(model: Any, prefix: str) -> Iterator[str]:
+    for name, field in model.model_fields.items():
+        path = f"{prefix}{field.alias or name}"
+        yield path
+        for inner in _models(field.annotation):
+            yield from _paths(inner, f"{path}.")
+            yield from _paths(inner, f"{path}.*.")
+
+
+def _models(annotation: Any) -> Iterator[Any]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models(part)
+
+
+SECTIONS = ("columns", "connect", "credentials", "kafka", "lake", "resync", "spark", "state")
+DOTTED = re.compile(rf"(?<![\w./-])(?:{'|'.join(SECTIONS)})(?:\.[a-z_]+)+(?![\w(/]|\.[a-z])")
+OF_SPARK = re.compile(
+    r"spark\.(archives|ui|sql|executor|driver|jars|kryo|hadoop|app|default|local|speculation)"
+)
+
+
+def named_settings() -> list[tuple[str, str]]:
+    return [
+        (place, name)
+        for place, text in texts()
+        if " " in text  # a sentence, and no key of another program
+        for name in DOTTED.findall(text)
+        if not OF_SPARK.match(name)
+    ]
+
+
+def test_each_setting_that_a_remedy_names_exists() -> None:
+    known = settings()
+    ends = {path.split(".", cut)[-1] for path in known for cut in range(path.count(".") + 1)}
+    found = named_settings()
+    assert len(found) > 40
+    assert {(place, name) for place, name in found if name not in known | ends} == set()
+
+
+def test_the_walk_reads_what_is_there() -> None:
+    seen = {command.split()[1] for _, command in commands()}
+    assert {"bootstrap", "resync", "retry", "resume", "onboard", "check", "status"} <= seen
