@@ -35,9 +35,12 @@ def open_engine(url: str) -> Engine:
             return _sqlite(parsed)
         # In InnoDB's default, a lease that is not there yet is locked by all who look for it, and
         # each then waits for the others to insert it.
-        return sa.create_engine(
+        engine = sa.create_engine(
             parsed, isolation_level="READ COMMITTED", pool_pre_ping=True, hide_parameters=True
         )
+        if parsed.get_backend_name() in ("mysql", "mariadb"):
+            sa.event.listen(engine, "connect", _in_utc)
+        return engine
     except (ArgumentError, ImportError, ValueError) as error:
         # The library's own text may repeat the URL, and with it the password.
         reason = f"no driver: {error}" if isinstance(error, ImportError) else "it is not a URL"
@@ -48,6 +51,12 @@ def open_engine(url: str) -> Engine:
             " password, @ is written %40.",
             field="state.url",
         ) from None
+
+
+def _in_utc(connection: Any, _record: object) -> None:
+    """Let the session's clock show UTC: local times name two moments where summer time ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET time_zone = '+00:00'")
 
 
 def shown(url: URL) -> str:

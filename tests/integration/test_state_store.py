@@ -27,7 +27,7 @@ from stack.mysql_software import PRODUCTS
 from stack.ports import HOST
 from stack.roles import ADMIN
 from tests.integration.conftest import Database
-from tests.integration.mysql import mysql_stack_of, own_mysql_database
+from tests.integration.mysql import had, mysql_stack_of, own_mysql_database
 
 TABLE = TableId("shop", 'we"ird', "Orders")
 
@@ -58,12 +58,48 @@ def url(request: pytest.FixtureRequest) -> Iterator[str]:
         yield database.dsn()
         return
     stack: LocalStack = request.getfixturevalue("mysql_stack")
-    if request.param not in stack.versions():
-        pytest.skip(f"no {PRODUCTS[request.param].title} on this machine; see the report's end")
+    with own_mysql_database(stack, had(stack, request.param)) as created:
+        yield store_url(stack, request.param, created.name)
+
+
+def store_url(stack: LocalStack, kind: str, database: str) -> str:
     password = quote(stack.passwords.get(ADMIN), safe="")
-    port = stack.addresses().ports[request.param]
-    with own_mysql_database(stack, request.param) as created:
-        yield f"{request.param}+pymysql://{ADMIN}:{password}@{HOST}:{port}/{created.name}"
+    port = stack.addresses().ports[kind]
+    return f"{kind}+pymysql://{ADMIN}:{password}@{HOST}:{port}/{database}"
+
+
+@pytest.fixture(params=PRODUCTS)
+def in_a_doubled_hour(request: pytest.FixtureRequest) -> Iterator[str]:
+    """A store on a server whose zone has just set its clock back: local times are ambiguous."""
+    stack: LocalStack = request.getfixturevalue("mysql_stack")
+    kind = had(stack, request.param)
+    # Servers remember a zone for as long as they run, so each test has one of its own.
+    number = now = int(time.time())
+    stack.mysql(
+        kind,
+        f"INSERT INTO mysql.time_zone VALUES ({number}, 'N')",
+        f"INSERT INTO mysql.time_zone_name VALUES ('Test/{number}', {number})",
+        "INSERT INTO mysql.time_zone_transition_type VALUES"
+        f" ({number}, 0, 3600, 0, 'winter'), ({number}, 1, 7200, 1, 'summer')",
+        "INSERT INTO mysql.time_zone_transition VALUES"
+        f" ({number}, {now - 10**7}, 1), ({number}, {now - 1800}, 0)",
+        f"SET GLOBAL time_zone = 'Test/{number}'",
+    )
+    try:
+        with own_mysql_database(stack, kind) as created:
+            yield store_url(stack, kind, created.name)
+    finally:
+        stack.mysql(kind, "SET GLOBAL time_zone = '+00:00'")
+
+
+@pytest.mark.breadth
+def test_leases_go_on_when_summer_time_ends(in_a_doubled_hour: str) -> None:
+    store = Store(in_a_doubled_hour)
+    before = time.time()
+    with store.transaction() as connection:
+        told = connection.execute(sa.select(store.clock)).scalar_one()
+    assert before - 5 < told < time.time() + 5
+    store.close()
 
 
 def record() -> TableRecord:
