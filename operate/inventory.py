@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cdc.config.patterns import is_wildcard
 from cdc.sources.values import TableStats
 from cdc.state import State
 from operate.examination import about, examine_all
-from operate.selection import expand, is_wildcard, sources_of, stands_for_many
+from operate.selection import expand, sources_of, stands_for_many
 from schemas.errors import TributaryError
 from schemas.table import TableId
 

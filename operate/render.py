@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
+import shlex
 import sys
 import threading
 import time
@@ -63,7 +65,7 @@ class Renderer:
     def line(self, text: str = "", *, style: str | None = None) -> None:
         """Write a line of a result; nothing in JSON output."""
         if not self.json:
-            _console(sys.stdout).print(Text(text, style=style or ""))
+            _console(sys.stdout).print(Text(to_paste(text), style=style or ""))
 
     def table(
         self, columns: Sequence[str], rows: Iterable[Sequence[object]], *, numbers: str = ""
@@ -120,7 +122,7 @@ class Renderer:
         console.print(Text.assemble((f"{kind}: ", style), message))
         if len(tables) > 1:
             console.print(Text.assemble(("Tables: ", "bold"), ", ".join(map(str, tables))))
-        console.print(Text.assemble(("What to do: ", "bold"), remedy))
+        console.print(Text.assemble(("What to do: ", "bold"), to_paste(remedy)))
 
     @contextmanager
     def progress(self) -> Iterator[protocol.Progress]:
@@ -164,6 +166,19 @@ def _plain(value: object) -> object:
             field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)
         }
     return str(value)
+
+
+_COMMAND = re.compile(r"`(tributary [^`]*)`")
+_WORD = re.compile(r'(?:[^\s"]|"(?:[^"]|"")*")+')
+
+
+def to_paste(text: str) -> str:
+    """A text whose commands can be pasted: a shell would take the quotes of a table's name away."""
+    return _COMMAND.sub(lambda found: f"`{_WORD.sub(_for_shell, found[1])}`", text)
+
+
+def _for_shell(word: re.Match[str]) -> str:
+    return shlex.quote(word[0]) if '"' in word[0] else word[0]
 
 
 def describe(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from cdc.config.patterns import Pattern
+from cdc.config.patterns import Pattern, is_wildcard
 from cdc.config.shards import fed_by
 from cdc.errors import ConfigError
 from schemas.table import TableId
@@ -13,17 +13,10 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from cdc.config import Config
 
-_WILD = frozenset("*?[")
-
 
 def stands_for_many(argument: str, config: Config) -> bool:
     """Whether a table argument stands for any number of tables."""
     return is_wildcard(argument) or argument in config.sharded
-
-
-def is_wildcard(argument: str) -> bool:
-    """Whether a table argument is a pattern."""
-    return bool(_WILD & set(argument))
 
 
 def sources_of(arguments: Sequence[str], config: Config) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from schemas.errors import InvalidIdentifierError, SchemaError
@@ -41,7 +41,24 @@ class TableId:
             InvalidIdentifierError: The text is not of that form, or names no source and there
                 is no default.
         """
-        parts, separators = _split(text)
+        return cls.of_parts(text, lambda name, _quoted: name, default_source=default_source)
+
+    @classmethod
+    def of_parts(
+        cls, text: str, read: Callable[[str, bool], str], *, default_source: str | None = None
+    ) -> TableId:
+        """The same, with each name as it is read: who takes patterns tells quoted ones apart.
+
+        Args:
+            text: ``[source:]schema.table``.
+            read: What a name, without its quotes, stands for, and whether it had them.
+            default_source: The source of a text that names none.
+
+        Raises:
+            InvalidIdentifierError: The text is not of that form.
+        """
+        found, separators = _split(text)
+        parts = [read(name, quoted) for name, quoted in found]
         if separators == [":", "."]:
             return cls(*parts)
         if separators == ["."] and default_source is not None:
@@ -53,7 +70,8 @@ class TableId:
         )
         raise InvalidIdentifierError(
             f"{text!r} does not name a table: {reason}",
-            remedy='Write source:schema.table, as in shop:public.orders or shop:"My S"."t.1".',
+            remedy='Write source:schema.table, as in shop:public.orders or shop:"My S"."t.1"; a'
+            " shell takes double quotes away, so put single ones around the whole.",
             field=text,
         )
 
@@ -66,13 +84,14 @@ def quote_name(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
 
 
-def _split(text: str) -> tuple[list[str], list[str]]:
-    """Cut ``a:"b.c".d`` into names and the separators between them."""
-    names: list[str] = []
+def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
+    """Cut ``a:"b.c".d`` into names, each with whether it is quoted, and what separates them."""
+    names: list[tuple[str, bool]] = []
     separators: list[str] = []
     position, end = 0, len(text)
     while True:
-        if position < end and text[position] == '"':
+        quoted = position < end and text[position] == '"'
+        if quoted:
             name, position = _quoted(text, position)
         else:
             start = position
@@ -81,7 +100,7 @@ def _split(text: str) -> tuple[list[str], list[str]]:
             name = text[start:position]
         if not name or "\x00" in name:
             return [], []
-        names.append(name)
+        names.append((name, quoted))
         if position == end:
             return names, separators
         if text[position] not in ":.":

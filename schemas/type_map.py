@@ -26,13 +26,13 @@ class TypeEntry:
     """One line of the map.
 
     Args:
-        postgres: The type, or the kind of types.
-        debezium: Its schema in the topic; None when it is refused.
+        type: The type, or the kind of types.
+        debezium: Its schema in the topic; None when it is refused, or not told.
         lake: Its Spark SQL type in the lake; None when it is refused.
         notes: What a reader of the lake should know, or why it is refused.
     """
 
-    postgres: str
+    type: str
     debezium: str | None
     lake: str | None
     notes: str = ""
@@ -56,7 +56,7 @@ def as_markdown() -> str:
     ]
     for entry in type_map():
         if entry.lake is not None:
-            lines.append(f"| {entry.postgres} | {entry.debezium} | {entry.lake} | {entry.notes} |")
+            lines.append(f"| {entry.type} | {entry.debezium} | {entry.lake} | {entry.notes} |")
     lines += [
         "",
         "## Refused",
@@ -69,7 +69,7 @@ def as_markdown() -> str:
         "| PostgreSQL | why |",
         "|---|---|",
     ]
-    lines += [f"| {one.postgres} | {one.notes} |" for one in type_map() if one.lake is None]
+    lines += [f"| {one.type} | {one.notes} |" for one in type_map() if one.lake is None]
     return "\n".join(lines) + "\n"
 
 

@@ -213,3 +213,6 @@ _BY_SHAPE: dict[str, Callable[[MysqlType], TypeRule | None]] = {
     "bit": _bit,
     "enum": _enum,
 }
+
+WITH_RULE = frozenset(_PLAIN) | frozenset(_BY_SHAPE)
+"""The names of types that have a rule, for some of their columns at least."""

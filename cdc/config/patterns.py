@@ -11,6 +11,9 @@ from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
 
 _WILD = frozenset("*?[")
+_QUOTED = re.compile(r'"(?:[^"]|"")*"')
+_LITERAL = re.compile(r"\[[*?\[]\]")
+"""A wildcard that stands for itself."""
 _TOKEN = re.compile(r"\*|\?|\[(?P<not>!?)(?P<set>\]?[^\]]*)\](?P<more>\+?)|(?P<plain>.)", re.DOTALL)
 
 
@@ -18,7 +21,8 @@ _TOKEN = re.compile(r"\*|\?|\[(?P<not>!?)(?P<set>\]?[^\]]*)\](?P<more>\+?)|(?P<p
 class Pattern:
     """A key of ``tables``: a table name whose parts may hold wildcards.
 
-    These are ``*``, ``?``, ``[...]`` for one of some characters, and ``[...]+`` for one or more.
+    These are ``*``, ``?``, ``[...]`` for one of some characters, and ``[...]+`` for one or more. A
+    part in double quotes is a name as it is written: so what ``discover`` prints is no pattern.
     """
 
     text: str
@@ -33,7 +37,7 @@ class Pattern:
         """
         if text == "*":
             return cls(text, TableId("*", "*", "*"))
-        return cls(text, TableId.parse(text, default_source="*"))
+        return cls(text, TableId.of_parts(text, _read, default_source="*"))
 
     def matches(self, table: TableId) -> bool:
         """Whether the pattern covers the table."""
@@ -55,14 +59,29 @@ class Pattern:
             "schema": self.parts.schema,
             "table": self.parts.name,
         }
-        return {place for place, part in parts.items() if _WILD & set(part)}
+        return {place for place, part in parts.items() if _is_open(part)}
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, int]:
         """Higher wins: a whole table name, a whole schema, a whole source, then more letters."""
         parts = (self.parts.name, self.parts.schema, self.parts.source)
-        table, schema, source = (not _WILD & set(part) for part in parts)
-        return table, schema, source, sum(letter not in _WILD for letter in "".join(parts))
+        table, schema, source = (not _is_open(part) for part in parts)
+        plain = _LITERAL.sub("x", "".join(parts))
+        return table, schema, source, sum(letter not in _WILD for letter in plain)
+
+
+def is_wildcard(text: str) -> bool:
+    """Whether a table's name stands for many; wildcards in double quotes stand for themselves."""
+    return bool(_WILD & set(_QUOTED.sub("", text)))
+
+
+def _read(name: str, quoted: bool) -> str:
+    """A part of a pattern as one without quotes."""
+    return "".join(f"[{one}]" if one in _WILD else one for one in name) if quoted else name
+
+
+def _is_open(part: str) -> bool:
+    return bool(_WILD & set(_LITERAL.sub("", part)))
 
 
 def pattern_problem(text: str, sources: Iterable[str]) -> str | None:

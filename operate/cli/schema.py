@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from enum import Enum
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +23,15 @@ schema_app = typer.Typer(
     help="Compare schemas, ask what a change would mean, look back.",
     no_args_is_help=True,
 )
+
+
+class Kind(str, Enum):
+    """What ``--kind`` takes."""
+
+    POSTGRES = "postgres"
+    MYSQL = "mysql"
+    MARIADB = "mariadb"
+
 
 TableArgument = Annotated[
     str, typer.Argument(metavar="TABLE", help=r"\[source:]schema.table", show_default=False)
@@ -130,28 +140,36 @@ def history(
 
 @schema_app.command("types")
 def types(
+    kind: Annotated[Kind, typer.Option("--kind", help="Whose types.")] = Kind.POSTGRES,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the page docs/types.md.")
+        bool, typer.Option("--markdown", help="Print the page docs/types.md or types_mysql.md.")
     ] = False,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Print what each type of PostgreSQL becomes in the lake, or why it is refused."""
-    from schemas.type_map import OVERRIDE, as_markdown, type_map
+    """Print what each type of a source becomes in the lake, or why it is refused."""
+    from schemas import type_map, type_map_mysql
 
     renderer = Renderer(output)
-    entries = type_map()
-    renderer.document({"types": entries, "override": OVERRIDE})
+    of_postgres = kind is Kind.POSTGRES
+    entries = type_map.type_map() if of_postgres else type_map_mysql.type_map(kind.value)
+    renderer.document({"kind": kind, "types": entries, "override": type_map.OVERRIDE})
     if renderer.json:
         return
     if markdown:
-        typer.echo(as_markdown(), nl=False)
+        page = type_map.as_markdown() if of_postgres else type_map_mysql.as_markdown()
+        typer.echo(page, nl=False)
         return
     renderer.table(
-        ("PostgreSQL", "topic", "lake", "notes"),
+        ("type", *(("topic",) if of_postgres else ()), "lake", "notes"),
         [
-            (one.postgres, one.debezium, one.lake or f"refused; see {OVERRIDE}", one.notes or None)
+            (
+                one.type,
+                *((one.debezium,) if of_postgres else ()),
+                one.lake or f"refused; see {type_map.OVERRIDE}",
+                one.notes or None,
+            )
             for one in entries
         ],
     )

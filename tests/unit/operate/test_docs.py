@@ -18,7 +18,9 @@ from cdc.failpoints import FAILPOINTS
 from cdc.state import TRANSITIONS, State
 from operate.cli import app
 from operate.cli.options import Invocation
+from schemas import type_map_mysql
 from schemas.type_map import as_markdown
+from schemas.types_mysql import WITH_RULE as MYSQLS_TYPES
 from stack.artifacts import version_of
 from tests.integration.test_alter_table import KINDS, Kind
 
@@ -135,6 +137,21 @@ def test_the_page_of_types_is_what_the_code_says() -> None:
     assert text("docs/types.md") == as_markdown(), (
         "write it anew: tributary schema types --markdown > docs/types.md"
     )
+
+
+def test_the_page_of_mysqls_types_is_what_the_code_says() -> None:
+    assert text("docs/types_mysql.md") == type_map_mysql.as_markdown(), (
+        "write it anew: tributary schema types --kind mysql --markdown > docs/types_mysql.md"
+    )
+
+
+@pytest.mark.parametrize("kind", ["mysql", "mariadb"])
+def test_the_map_of_mysqls_types_has_every_rule(kind: str) -> None:
+    said = {
+        name for entry in type_map_mysql.type_map(kind) for name in re.findall(r"\w+", entry.type)
+    }
+    # `integer` and `geomcollection` are other names for what is there; a catalog never prints one.
+    assert MYSQLS_TYPES - {"integer", "geomcollection"} <= said
 
 
 CHANGES = "docs/changes.md"

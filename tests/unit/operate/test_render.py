@@ -4,6 +4,8 @@ import io
 import json
 import os
 import pty
+import re
+import shlex
 import subprocess
 import sys
 import threading
@@ -25,6 +27,7 @@ from operate.render import (
     describe,
     seconds,
     to_json,
+    to_paste,
 )
 from schemas.table import TableId
 
@@ -270,3 +273,13 @@ def test_progress_can_be_ignored() -> None:
     task.advance(5)
     task.note("x")
     task.done()
+
+
+def test_commands_of_a_remedy_can_be_pasted() -> None:
+    odd = TableId("shop", "My S", 'q"uote.[0]')
+    text = to_paste(f"table {odd}: run `tributary retry {odd} shop:a.b`, or `other`.")
+    assert f"table {odd}: " in text
+    (command,) = re.findall(r"`(tributary .*?)`,", text)
+    words = shlex.split(command)
+    assert words == ["tributary", "retry", str(odd), "shop:a.b"]
+    assert TableId.parse(words[2]) == odd

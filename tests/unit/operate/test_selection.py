@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc.config import Config
+from cdc.config.patterns import Pattern
 from cdc.errors import CaptureError, ConfigError, LostHistoryError
 from cdc.state import State
 from operate.exit_codes import ExitCode
@@ -85,3 +86,17 @@ def test_one_tables_failure_stops_no_other(parallel: int) -> None:
     assert [outcome.table for outcome in outcomes] == KNOWN
     assert [outcome.failed for outcome in outcomes] == [True, True, False]
     assert "unexpected ValueError: nobody foresaw this" in str(outcomes[1].error)
+
+
+@pytest.mark.parametrize("name", ["arr[0]", "star*", "what?", 'q"uote', "dots.in.name", "[", "a b"])
+def test_what_discover_prints_means_that_table_alone(name: str) -> None:
+    table, other = TableId("shop", "public", name), TableId("shop", "public", "arr0")
+    known = [table, other, TableId("shop", "public", "starry")]
+    for written in (str(table), table.relation):
+        assert expand([written], config("shop"), known, where="here") == [table]
+        assert sources_of([written], config("shop")) == []
+        assert Pattern.parse(written).matches(table)
+        assert not any(Pattern.parse(written).matches(one) for one in known[1:])
+        assert Pattern.parse(written).open_parts <= {"source"}
+    assert expand(["public.arr[0]"], config("shop"), known, where="here") == [other]
+    assert expand(['"public".arr*'], config("shop"), [other], where="here") == [other]

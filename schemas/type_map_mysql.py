@@ -1,0 +1,118 @@
+"""The map of the types of MySQL and MariaDB, for people: what each becomes, or why it is refused.
+
+The lake types, and why a type is refused, are those of the rules themselves.
+"""
+
+from __future__ import annotations
+
+from schemas.errors import UnsupportedTypeError
+from schemas.type_map import OVERRIDE, TypeEntry
+from schemas.types_mysql import MysqlType
+
+_NO_CALENDAR = "zero and partial dates are NULL"
+_EWKB = "EWKB: WKB with the SRID, least significant byte first"
+
+# The text, a type as the catalog prints it, notes, and where only one of the two has it.
+_RULED: tuple[tuple[str, str, str, str], ...] = (
+    ("tinyint, smallint, mediumint, signed or not", "mediumint unsigned", "", ""),
+    ("int", "int", "", ""),
+    ("int unsigned", "int unsigned", "", ""),
+    ("bigint", "bigint", "", ""),
+    ("bigint unsigned", "bigint unsigned", "", ""),
+    ("float", "float", "", ""),
+    ("double", "double", "", ""),
+    ("decimal(p,s), up to 38 digits", "decimal(10,2)", "p and s as at the source", ""),
+    ("decimal(p,s), above 38 digits", "decimal(60,2)", "text, digit for digit", ""),
+    ("bit(1)", "bit(1)", "", ""),
+    ("bit(2) to bit(63)", "bit(8)", "the number that the bits are", ""),
+    ("bit(64)", "bit(64)", "the number that the bits are", ""),
+    ("char, varchar, tinytext, text, mediumtext, longtext", "varchar(10)", "", ""),
+    ("binary, varbinary, tinyblob, blob, mediumblob, longblob", "blob", "", ""),
+    ("enum without a backslash in a label", "enum('a','b')", "the label", ""),
+    ("set", "set('a','b')", "the labels, with commas", ""),
+    ("date", "date", _NO_CALENDAR, ""),
+    ("datetime(n)", "datetime(6)", _NO_CALENDAR, ""),
+    ("timestamp(n)", "timestamp(6)", f"{_NO_CALENDAR}; in UTC", ""),
+    ("time(n)", "time(6)", "microseconds, up to 838 hours on either side of zero", ""),
+    ("year", "year", "", ""),
+    ("json", "json", "one form, whoever prints it: docs/mysql.md", "mysql"),
+    ("json", "longtext", "the text as it was written", "mariadb"),
+    (
+        "geometry, point, linestring, polygon, multipoint, multilinestring, multipolygon,"
+        " geometrycollection",
+        "geometry",
+        _EWKB,
+        "",
+    ),
+    ("vector", "vector(3)", "", ""),
+)
+_REFUSED: tuple[tuple[str, str, str], ...] = (
+    ("enum with a backslash in a label", "enum('a\\b')", ""),
+    ("uuid", "uuid", "mariadb"),
+    ("inet4, inet6", "inet6", "mariadb"),
+    ("all others", "made_up", ""),
+)
+
+
+def type_map(kind: str) -> list[TypeEntry]:
+    """Every type of one kind of server, those that travel first.
+
+    Args:
+        kind: ``mysql`` or ``mariadb``.
+    """
+    return [
+        *(_travels(*one) for *one, only in _RULED if only in ("", kind)),
+        *(_refused(*one) for *one, only in _REFUSED if only in ("", kind)),
+    ]
+
+
+def as_markdown() -> str:
+    """The map as the page ``docs/types_mysql.md``."""
+    lines = [
+        "# Types of MySQL and MariaDB",
+        "",
+        "Generated from the code by `tributary schema types --kind mysql --markdown`; a test",
+        "compares. Snapshot and stream give the same lake value for the same cell, or stop and",
+        "name the column. docs/types.md has those of PostgreSQL.",
+        "",
+        "| type | in the lake | notes |",
+        "|---|---|---|",
+    ]
+    lines += [
+        f"| {shown}{_where(only)} | {entry.lake} | {entry.notes} |"
+        for shown, parsed, notes, only in _RULED
+        for entry in (_travels(shown, parsed, notes),)
+    ]
+    lines += [
+        "",
+        "## Refused",
+        "",
+        "A table with such a column is refused at onboarding, unless its settings say what to do:",
+        f"`{OVERRIDE}` brings the text that the server prints, asked of the primary by",
+        "key for each row that changes; `columns.exclude: [column]` leaves it out.",
+        "",
+        "| type | why |",
+        "|---|---|",
+    ]
+    lines += [
+        f"| {shown}{_where(only)} | {_refused(shown, parsed).notes} |"
+        for shown, parsed, only in _REFUSED
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _where(only: str) -> str:
+    return {"mysql": " of MySQL", "mariadb": " of MariaDB"}.get(only, "")
+
+
+def _travels(shown: str, parsed: str, notes: str) -> TypeEntry:
+    rule = MysqlType.parse(parsed).rule(table="t", column="c")
+    return TypeEntry(shown, None, rule.lake_type, notes)
+
+
+def _refused(shown: str, parsed: str) -> TypeEntry:
+    try:
+        MysqlType.parse(parsed).rule(table="t", column="c")
+    except UnsupportedTypeError as error:
+        return TypeEntry(shown, None, None, str(error.context["why"]))
+    raise AssertionError(f"{parsed} has a rule and is listed as refused")
