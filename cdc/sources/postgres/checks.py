@@ -10,7 +10,6 @@ from psycopg import sql
 from cdc.errors import ReplicaError, SourceError
 from cdc.sources.postgres import letter_case
 from cdc.sources.postgres.connection import Connections, Role, Session
-from cdc.sources.postgres.grants import grants_sql
 from cdc.sources.postgres.primary import identity
 from cdc.sources.postgres.replica import check_standby, describe_lag, replica_position
 from cdc.sources.values import Check
@@ -115,7 +114,7 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
     if settings is not None:
         yield from _log_settings(settings)
     yield _identity_readable(session)
-    user = connections.credential("admin").user
+    user, database = connections.credential("admin").user, connections.config.primary.database
     may = session.execute(
         "SELECT has_database_privilege(current_database(), 'CREATE'), "
         "to_regnamespace('tributary') IS NOT NULL"
@@ -125,7 +124,7 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
             "privileges admin",
             "error",
             f"{user} may not create the publication and schema tributary",
-            _statements(connections),
+            _as_superuser(sql.SQL("GRANT CONNECT, CREATE ON DATABASE {} TO {};"), database, user),
         )
     else:
         yield Check("privileges admin", "ok", f"{user} may create the publication")
@@ -162,8 +161,10 @@ def _some(names: list[str]) -> str:
     return ", ".join(names[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
-def _statements(connections: Connections) -> str:
-    return "Run as a superuser: " + " ".join(grants_sql(connections.config))
+def _as_superuser(statement: sql.SQL, *names: str) -> str:
+    """What to run; the rights on schema ``tributary`` come with its creation, by onboarding."""
+    text = statement.format(*map(sql.Identifier, names)).as_string(None)
+    return f"Run as a superuser: {text}"
 
 
 def _log_settings(settings: tuple[Any, ...]) -> Iterator[Check]:
@@ -222,7 +223,8 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
         "privileges capture",
         "error",
         f"{user} lacks REPLICATION",
-        _statements(connections) + " (Managed servers have a role to grant instead.)",
+        _as_superuser(sql.SQL("ALTER ROLE {} LOGIN REPLICATION;"), user)
+        + " (Managed servers have a role to grant instead.)",
     )
 
 

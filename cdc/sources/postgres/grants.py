@@ -1,4 +1,7 @@
-"""The privileges that each role needs, as statements to run or to print."""
+"""The privileges that each role needs, as statements to run or to print.
+
+Those on schema ``tributary`` are none of them: they come with its creation, by onboarding.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +10,6 @@ from collections.abc import Sequence
 from psycopg import sql
 
 from cdc.config import PostgresSourceConfig
-from cdc.sources.postgres.publication import own_grants
 from cdc.sources.values import SourceTable
 
 
@@ -55,5 +57,4 @@ def grants_sql(
                     sql.SQL(", ").join(sql.Identifier(name) for name in schemas), role
                 )
             )
-    statements += own_grants(users)
     return [statement.as_string(None) + ";" for statement in statements]
