@@ -385,10 +385,3 @@ class Source(Protocol):
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
         """Rows, counted."""
-
-    def grants_sql(self, tables: Sequence[SourceTable] = ()) -> list[str]:
-        """The statements that give each configured role exactly what it needs.
-
-        Args:
-            tables: Tables to replicate; without any, all of schema ``public`` is granted.
-        """

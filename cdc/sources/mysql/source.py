@@ -18,7 +18,6 @@ from cdc.sources.mysql import (
     catalog,
     checks,
     exact_view,
-    grants,
     lookup,
     planned,
     preparation,
@@ -389,7 +388,3 @@ class MysqlSource(WholeLog):
         )
         with opened as session:
             return lookup.count(session, table)
-
-    def grants_sql(self, tables: Sequence[SourceTable] = ()) -> list[str]:
-        """The statements that give each configured login exactly what it needs."""
-        return grants.grants_sql(self._config, tables)

@@ -6,12 +6,10 @@ midst of an onboarding, where it stops others, or of a copy.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import psycopg
 from psycopg import sql
 
-from cdc.sources.postgres import checks, grants, letter_case
+from cdc.sources.postgres import checks, letter_case
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.values import Check, SourceTable
 
@@ -33,10 +31,6 @@ class Logins:
     def checks(self) -> list[Check]:
         """Pre-flight of connections, versions, settings, privileges and the replica."""
         return checks.run(self._connections)
-
-    def grants_sql(self, tables: Sequence[SourceTable] = ()) -> list[str]:
-        """The statements that give each configured role exactly what it needs."""
-        return grants.grants_sql(self._connections.config, tables)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
         """Why no connector of this database would run, and what to do."""
