@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from cdc.errors import FencedError
@@ -13,6 +14,9 @@ if TYPE_CHECKING:
     from cdc.lake.timeline import Committed, Timeline
     from cdc.lease import Lease
     from schemas.table import TableId
+
+_TOLD_FROM = timedelta(seconds=5)
+"""Clocks that differ by less are not worth a warning."""
 
 
 def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
@@ -39,7 +43,7 @@ def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[T
 def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
     """What readers who ask by time are to know of a table that is ahead of this machine's clock."""
     ahead = lead(newest.instant)
-    if not ahead:
+    if ahead < _TOLD_FROM:
         return ()
     return (
         f"the newest commit of table {table} is {ahead} ahead of this machine's clock, since it"

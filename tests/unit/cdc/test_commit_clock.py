@@ -23,5 +23,6 @@ def test_a_commit_that_lies_ahead_is_told_with_a_remedy() -> None:
     assert "`tributary resync shop:public.orders`" in warning
 
 
-def test_a_commit_of_the_past_is_not() -> None:
+def test_a_commit_of_the_past_or_of_clocks_that_differ_a_little_is_not() -> None:
     assert clock_warnings(TABLE, committed(timedelta(seconds=-1))) == ()
+    assert clock_warnings(TABLE, committed(timedelta(seconds=3))) == ()
