@@ -27,7 +27,7 @@ from cdc.lease import Leases
 from cdc.position import Lsn
 from cdc.progress import NullProgress
 from cdc.run import RunContext, RunResult, run_tables
-from cdc.run.shape import column_facts
+from cdc.run.shape import column_facts, key_text_fact
 from cdc.sources import open_source
 from cdc.sources.postgres.source import PostgresSource
 from cdc.state import State, TableRecord, transition
@@ -156,6 +156,7 @@ class Replication:
                 handoff={
                     "fingerprint": dict(fingerprint.facts),
                     "key": list(schema.key),
+                    **key_text_fact(schema, shared=False),
                     "columns": [column_facts(column) for column in schema.columns],
                     "system_identifier": server.system_identifier,
                     "timeline": server.timeline,
