@@ -8,13 +8,14 @@ depends on S any more.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError
 from cdc.debezium import TransactionReader
 from cdc.errors import PositionError
+from cdc.kafka import leader_epochs
 from cdc.position import LogPosition, Lsn
 
 if TYPE_CHECKING:
@@ -34,12 +35,14 @@ class Origin:
 
     Args:
         rows: Offsets of the table's topic (O).
+        epochs: Epochs of its leaders then; of logs none, since O moves on with their boundary.
         transactions: Offsets of the transactions' topic, recorded first: rows from O on belong to
             transactions whose ends lie there or later. Of logs only.
         transactions_id: UUID of that topic.
     """
 
     rows: Mapping[int, int]
+    epochs: Mapping[int, int] = field(default_factory=dict)
     transactions: Mapping[int, int] | None = None
     transactions_id: str | None = None
 
@@ -54,9 +57,12 @@ class Origin:
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append or capture.names.tells_definitions:
-            return cls(kafka.stable_offsets(capture.topic))
+            ends = kafka.ends_many([capture.topic])[capture.topic]
+            offsets = {partition: end.offset for partition, end in ends.items()}
+            return cls(offsets, leader_epochs(ends))
         identity, transactions = kafka.topic_id(topic), kafka.stable_offsets(topic)
-        return cls(kafka.high_watermarks(capture.topic), transactions, identity)
+        rows = kafka.high_watermarks(capture.topic)
+        return cls(rows, transactions=transactions, transactions_id=identity)
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
@@ -69,6 +75,7 @@ def recorded(attempt: Attempt, capture: Capture) -> Attempt:
         attempt,
         topic_id=capture.kafka.topic_id(capture.topic),
         start_offsets=origin.rows,
+        start_epochs=origin.epochs,
         transaction_offsets=origin.transactions,
         transaction_topic_id=origin.transactions_id,
         told_upto=told_upto,
@@ -80,7 +87,9 @@ def boundary_of(
 ) -> dict[int, int]:
     """The boundary of an attempt's copy; see `find_boundary`."""
     origin = Origin(
-        attempt.start_offsets or {}, attempt.transaction_offsets, attempt.transaction_topic_id
+        attempt.start_offsets or {},
+        transactions=attempt.transaction_offsets,
+        transactions_id=attempt.transaction_topic_id,
     )
     split = capture.source.position((attempt.view or {}).get("split") or "")
     return find_boundary(capture, registry, origin, split, timeout_s=timeout_s)

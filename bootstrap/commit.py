@@ -49,6 +49,7 @@ def handoff_commit(
         generation=record.generation,
         start_offsets=attempt.start_offsets or {},
         offsets=attempt.start_offsets or {},
+        epochs=attempt.start_epochs or {},
         topic=record.topic,
         topic_id=attempt.topic_id,
         handoff={

@@ -19,6 +19,7 @@ class Attempt:
         path: Base path of the Hudi table that this attempt writes, and no other ever.
         topic_id: UUID of the topic when O was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
+        start_epochs: Epoch of each partition's leader then.
         marker_id: Identity of the marker row written after O.
         x0: What showed that no transaction is captured in part: a transaction id, or a marker's.
         chunks: The planned chunks as plain values.
@@ -40,6 +41,7 @@ class Attempt:
     path: str
     topic_id: str | None = None
     start_offsets: Mapping[int, int] | None = None
+    start_epochs: Mapping[int, int] | None = None
     marker_id: UUID | None = None
     x0: str | None = None
     chunks: tuple[Mapping[str, Any], ...] = ()
@@ -62,6 +64,7 @@ class Attempt:
             "path": self.path,
             "topic_id": self.topic_id,
             "start_offsets": offsets_to_json(self.start_offsets),
+            "start_epochs": offsets_to_json(self.start_epochs),
             "marker_id": None if self.marker_id is None else str(self.marker_id),
             "x0": self.x0,
             "chunks": [dict(chunk) for chunk in self.chunks],
@@ -86,6 +89,7 @@ class Attempt:
             path=value["path"],
             topic_id=value["topic_id"],
             start_offsets=offsets_from_json(value["start_offsets"]),
+            start_epochs=offsets_from_json(value.get("start_epochs")),
             marker_id=None if value["marker_id"] is None else UUID(value["marker_id"]),
             x0=value["x0"],
             chunks=tuple(value["chunks"]),

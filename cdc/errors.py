@@ -87,6 +87,10 @@ class FencedError(LakeError):
     """Another writer has moved the table on; this run's commit was refused."""
 
 
+class StoppedError(FencedError):
+    """The process was asked to stop; what it left is gone on with by the next one."""
+
+
 class StateError(TributaryError):
     """A state transition that is not allowed, or a state store that is not usable."""
 

@@ -7,7 +7,7 @@ each doubt stops the table with the gap named.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
@@ -25,6 +25,7 @@ class TopicFacts:
         id: Its UUID; None when there is no such topic.
         earliest: First offset still in the log, per partition.
         stable: Last stable offset, per partition.
+        epochs: Epoch of each partition's leader, where it was asked for.
         policy: Its ``cleanup.policy``, where it was looked at.
         lagging: Whether compaction never comes to a record, however old it is.
     """
@@ -32,6 +33,7 @@ class TopicFacts:
     id: str | None
     earliest: Mapping[int, int]
     stable: Mapping[int, int]
+    epochs: Mapping[int, int] = field(default_factory=dict)
     policy: str = "delete"
     lagging: bool = False
 
@@ -92,6 +94,27 @@ def check_topic(
                 offset=offset,
             )
     _check_policy(table, topic, now)
+
+
+def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
+    """Check that no partition was cut off below what the lake has read, and filled again.
+
+    Args:
+        table: The table.
+        topic: Its topic.
+        cuts: What the leader of a partition says that was.
+
+    Raises:
+        LostHistoryError: One was: by an unclean election, or a disk that was restored.
+    """
+    for partition, told in sorted(cuts.items()):
+        raise _lost(
+            table,
+            f"topic {topic} partition {partition} was cut off below the lake's offset, and filled"
+            f" with other records since: {told}",
+            topic=topic,
+            partition=partition,
+        )
 
 
 def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:

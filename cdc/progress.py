@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Protocol
+
+from cdc.errors import StoppedError
 
 
 class Task(Protocol):
@@ -50,3 +53,59 @@ class NullProgress:
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
         """Begin a task that shows nothing."""
         return NullTask()
+
+
+class Interruptible:
+    """Progress whose tasks can be told to end: at the next thing that a wait has to say.
+
+    Every wait says what it waits for, so each can be left there, as a killed process leaves it.
+
+    Args:
+        progress: Where tasks are shown.
+    """
+
+    def __init__(self, progress: Progress) -> None:
+        self._progress = progress
+        self._stopped = threading.Event()
+
+    def interrupt(self) -> None:
+        """Let no task begin or go on with a wait from now on."""
+        self._stopped.set()
+
+    def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
+        """Begin a task.
+
+        Raises:
+            StoppedError: All were told to end.
+        """
+        self.check(task)
+        return _InterruptibleTask(self, task, self._progress.start(task, total, unit))
+
+    def check(self, task: str) -> None:
+        """See whether a task may go on.
+
+        Raises:
+            StoppedError: All were told to end.
+        """
+        if self._stopped.is_set():
+            raise StoppedError(
+                f"{task}: interrupted, since the process was asked to stop",
+                remedy="Nothing to do: the next run goes on with it.",
+            )
+
+
+class _InterruptibleTask:
+    def __init__(self, whole: Interruptible, name: str, task: Task) -> None:
+        self._whole = whole
+        self._name = name
+        self._task = task
+
+    def advance(self, count: int = 1) -> None:
+        self._task.advance(count)
+
+    def note(self, text: str) -> None:
+        self._task.note(text)
+        self._whole.check(self._name)
+
+    def done(self) -> None:
+        self._task.done()

@@ -62,6 +62,7 @@ class CommitSummary:
 
     Args:
         offsets: Next offset to read, per partition.
+        epochs: Epoch of each partition's leader when that was last seen to be in the log.
         position: Source position of the last event, as text.
         watermark: Event time up to which the table is complete.
         instant: Hudi instant of the commit.
@@ -73,6 +74,7 @@ class CommitSummary:
     watermark: datetime | None
     instant: str
     committed_at: datetime
+    epochs: Mapping[int, int] = field(default_factory=dict)
 
     def to_json(self) -> dict[str, Any]:
         """The summary as plain values."""
@@ -82,6 +84,7 @@ class CommitSummary:
             "watermark": None if self.watermark is None else self.watermark.isoformat(),
             "instant": self.instant,
             "committed_at": self.committed_at.isoformat(),
+            "epochs": offsets_to_json(self.epochs),
         }
 
     @classmethod
@@ -93,6 +96,7 @@ class CommitSummary:
             watermark=_time(value["watermark"]),
             instant=value["instant"],
             committed_at=datetime.fromisoformat(value["committed_at"]),
+            epochs=offsets_from_json(value.get("epochs")) or {},
         )
 
 

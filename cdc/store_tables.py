@@ -101,6 +101,15 @@ schema_change_rows = sa.Table(
     sa.Index("tributary_schema_change_table", "source", "schema_name", "table_name", "id"),
 )
 
+restart_rows = sa.Table(
+    "tributary_restart",
+    metadata,
+    sa.Column("connector", _name(512), primary_key=True),
+    sa.Column("times", sa.Integer, nullable=False),
+    sa.Column("next_at", sa.Double, nullable=False),
+)
+"""One row per connector that runs have restarted, since it last ran for long enough."""
+
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",
     metadata,

@@ -102,8 +102,7 @@ def changing(services: Services, capture: CaptureNames) -> Iterator[None]:
     Raises:
         LeaseHeldError: Another process is changing it, for longer than we wait.
     """
-    what = f"the capture of {capture.source}, tier {capture.tier}"
-    with services.leases.hold(what, wait_s=_LEASE_WAIT_S):
+    with services.leases.hold(capture.resource, wait_s=_LEASE_WAIT_S):
         yield
 
 

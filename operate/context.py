@@ -16,6 +16,7 @@ from cdc.debezium import CaptureNames, names
 from cdc.kafka import KafkaAdmin
 from cdc.kept_schemas import KeptSchemas
 from cdc.lease import Leases
+from cdc.progress import Interruptible
 from cdc.replay_pause import settle
 from cdc.sources import open_source
 from cdc.sources.base import Source
@@ -48,6 +49,7 @@ class Services:
         self.config = config
         self._shared_spark = spark
         self.progress = progress
+        self.interruptible = Interruptible(progress)
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()
@@ -152,7 +154,7 @@ class Services:
             registry=self.schemas,
             sources=_Sources(self),
             leases=self.leases,
-            progress=self.progress,
+            progress=self.interruptible,
             run_id=str(uuid.uuid4()),
             connect=self.connect,
         )

@@ -2,24 +2,30 @@
 
 from __future__ import annotations
 
+import logging
 import signal
 import threading
+import time
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from cdc.run import run_continuously, run_tables
+from cdc.run import run_continuously, run_tables, silences
 from cdc.state import State
 from operate.exit_codes import ExitCode, exit_code
 from operate.unattended import Unattended
+from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
-    from cdc.run import RunResult
+    from cdc.run import RunResult, Silence
     from cdc.state import TableRecord
     from operate.context import Services
     from operate.outcome import Outcome
     from schemas.table import TableId
 
+_log = logging.getLogger(__name__)
+_INTERRUPT_S = 60.0
+_CANCEL_S = 1.0
 _FOLLOWED = frozenset({State.INCREMENTAL, State.RETIRED})
 
 
@@ -36,12 +42,25 @@ class Runs:
         self._tables = frozenset(tables)
         self._failed: set[TableId] = set()
         self._unattended = Unattended(services, self._records)
+        self.silences: list[Silence] = []
+        """The captures that sent no changes when they were last looked at."""
 
     def once(self) -> list[RunResult]:
         """One run of the tables that have new changes."""
         results = run_tables(self._services.run_context, self._records())
         self._failed |= {result.table for result in results if result.error is not None}
+        # RED
         return results
+
+    def watch(self) -> None:
+        """See through which captures no changes come.
+
+        What cannot be looked at is a warning: it says nothing about changes.
+        """
+        try:
+            self.silences = silences(self._services.run_context, self._records())
+        except TributaryError as error:
+            _log.warning("captures were not looked at: %s", error)
 
     def resync(self) -> list[Outcome]:
         """Copy again what asks for it by its settings, after a run that found that out."""
@@ -55,18 +74,26 @@ class Runs:
         interval_s: float,
         report: Callable[[list[RunResult]], None],
         report_resync: Callable[[list[Outcome]], None],
+        report_silences: Callable[[list[Silence]], None],
     ) -> None:
         """Run after run until SIGINT or SIGTERM; the run under way is finished first.
 
         Tables that ask for it by their settings are copied again beside the runs; such a copy is
-        finished first, too, and is gone on with when the process is killed instead.
+        interrupted within a minute, and the next run goes on with it.
         """
         stop = threading.Event()
         copying = threading.Thread(
             target=self._unattended.repeat,
             args=(stop, interval_s, report_resync),
             name="unattended resync",
+            daemon=True,
         )
+
+        def watch() -> None:
+            known = {silence.capture for silence in self.silences}
+            self.watch()
+            if {silence.capture for silence in self.silences} != known:
+                report_silences(self.silences)
 
         def asked(_signal: int, _frame: FrameType | None) -> None:
             stop.set()
@@ -80,12 +107,24 @@ class Runs:
                 stop,
                 min_interval_s=interval_s,
                 report=report,
+                watch=watch,
             )
         finally:
             stop.set()
-            copying.join()
+            self._interrupt(copying)
             for kind, handler in former.items():
                 signal.signal(kind, handler)
+
+    def _interrupt(self, copying: threading.Thread) -> None:
+        """Let a copy end at its next wait; what Spark does for it is cancelled."""
+        self._services.interruptible.interrupt()
+        deadline = time.monotonic() + _INTERRUPT_S
+        copying.join(_CANCEL_S)
+        while copying.is_alive() and time.monotonic() < deadline:
+            self._services.spark.sparkContext.cancelAllJobs()
+            copying.join(_CANCEL_S)
+        if copying.is_alive():
+            _log.warning("a copy did not end within %.0f s and is left as it is", _INTERRUPT_S)
 
     def waiting(self) -> list[TableRecord]:
         """The tables that a run does not keep up to date, and that wait for someone."""
@@ -103,7 +142,7 @@ class Runs:
         """
         states = {record.state for record in self._records() if not record.never_published}
         return exit_code(
-            failed=bool(self._failed) or State.FAILED in states,
+            failed=bool(self._failed or self.silences) or State.FAILED in states,
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states,
         )
 

@@ -10,6 +10,7 @@ from cdc.config.lake import HADOOP_PREFIX
 from cdc.errors import StateError
 from cdc.lake.pointer import POINTER, local_folder
 from cdc.quarantine import Quarantine
+from cdc.restarts import Restarts
 from cdc.state import State, TableRecord, transition
 from operate import capture
 from operate.outcome import Outcome
@@ -82,6 +83,7 @@ def retry(services: Services, table: TableId) -> Outcome:
         woken = services.connect.wake(names.connector)
     failed = seen is not None and seen.failure is not None
     if failed:
+        Restarts(services.store).forget(names.connector)
         services.connect.restart(names.connector)
     if woken or failed:
         services.connect.wait_running(names.connector, progress=services.progress)

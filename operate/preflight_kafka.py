@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cdc.errors import SourceError
@@ -78,6 +79,9 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
                 f"Raise retention.ms of topic {record.topic}.",
             )
         ]
+    _, brokers = services.kafka.ping()
+    if weak := list(durability(record.topic, info.replicas, brokers, actual)):
+        return [Check(name, "warning", detail, remedy) for detail, remedy in weak]
     source = services.source(record.table.source)
     table = source.table(record.table)
     limit = int(actual.get("max.message.bytes", DEFAULT_MESSAGE_BYTES))
@@ -96,3 +100,38 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
             )
         ]
     return [Check(name, "ok", f"one partition, keeps changes {hours}")]
+
+
+def durability(
+    topic: str, replicas: int, brokers: int, settings: Mapping[str, str]
+) -> Iterator[tuple[str, str]]:
+    """How a topic can lose changes that were acknowledged, each with its remedy.
+
+    Args:
+        topic: Its name.
+        replicas: How many brokers have it.
+        brokers: How many brokers there are; with one there is nothing to choose.
+        settings: Its effective settings.
+    """
+    kept = int(settings.get("retention.bytes", "-1"))
+    if kept >= 0:
+        yield (
+            f"keeps {kept} bytes, and drops older changes whether they were read or not",
+            f"Set retention.bytes=-1 on topic {topic}; retention.ms bounds it.",
+        )
+    if brokers > 1 and replicas == 1:
+        yield (
+            "is on one broker only: its changes go with that disk",
+            f"Reassign topic {topic} to three brokers, and set kafka.topic.replication_factor.",
+        )
+    if replicas > 1 and settings.get("unclean.leader.election.enable") == "true":
+        yield (
+            "has unclean.leader.election.enable=true: a broker that is behind may lead, and changes"
+            " that it lacks are gone (a run finds out, and asks for a bootstrap)",
+            f"Set unclean.leader.election.enable=false on topic {topic}.",
+        )
+    if replicas > 1 and int(settings.get("min.insync.replicas", "1")) == 1:
+        yield (
+            "has min.insync.replicas=1: a change is acknowledged that one broker has",
+            f"Set min.insync.replicas=2 on topic {topic}.",
+        )

@@ -9,22 +9,21 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc import plan
-from cdc.debezium import latest_heartbeat, stored_position
+from cdc.connect import failures
+from cdc.debezium import latest_heartbeat, silence_bound_s, stored_position
 from cdc.quarantine import Quarantine
 from cdc.sources.values import LogHealth
 from cdc.state import State, TableRecord
 from operate.candidates import why_not_copied
 from operate.shards import SharedStatus, shared_tables
 from schemas.errors import TributaryError
+from schemas.redaction import redact
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.history import RunEntry
     from cdc.position import LogPosition
     from operate.context import Services
-
-_SILENCE_S = 120.0
-"""A running connector whose newest heartbeat is older than this, and ten intervals, is stuck."""
 
 _SHOWN_RUNS = 5
 
@@ -320,7 +319,9 @@ def _capture(services: Services, record: TableRecord) -> CaptureStatus:
         seen = services.connect.status(capture.connector)
         connector = "missing" if seen is None else "running" if seen.running else "not running"
         if seen is None or not seen.running:
-            why = (seen.failure or seen.state).strip().splitlines()[0] if seen else "missing"
+            why = "missing"
+            if seen is not None:
+                why = seen.state if seen.failure is None else redact(failures.explain(seen.failure))
             problems.append(f"connector {capture.connector}: {why}")
         stored = stored_position(services.connect, capture)
     if log is not None and (lost := log.problem(stored)) is not None:
@@ -330,8 +331,8 @@ def _capture(services: Services, record: TableRecord) -> CaptureStatus:
         beat_at = None if beat is None else beat.beat_at
         now = datetime.now(timezone.utc)
         silent = 0.0 if beat_at is None else (now - beat_at).total_seconds()
-        interval = services.config.source(capture.source).heartbeat_interval_ms / 1000
-        if connector == "running" and silent > _SILENCE_S + 10 * interval:
+        bound = silence_bound_s(services.config.source(capture.source).heartbeat_interval_ms)
+        if connector == "running" and silent > bound:
             problems.append(
                 f"connector {capture.connector} runs, but its last heartbeat is {silent:.0f} s old:"
                 " nothing travels through it"

@@ -69,7 +69,7 @@ class Unattended:
     def repeat(
         self, stop: threading.Event, interval_s: float, report: Callable[[list[Outcome]], None]
     ) -> None:
-        """Look again and again until told to stop; the copy under way is finished."""
+        """Look again and again until told to stop."""
         while not stop.wait(interval_s):
             try:
                 done = self.once()

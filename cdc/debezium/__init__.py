@@ -10,6 +10,7 @@ from cdc.debezium.connector import (
     followed_settings,
     heartbeat_sql,
     listing,
+    silence,
     stored_position,
 )
 from cdc.debezium.definitions import (
@@ -22,6 +23,7 @@ from cdc.debezium.heartbeat import (
     Heartbeat,
     latest_heartbeat,
     parse_heartbeat,
+    silence_bound_s,
     wait_for_heartbeat,
 )
 from cdc.debezium.kind import Finding
@@ -48,6 +50,8 @@ __all__ = [
     "listing",
     "names",
     "parse_heartbeat",
+    "silence",
+    "silence_bound_s",
     "stored_position",
     "topic_collisions",
     "topic_for",

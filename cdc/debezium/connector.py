@@ -73,6 +73,11 @@ def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list
     return KINDS[capture.kind].captured_tables(effective, capture.source)
 
 
+def silence(capture: CaptureNames) -> str:
+    """What to look at when a connector runs and no heartbeat comes."""
+    return KINDS[capture.kind].silence(capture)
+
+
 def stored_position(connect: ConnectClient, capture: CaptureNames) -> LogPosition | None:
     """The position up to which Kafka has acknowledged every change, as Connect has stored it.
 

@@ -25,6 +25,16 @@ if TYPE_CHECKING:
     from schemas.registry import SchemaRegistry
 
 _POLL_S = 0.1
+_SILENCE_S = 120.0
+
+
+def silence_bound_s(interval_ms: int) -> float:
+    """A running connector whose newest heartbeat is older than this many seconds is stuck.
+
+    Args:
+        interval_ms: From beat to beat, in milliseconds.
+    """
+    return _SILENCE_S + 10 * interval_ms / 1000
 
 
 @dataclass(frozen=True)

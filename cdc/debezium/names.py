@@ -68,6 +68,11 @@ class CaptureNames:
         return f"__tributary_unavailable_{digest[:32]}__"
 
     @property
+    def resource(self) -> str:
+        """What is leased by whoever changes what the tables of this capture share."""
+        return f"the capture of {self.source}, tier {self.tier}"
+
+    @property
     def append(self) -> bool:
         """Whether its tables are logs; PostgreSQL publishes only inserts and TRUNCATE of them."""
         return is_append_tier(self.tier)

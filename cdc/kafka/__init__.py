@@ -6,7 +6,16 @@ for in one call, so a run over thousands of idle tables costs a few round trips.
 
 from __future__ import annotations
 
-from cdc.kafka.admin import NEVER_COMPACTED, KafkaAdmin, TopicInfo, never_compacted
+from cdc.kafka.admin import KafkaAdmin
 from cdc.kafka.records import KafkaRecord
+from cdc.kafka.values import NEVER_COMPACTED, End, TopicInfo, leader_epochs, never_compacted
 
-__all__ = ["NEVER_COMPACTED", "KafkaAdmin", "KafkaRecord", "TopicInfo", "never_compacted"]
+__all__ = [
+    "NEVER_COMPACTED",
+    "End",
+    "KafkaAdmin",
+    "KafkaRecord",
+    "TopicInfo",
+    "leader_epochs",
+    "never_compacted",
+]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from concurrent.futures import Future
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 import confluent_kafka as ck
@@ -14,6 +15,7 @@ from cdc.errors import KafkaError
 from cdc.kafka import records
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
 from cdc.kafka.records import KafkaRecord
+from cdc.kafka.values import NEVER_COMPACTED, End, TopicInfo
 
 if TYPE_CHECKING:
     from cdc.config import KafkaConfig
@@ -21,30 +23,6 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 _CONFIGS_AT_ONCE = 500
 """Topics in one request for settings: an answer has 5 KB for each."""
-
-NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.ms": str(2**63 - 1)}
-"""Keeps every record also while somebody has the topic compacted, until a run has seen it."""
-
-
-def never_compacted(settings: Mapping[str, str]) -> bool:
-    """Whether compaction leaves every record of a topic with these settings alone."""
-    (lag, *_) = NEVER_COMPACTED
-    return int(settings.get(lag, "0")) >= int(NEVER_COMPACTED[lag])
-
-
-@dataclass(frozen=True)
-class TopicInfo:
-    """A topic as the cluster describes it.
-
-    Args:
-        name: The topic's name.
-        id: Its UUID, which a deleted and re-created topic does not share.
-        partitions: How many partitions it has.
-    """
-
-    name: str
-    id: str
-    partitions: int
 
 
 class KafkaAdmin:
@@ -118,7 +96,12 @@ class KafkaAdmin:
             ignored=UNKNOWN_TOPIC,
         )
         return {
-            name: TopicInfo(name, str(topic.topic_id), len(topic.partitions))
+            name: TopicInfo(
+                name,
+                str(topic.topic_id),
+                len(topic.partitions),
+                min((len(one.replicas) for one in topic.partitions), default=0),
+            )
             for name, topic in found.items()
         }
 
@@ -178,6 +161,19 @@ class KafkaAdmin:
         """Per partition, the offset after the last record, open transactions included."""
         return self._of_one(topic, self.high_watermarks_many([topic]))
 
+    def ends_many(self, topics: Iterable[str]) -> dict[str, dict[int, End]]:
+        """Last stable offsets and leader epochs of many topics in one call."""
+        return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=True)
+
+    def truncated(self, topic: str, partition: int, offset: int, epoch: int) -> str | None:
+        """How a log lost what it held below an offset under a leader epoch; None when it did not.
+
+        Raises:
+            KafkaError: The leader does not answer in time.
+        """
+        deadline = time.monotonic() + self._client.timeout_s
+        return records.truncated(self._client, topic, partition, offset, epoch, deadline=deadline)
+
     def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """First offsets of many topics in one call; topics that do not exist are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.earliest(), committed=False)
@@ -189,6 +185,21 @@ class KafkaAdmin:
     def high_watermarks_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """High watermarks of many topics in one call; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=False)
+
+    def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
+        """When the newest record of each topic was sent, in one call; without those that have none.
+
+        By the sender's clock, unless the topic has the broker's.
+        """
+        described, uncommitted = self.topics(topics), ck.IsolationLevel.READ_UNCOMMITTED
+        found: dict[str, datetime] = {}
+        for place, result in self._list(
+            described, ck_admin.OffsetSpec.max_timestamp(), uncommitted
+        ):
+            if result.timestamp >= 0:
+                sent = datetime.fromtimestamp(result.timestamp / 1000, timezone.utc)
+                found[place.topic] = max(sent, found.get(place.topic, sent))
+        return found
 
     def latest_record(self, topic: str, *, timeout_s: float = 30.0) -> KafkaRecord | None:
         """The newest committed record of a topic, or None when it holds none.
@@ -299,6 +310,15 @@ class KafkaAdmin:
     def _offsets(
         self, topics: Iterable[str], spec: ck_admin.OffsetSpec, *, committed: bool
     ) -> dict[str, dict[int, int]]:
+        found = self._ends(topics, spec, committed=committed)
+        return {
+            name: {partition: end.offset for partition, end in ends.items()}
+            for name, ends in found.items()
+        }
+
+    def _ends(
+        self, topics: Iterable[str], spec: ck_admin.OffsetSpec, *, committed: bool
+    ) -> dict[str, dict[int, End]]:
         """Ask until every topic that exists has answered for each partition.
 
         Right after its creation a topic is described before its partitions answer. Leaving it out
@@ -307,12 +327,13 @@ class KafkaAdmin:
         level = (
             ck.IsolationLevel.READ_COMMITTED if committed else ck.IsolationLevel.READ_UNCOMMITTED
         )
-        found: dict[str, dict[int, int]] = {}
+        found: dict[str, dict[int, End]] = {}
         deadline = time.monotonic() + self._client.timeout_s
         silent = self.topics(topics)
         while silent:
-            for place, offset in self._list(silent, spec, level):
-                found.setdefault(place.topic, {})[place.partition] = offset
+            for place, result in self._list(silent, spec, level):
+                end = End(result.offset, result.leader_epoch)
+                found.setdefault(place.topic, {})[place.partition] = end
             late = [t.name for t in silent.values() if len(found.get(t.name, ())) < t.partitions]
             if late and time.monotonic() > deadline:
                 raise KafkaError(
@@ -323,24 +344,30 @@ class KafkaAdmin:
             silent = self.topics(late)
             if silent:
                 time.sleep(_POLL_S)
-        return {name: dict(sorted(offsets.items())) for name, offsets in found.items()}
+        return {name: dict(sorted(ends.items())) for name, ends in found.items()}
 
     def _list(
         self, topics: Mapping[str, TopicInfo], spec: ck_admin.OffsetSpec, level: ck.IsolationLevel
-    ) -> list[tuple[ck.TopicPartition, int]]:
+    ) -> list[tuple[ck.TopicPartition, ck_admin.ListOffsetsResultInfo]]:
         asked = {
             ck.TopicPartition(topic.name, partition): spec
             for topic in topics.values()
             for partition in range(topic.partitions)
         }
-        found = self._client.call(
-            "list offsets",
-            lambda: self._admin.list_offsets(
+        tried = False
+
+        def ask() -> dict[ck.TopicPartition, Future[ck_admin.ListOffsetsResultInfo]]:
+            nonlocal tried
+            if tried:
+                # The client keeps the leaders that it knows for minutes, also when refused.
+                self._admin.list_topics(timeout=self._client.timeout_s)
+            tried = True
+            return self._admin.list_offsets(
                 asked, isolation_level=level, request_timeout=self._client.timeout_s
-            ),
-            ignored=UNKNOWN_TOPIC,
-        )
-        return [(place, result.offset) for place, result in found.items()]
+            )
+
+        found = self._client.call("list offsets", ask, ignored=UNKNOWN_TOPIC)
+        return list(found.items())
 
     def _of_one(self, topic: str, found: Mapping[str, dict[int, int]]) -> dict[int, int]:
         if topic not in found:

@@ -7,6 +7,7 @@ import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from typing import Any
 
 import confluent_kafka as ck
 
@@ -53,16 +54,7 @@ def read(
     """
     if start >= end:
         return
-    consumer = ck.Consumer(
-        {
-            **client.settings,
-            "group.id": f"tributary-{uuid.uuid4()}",
-            "enable.auto.commit": False,
-            "enable.partition.eof": True,
-            "isolation.level": "read_committed",
-            "auto.offset.reset": "error",
-        }
-    )
+    consumer = ck.Consumer(_reader(client))
     try:
         consumer.assign([ck.TopicPartition(topic, partition, start)])
         while True:
@@ -109,6 +101,60 @@ def newest(
         if last is not None and (found is None or _age_key(last) > _age_key(found)):
             found = last
     return found
+
+
+def truncated(
+    client: KafkaClient,
+    topic: str,
+    partition: int,
+    offset: int,
+    epoch: int,
+    *,
+    deadline: float,
+) -> str | None:
+    """How the log lost what it held below an offset under a leader epoch; None when it did not.
+
+    The client asks the leader where that epoch ended (OffsetForLeaderEpoch) before it reads on.
+    A log that was cut below the offset ends the epoch there, however far it was filled since.
+
+    Args:
+        client: The cluster.
+        topic: The topic.
+        partition: Its partition.
+        offset: The offset that the log once reached.
+        epoch: The leader epoch under which it did.
+        deadline: When to give up, as a point of ``time.monotonic()``.
+
+    Raises:
+        KafkaError: The leader does not answer within the bound.
+    """
+    consumer = ck.Consumer({**_reader(client), "fetch.wait.max.ms": 10})
+    try:
+        consumer.assign([ck.TopicPartition(topic, partition, offset, leader_epoch=epoch)])
+        while time.monotonic() < deadline:
+            message = consumer.poll(min(1.0, max(0.0, deadline - time.monotonic())))
+            error = None if message is None else message.error()
+            if error is not None and error.code() == ck.KafkaError._AUTO_OFFSET_RESET:
+                return error.str()
+            if error is None or error.code() == ck.KafkaError._PARTITION_EOF:
+                if message is not None:
+                    return None
+            elif error.code() not in TRANSIENT:
+                raise client.refused(f"read topic {topic}", error, topic=topic)
+        raise _timed_out(client, topic, partition, offset, offset)
+    finally:
+        consumer.close()
+
+
+def _reader(client: KafkaClient) -> dict[str, Any]:
+    return {
+        **client.settings,
+        "group.id": f"tributary-{uuid.uuid4()}",
+        "enable.auto.commit": False,
+        "enable.partition.eof": True,
+        "isolation.level": "read_committed",
+        "auto.offset.reset": "error",
+    }
 
 
 def _timed_out(client: KafkaClient, topic: str, partition: int, start: int, end: int) -> KafkaError:

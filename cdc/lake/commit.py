@@ -53,6 +53,7 @@ class CommitRecord:
         generation: Generation of the table, from 1.
         start_offsets: First offset per partition that this commit applies; empty for chunks.
         offsets: Next offset to read per partition after this commit; empty for chunks.
+        epochs: Epoch of each partition's leader when the log was seen to reach ``offsets``.
         topic: Data topic.
         topic_id: UUID of the topic, so that a recreated topic is noticed.
         position: Source position (LSN) up to which this commit's events reach.
@@ -76,6 +77,7 @@ class CommitRecord:
     generation: int = 1
     start_offsets: Mapping[int, int] = field(default_factory=dict)
     offsets: Mapping[int, int] = field(default_factory=dict)
+    epochs: Mapping[int, int] = field(default_factory=dict)
     topic: str | None = None
     topic_id: str | None = None
     position: str | None = None
@@ -138,7 +140,7 @@ class CommitRecord:
             values["table"] = TableId(*values["table"])
             if values.get("watermark"):
                 values["watermark"] = datetime.fromisoformat(values["watermark"])
-            for name in ("start_offsets", "offsets"):
+            for name in ("start_offsets", "offsets", "epochs"):
                 values[name] = {int(key): int(at) for key, at in values.get(name, {}).items()}
             values["shards"] = _unpacked(values["shards"]) if values.get("shards") else {}
             for name in ("schema_ids", "chunk_ids"):

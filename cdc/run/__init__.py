@@ -7,14 +7,17 @@ from cdc.run.cycle import run_continuously, run_tables
 from cdc.run.naming import drop_name, keep_name
 from cdc.run.replay import replay_table
 from cdc.run.table import run_table
+from cdc.run.watch import Silence, silences
 
 __all__ = [
     "RunContext",
     "RunResult",
+    "Silence",
     "drop_name",
     "keep_name",
     "replay_table",
     "run_continuously",
     "run_table",
     "run_tables",
+    "silences",
 ]

@@ -276,6 +276,7 @@ class BatchWriter:
             generation=previous.generation,
             start_offsets=piece.start,
             offsets=piece.end,
+            epochs=previous.epochs,
             topic=self._topic,
             topic_id=previous.topic_id,
             position=self._position(previous.position, summary.position),

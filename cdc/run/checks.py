@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+from cdc import position_check
 from cdc.debezium import (
     CaptureNames,
     audit,
@@ -16,11 +17,12 @@ from cdc.debezium import (
     stored_position,
 )
 from cdc.errors import ConnectError, SourceError
-from cdc.kafka import never_compacted
+from cdc.kafka import leader_epochs, never_compacted
 from cdc.position_check import TopicFacts
 
 if TYPE_CHECKING:
     from cdc.debezium import DefinitionChange
+    from cdc.lake.timeline import Committed
     from cdc.position import LogPosition
     from cdc.run.context import RunContext
     from cdc.sources.values import LogHealth, ServerIdentity
@@ -146,13 +148,14 @@ def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFa
     """
     names = list(dict.fromkeys(topics))
     described = context.kafka.topics(names)
-    stable = context.kafka.stable_offsets_many(names)
+    ends = context.kafka.ends_many(names)
     earliest = context.kafka.start_offsets_many(names)
     return {
         name: TopicFacts(
             id=described[name].id if name in described else None,
             earliest=earliest.get(name, {}),
-            stable=stable.get(name, {}),
+            stable={partition: end.offset for partition, end in ends.get(name, {}).items()},
+            epochs=leader_epochs(ends.get(name, {})),
         )
         for name in names
     }
@@ -165,6 +168,48 @@ def one_topic(context: RunContext, topic: str) -> TopicFacts:
         KafkaError: The cluster cannot be asked.
     """
     return with_settings(context, topic_facts(context, [topic]))[topic]
+
+
+def still_in_topic(
+    context: RunContext, record: TableRecord, latest: Committed, now: TopicFacts
+) -> Committed:
+    """Check that the topic goes on from what the lake has read.
+
+    A leader keeps what it has once shown as committed, so it is asked only where another one was
+    elected since: it may have been behind, or its disk may be an older one.
+
+    Args:
+        context: What runs work with.
+        record: The table.
+        latest: The newest commit of its lake table.
+        now: Its topic.
+
+    Returns:
+        The commit, with the leaders' epochs of now.
+
+    Raises:
+        LostHistoryError: It does not; names the gap.
+        CaptureError: It will not for long.
+        KafkaError: A leader does not answer in time.
+    """
+    commit, known_id = latest.record, None
+    if record.attempt is not None:
+        known_id = record.attempt.topic_id
+    position_check.check_topic(
+        record.table,
+        record.topic,
+        topic_id=commit.topic_id or known_id,
+        start=commit.offsets,
+        now=now,
+    )
+    told = {
+        partition: context.kafka.truncated(record.topic, partition, commit.offsets[partition], was)
+        for partition, was in commit.epochs.items()
+        if was != now.epochs.get(partition)
+    }
+    cuts = {partition: how for partition, how in told.items() if how is not None}
+    position_check.check_cuts(record.table, record.topic, cuts)
+    return replace(latest, record=replace(commit, epochs=dict(now.epochs)))
 
 
 def with_settings(context: RunContext, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:

@@ -57,6 +57,7 @@ def commit_summary(committed: Committed) -> CommitSummary:
     record = committed.record
     return CommitSummary(
         offsets=dict(record.offsets),
+        epochs=dict(record.epochs),
         position=record.position,
         watermark=record.watermark,
         instant=committed.instant,

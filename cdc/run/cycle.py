@@ -46,8 +46,8 @@ def run_tables(
     """One incremental run of all tables that have work, several at a time.
 
     Tables without new offsets cost one place in four calls to Kafka, and a look at their slot and
-    their catalog: a slot that is gone and a rewrite send no events. One table's failure never
-    stops another's.
+    their catalog: a slot that is gone and a rewrite send no events. One table's failure here
+    stops no other; what stops a connector is told by `cdc.run.watch`.
 
     Args:
         context: What runs work with.
@@ -210,6 +210,7 @@ def run_continuously(
     min_interval_s: float = 5.0,
     parallel: int | None = None,
     report: Callable[[list[RunResult]], None] | None = None,
+    watch: Callable[[], object] | None = None,
 ) -> None:
     """Run after run until told to stop; the run that is under way is finished.
 
@@ -222,6 +223,7 @@ def run_continuously(
         min_interval_s: From the start of a run to the start of the next, at least, in seconds.
         parallel: How many tables at a time.
         report: Called with the results of each run that had work.
+        watch: Called about once a minute, after a run.
     """
     looked = float("-inf")
     while not stop.is_set():
@@ -236,4 +238,6 @@ def run_continuously(
             looked = started if look else looked
             if results and report is not None:
                 report(results)
+            if look and watch is not None:
+                watch()
         stop.wait(max(0.0, started + min_interval_s - time.monotonic()))

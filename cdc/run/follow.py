@@ -102,6 +102,7 @@ def follow(
         generation=record.generation,
         start_offsets=record.offsets,
         offsets=record.offsets,
+        epochs=record.epochs,
         topic=record.topic,
         topic_id=record.topic_id,
         position=record.position,

@@ -26,7 +26,7 @@ from cdc.failpoints import crash
 from cdc.history import RunEntry, SchemaEntry
 from cdc.lake.timeline import Committed
 from cdc.run.batch import Applied, BatchWriter
-from cdc.run.checks import CaptureChecks, one_topic
+from cdc.run.checks import CaptureChecks, one_topic, still_in_topic
 from cdc.run.commits import clock_warnings, commit_guard, commit_summary
 from cdc.run.context import RunResult
 from cdc.run.follow import LakeShape, follow
@@ -153,13 +153,7 @@ class _TableRun:
         self.result = replace(self.result, warnings=clock_warnings(self._table, latest))
         at = dict(latest.record.offsets)
         facts = self._topic or one_topic(self._context, self._record.topic)
-        position_check.check_topic(
-            self._table,
-            self._record.topic,
-            topic_id=latest.record.topic_id or attempt.topic_id,
-            start=at,
-            now=facts,
-        )
+        latest = still_in_topic(self._context, self._record, latest, facts)
         end = dict(facts.stable) if until is None else dict(until)
         handoff = latest.record.handoff
         if handoff is None:
@@ -297,17 +291,16 @@ class _TableRun:
 
     def _remember(self, committed: Committed) -> None:
         """Cache in the store what the lake's newest commit says."""
-        record = committed.record
+        record, summary = committed.record, commit_summary(committed)
         self.result = replace(self.result, offsets=dict(record.offsets), watermark=record.watermark)
         known = self._record.last_commit
         if (
             known is not None
-            and known.instant == committed.instant
+            and (known.instant, known.epochs) == (committed.instant, summary.epochs)
             and self._record.state in _RUN_STATES
             and not self._record.failures
         ):
             return
-        summary = commit_summary(committed)
 
         def remembered(record: TableRecord) -> TableRecord:
             if record.state is State.FAILED and record.resume_to in _RUN_STATES:

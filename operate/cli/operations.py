@@ -180,6 +180,7 @@ def run(
                 interval,
                 lambda results: _show_runs(renderer, results),
                 lambda outcomes: _show_resyncs(renderer, outcomes),
+                lambda silences: _show_silences(renderer, silences),
             )
             waiting = runs.waiting()
         else:
@@ -195,10 +196,12 @@ def run(
                     "resynced": [outcome.to_json() for outcome in resynced],
                     "waiting": {str(r.table): r.state.value for r in waiting},
                     "not_resynced": runs.not_resynced,
+                    "silent": [silence.to_json() for silence in runs.silences],
                 }
             )
             if not renderer.json:
                 _show_resyncs(renderer, resynced)
+                _show_silences(renderer, runs.silences)
         code = runs.exit_code()
     for record in waiting:
         why = record.reason or (record.error or {}).get("message") or "see tributary status"
@@ -219,6 +222,15 @@ def _show_resyncs(renderer: Renderer, outcomes: list[Any]) -> None:
         if outcome.error is None:
             renderer.line(f"{outcome.table}: {outcome.action}")
     show_problems(renderer, outcomes)
+
+
+def _show_silences(renderer: Renderer, silences: list[Any]) -> None:
+    if renderer.json:
+        renderer.document({"silent": [silence.to_json() for silence in silences]})
+        return
+    for silence in silences:
+        renderer.line(silence.message, style="bold red")
+        renderer.line(f"  What to do: {silence.remedy}")
 
 
 def _show_runs(renderer: Renderer, results: list[Any]) -> None:

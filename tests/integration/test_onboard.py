@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -9,14 +10,20 @@ from pathlib import Path
 from uuid import uuid4
 
 import pytest
+import sqlalchemy as sa
+import stamina
 
 from cdc.attempt import Attempt
+from cdc.connect import ConnectClient
 from cdc.errors import CaptureError, ConnectError, LeaseHeldError, SourceError, StateError
 from cdc.progress import NullProgress
+from cdc.run import silences
 from cdc.state import State, transition
+from cdc.store_tables import restart_rows
 from operate import capture as capture_module
 from operate.context import Services
 from operate.dryrun import plan
+from operate.exit_codes import ExitCode
 from operate.incremental import Runs
 from operate.inventory import at_source, discover
 from operate.lifecycle import offboard, pause, published_path, resume, retry, unfinished
@@ -513,3 +520,68 @@ def test_an_idle_table_stays_fresh(shop: Shop) -> None:
     shop.database.execute("UPDATE orders SET v = 2 WHERE id = 1")
     wait_until(lambda: seen().events_behind != 0, "the change in the topic", 30)
     assert seen().watermark == first.record.last_commit.watermark
+
+
+def test_a_run_tells_through_which_connector_no_changes_come(
+    shop: Shop, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("orders", "lines"):
+        shop.create(name, 1)
+    succeeded(shop.onboard("orders", "lines", with_bootstrap=False))
+    services, connect = shop.services, shop.services.connect
+    name = services.capture(shop.table("orders")).connector
+    runs = Runs(services, [shop.table("orders"), shop.table("lines")])
+
+    def told() -> str:
+        """What the run says when it ends with 3; nothing when it ends with 0."""
+        runs.once()
+        assert runs.exit_code() is (ExitCode.SOME_FAILED if runs.silences else ExitCode.OK)
+        return "".join(f"{one.message}. {one.remedy}" for one in runs.silences)
+
+    def failed() -> bool:
+        seen = connect.status(name)
+        return seen is not None and seen.failure is not None
+
+    assert told() == ""
+    database.stack.psql("ALTER ROLE tributary_capture NOLOGIN")
+    try:
+        connect.restart(name, only_failed=False)
+        wait_until(failed, "the failure")
+        first = told()
+        # It runs for a moment, and fails again; the next try has not come.
+        wait_until(lambda: "restarted, time 1 of 8" in told(), "the second failure")
+    finally:
+        database.stack.psql("ALTER ROLE tributary_capture LOGIN")
+    assert f"connector {name} failed: " in first
+    assert "not permitted to log in" in first
+    assert "credentials.capture" in first
+    assert "restarted, time 1 of 8" in first
+    assert first.count(f"{database.name}:public.") == 2, "all its tables are named"
+    assert not re.search(r"\bat org\.|Exception", first), "no Java"
+    with services.store.transaction() as connection:
+        connection.execute(sa.update(restart_rows).values(next_at=0))
+    assert "restarted, time 2 of 8" in told()
+    connect.wait_running(name)
+    assert told() == ""
+
+    connect.pause(name)
+    assert f"connector {name} is PAUSED" in told()
+    assert "tributary retry" in told()
+    retry(services, shop.table("orders"))
+    assert told() == ""
+
+    monkeypatch.setattr("cdc.run.watch.silence_bound_s", lambda _: 2.0)
+    nowhere = services.config.connect.model_copy(update={"url": "http://127.0.0.1:9"})
+    with database.begin() as session:
+        session.execute("LOCK TABLE tributary.heartbeat IN EXCLUSIVE MODE")
+        wait_until(lambda: "runs, and its last heartbeat" in told(), "the silence")
+        away = replace(services.run_context, connect=ConnectClient(nowhere))
+        with stamina.set_testing(True, attempts=1):
+            (silence,) = silences(away, services.store.tables())
+        assert "Kafka Connect cannot be asked" in silence.message
+    wait_until(lambda: told() == "", "a heartbeat")
+    with stamina.set_testing(True, attempts=1):
+        assert silences(away, services.store.tables()) == [], "changes come"
+
+    connect.delete(name)
+    assert f"there is no connector {name}" in told()

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import itertools
+import os
 import re
+import signal
 import sqlite3
+import threading
+import time
 from collections.abc import Iterator
 from contextlib import closing
 from dataclasses import dataclass
@@ -33,6 +37,7 @@ from operate.verify.table import verify_table
 from schemas.table import TableId
 from stack.local import LocalStack
 from tests.integration.bootstrapping import LIMITS, Bootstrapping, Watch, fill, writers
+from tests.integration.captured import wait_until
 from tests.integration.conftest import own_database
 from tests.integration.running import spark as spark
 
@@ -301,6 +306,19 @@ def kinds(services: Services, table: TableId) -> list[tuple[int | None, Kind]]:
     return [(one.number, one.kind) for one in look(services, table)]
 
 
+def stop_when_copying(shop: Bootstrapping, known: TableId) -> None:
+    """Ask this process to stop as soon as a copy of the table has begun."""
+    try:
+        wait_until(lambda: copying(shop, known), "the copy")
+    finally:
+        os.kill(os.getpid(), signal.SIGTERM)
+
+
+def copying(shop: Bootstrapping, known: TableId) -> bool:
+    record = shop.store.get(known)
+    return record is not None and record.state is State.BOOTSTRAPPING
+
+
 def test_a_run_copies_again_what_cannot_follow_within_its_limits(table: Table) -> None:
     shop, known = table.shop, table.shop.table(table.name)
     name = f"public__{table.name}"
@@ -317,6 +335,17 @@ def test_a_run_copies_again_what_cannot_follow_within_its_limits(table: Table) -
     assert runs.exit_code() is ExitCode.NEEDS_BOOTSTRAP
 
     shop.configure(**{name: {"on_incompatible": "resync", "resync": {"max_rows": 100_000}}})
+    with shop.database.paused():  # so that the copy waits for its marker
+        begun = time.monotonic()
+        asked = threading.Thread(target=stop_when_copying, args=(shop, known))
+        asked.start()
+        Runs(table.services, [known]).repeat(0.2, *[lambda _: None] * 3)
+        asked.join()
+        assert time.monotonic() - begun < 90
+    left = shop.store.get(known)
+    assert left is not None
+    assert (left.state, left.error) == (State.BOOTSTRAPPING, None), "as after a kill"
+
     runs = Runs(table.services, [known])
     assert runs.once() == []
     assert [one.error for one in runs.resync()] == [None]

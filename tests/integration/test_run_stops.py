@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -19,6 +20,8 @@ from cdc.state import State, transition
 from schemas.errors import RegistryError
 from schemas.registry import SchemaRegistry
 from schemas.table import TableId
+from stack.local import LocalStack
+from tests.integration.captured import wait_until
 from tests.integration.replication import Replication
 from tests.integration.running import Orders
 from tests.integration.running import orders as orders
@@ -149,6 +152,45 @@ def test_a_topic_whose_records_may_be_compacted_away_needs_a_bootstrap(
     assert orders.run().state is State.NEEDS_BOOTSTRAP
     assert "may be gone from it" in (shared.record(orders.name).reason or "")
     assert orders.lake("id") == []
+
+
+def test_a_topic_that_was_cut_off_and_filled_again_needs_a_bootstrap(
+    orders: Orders, shared: Replication
+) -> None:
+    """As after an unclean election: the broker's disk is one of before the last changes."""
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    assert orders.run().error is None
+    stack, topic = shared.database.stack, shared.record(orders.name).topic
+    folder = stack.folder / "kafka" / "data" / f"{topic}-0"
+    saved = shared.folder / folder.name
+    with restarted(stack, "kafka"):
+        shutil.copytree(folder, saved)
+    shared.connect.wait_running(shared.capture.connector)
+    orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1)")
+    result = orders.run()
+    assert (result.error, orders.lake("id")) == (None, [(1,), (2,)]), "another leader loses nothing"
+    assert orders.newest.epochs != {}
+    with restarted(stack, "kafka"):
+        shutil.rmtree(folder)
+        shutil.copytree(saved, folder)
+    reached = orders.newest.offsets[0]
+    wait_until(lambda: shared.kafka.stable_offsets(topic)[0] < reached, "the older log")
+    while shared.kafka.stable_offsets(topic)[0] <= reached:
+        produce(shared, topic, b"\x00\x00\x00\x00\x01 of another time")
+    stopped = run_table(shared.context(), shared.record(orders.name))
+    assert stopped.state is State.NEEDS_BOOTSTRAP, stopped.error
+    assert f"topic {topic} partition 0 was cut off" in (shared.record(orders.name).reason or "")
+    assert orders.lake("id") == [(1,), (2,)]
+
+
+@contextlib.contextmanager
+def restarted(stack: LocalStack, server: str) -> Iterator[None]:
+    """A server is killed, and started again after the block."""
+    stack.server(server).kill()
+    try:
+        yield
+    finally:
+        stack.up()
 
 
 def test_a_recreated_topic_needs_a_bootstrap(orders: Orders, shared: Replication) -> None:

@@ -10,6 +10,7 @@ from cdc.position_check import (
     TopicFacts,
     check_capture,
     check_changes,
+    check_cuts,
     check_log,
     check_server,
     check_starts,
@@ -55,10 +56,17 @@ def test_a_gap_in_the_topic_is_named(now: TopicFacts, gap: str) -> None:
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
 def test_a_compacted_topic_stops(policy: str) -> None:
     with pytest.raises(LostHistoryError, match=f"cleanup.policy={policy}, so changes that were"):
-        check(TopicFacts("T1", {0: 0}, {0: 20}, policy))
+        check(TopicFacts("T1", {0: 0}, {0: 20}, policy=policy))
     with pytest.raises(CaptureError, match="nothing is gone") as caught:
-        check(TopicFacts("T1", {0: 0}, {0: 20}, policy, lagging=True))
+        check(TopicFacts("T1", {0: 0}, {0: 20}, policy=policy, lagging=True))
     assert "cleanup.policy=delete on topic shop.public.orders" in caught.value.remedy
+
+
+def test_a_log_that_was_cut_off_stops() -> None:
+    check_cuts(TABLE, TOPIC, {})
+    with pytest.raises(LostHistoryError, match="filled with other records since: it") as caught:
+        check_cuts(TABLE, TOPIC, {0: "it ends at 7"})
+    assert caught.value.context["topic"] == TOPIC
 
 
 def test_a_topic_that_keeps_everything_is_fine() -> None:

@@ -1,0 +1,36 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import sqlalchemy as sa
+
+from cdc.restarts import LIMIT, Restarts
+from cdc.store import Store
+from cdc.store_tables import restart_rows
+
+
+def test_a_poisoned_connector_is_not_restarted_for_ever(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path / 'state.db'}")
+    restarts, times = Restarts(store), []
+
+    def let_pass(seconds: float) -> None:
+        with store.transaction() as connection:
+            later = restart_rows.c.next_at - seconds
+            connection.execute(sa.update(restart_rows).values(next_at=later))
+
+    for pause in (30, 60, 120, 240, 480, 960, 1920, 3600, 3600):
+        taken = restarts.claim("c")
+        assert not restarts.claim("c").now, "nobody else takes the same"
+        times.append((taken.times, taken.now))
+        let_pass(pause - 5)
+        assert not restarts.claim("c").now, "it is not yet due"
+        restarts.settle("c")
+        let_pass(6)
+    assert times == [*((n, True) for n in range(1, LIMIT + 1)), (LIMIT, False)]
+    let_pass(600)
+    restarts.settle("c")
+    begun = restarts.claim("c")
+    assert (begun.times, begun.now) == (1, True), "it ran for long enough"
+    restarts.forget("c")
+    assert restarts.claim("c").now
+    store.close()
