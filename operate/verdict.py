@@ -198,6 +198,12 @@ def _kind(table: SourceTable) -> Verdict:
             "Onboard ordinary or partitioned tables.",
         )
     if table.kind not in ("table", "partitioned"):
+        if table.replica_identity == "row":
+            return Verdict(
+                "is not an ordinary table of InnoDB, so no copy can read it while it is written to",
+                f"Run ALTER TABLE {_of_mysql(table.table)} ENGINE = InnoDB, or DROP SYSTEM"
+                " VERSIONING.",
+            )
         return Verdict(*_NOT_LOGGED[table.kind])
     if table.partition_root is not None:
         root = table.partition_root
