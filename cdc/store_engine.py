@@ -38,9 +38,6 @@ def open_engine(url: str) -> Engine:
         engine = sa.create_engine(
             parsed, isolation_level="READ COMMITTED", pool_pre_ping=True, hide_parameters=True
         )
-        if parsed.get_backend_name() in ("mysql", "mariadb"):
-            sa.event.listen(engine, "connect", _in_utc)
-        return engine
     except (ArgumentError, ImportError, ValueError) as error:
         # The library's own text may repeat the URL, and with it the password.
         reason = f"no driver: {error}" if isinstance(error, ImportError) else "it is not a URL"
@@ -51,6 +48,9 @@ def open_engine(url: str) -> Engine:
             " password, @ is written %40.",
             field="state.url",
         ) from None
+    if parsed.get_backend_name() in ("mysql", "mariadb"):
+        sa.event.listen(engine, "connect", _in_utc)
+    return engine
 
 
 def _in_utc(connection: Any, _record: object) -> None:

@@ -1,7 +1,8 @@
 """Makes the source's changes flow into topics: topics, publication, slot and connector of a tier.
 
-Adding a table changes the publication, which is the only filter, and nothing else: the connector
-keeps running, and the other tables' changes keep flowing.
+With PostgreSQL, adding a table changes the publication, which is the only filter, and nothing else:
+the connector keeps running. A connector of a binlog is given a longer list, for which it restarts,
+and goes on from where it was: the other tables' changes wait for seconds, and none is lost.
 """
 
 from __future__ import annotations
@@ -361,8 +362,9 @@ def dismantle(
         removed.append(f"connector {capture.connector}")
     if source.drop_slot(capture.slot):
         removed.append(f"slot {capture.slot}")
-    source.drop_publication(capture.publication)
-    removed.append(f"publication {capture.publication}")
+    if not listing(capture, ()):
+        source.drop_publication(capture.publication)
+        removed.append(f"publication {capture.publication}")
     # Nobody writes to them any more.
     topics = capture.own_topics if delete_topics else ()
     removed += [f"topic {topic}" for topic in topics if services.kafka.delete_topic(topic)]

@@ -16,6 +16,7 @@ from cdc.debezium import (
     audit,
     captured_tables,
     connector_class,
+    listing,
     stored_position,
 )
 from cdc.errors import LakeError
@@ -126,6 +127,8 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
         )
     source = services.source(table.source)
     described = source.table(table)
+    if missing := source.missing_rights(described):
+        return _one(name, "error", *missing)
     settings = services.config.table_settings(table)
     keeps = services.config.connect.keeps_nulls
     verdict = judge(described, settings, nulls_are_kept=keeps)
@@ -140,17 +143,19 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
     problems = source.audit_publication(capture.publication, described, append=capture.append)
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
+    # Without a publication there is nothing else that onboarding could add it to.
+    adds = not listing(capture, ())
     if listed is not None and table not in listed:
         problems.append(f"connector {capture.connector} does not list it")
+        adds = True
     if problems:
-        return _one(
-            name,
-            "error",
-            "; ".join(problems),
-            f"Run `tributary onboard {table}`, which adds it; correct by hand what remains.",
-        )
+        by_hand = "Correct that on the source, or offboard the table."
+        added = f"Run `tributary onboard {table}`, which adds it; correct by hand what remains."
+        return _one(name, "error", "; ".join(problems), added if adds else by_hand)
     key = ", ".join(settings.key_columns or described.primary_key)
-    detail = f"key ({key}), replica identity {described.replica_identity}"
+    whole = described.replica_identity == "row"
+    identity = "whole rows" if whole else f"replica identity {described.replica_identity}"
+    detail = f"key ({key}), {identity}"
     if wants_exact_view(source, settings):
         from_primary = settings.snapshot_from == "primary"
         obstacle = source.exact_view_obstacle(from_primary=from_primary)

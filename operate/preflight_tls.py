@@ -44,7 +44,7 @@ def unprotected(config: Config) -> Iterator[Check]:
         ("kafka.registry.url", config.kafka.registry.url),
         ("connect.registry_url", config.connect.registry_url or ""),
     ):
-        if url.startswith("http://") and not is_here(urlsplit(url).hostname):
+        if url.startswith("http://") and not is_here(_host(url)):
             yield _warning(key, f"the connection to {url} {_PLAIN}", remedy)
 
 
@@ -57,6 +57,14 @@ def is_here(host: str | None) -> bool:
         return ipaddress.ip_address(name).is_loopback
     except ValueError:
         return False
+
+
+def _host(url: str) -> str | None:
+    """The host of a URL; None without one, and when it is none that can be reached."""
+    try:
+        return urlsplit(url).hostname
+    except ValueError:
+        return None  # said by whoever connects to it
 
 
 def _warning(what: str, detail: str, remedy: str) -> Check:
@@ -121,10 +129,10 @@ def _state(config: Config) -> Iterator[Check]:
     except SecretError:
         return  # said by the line of the state store
     # A password may hold what ends a host elsewhere.
-    place = urlsplit(re.sub(r"//[^/@]*(?::[^@]*)?@", "//", url, count=1))
-    given = dict(parse_qsl(place.query))
-    host = unquote(given.get("host", place.hostname or ""))
-    kind = place.scheme.partition("+")[0]
+    place = re.sub(r"//[^/@]*(?::[^@]*)?@", "//", url, count=1)
+    given = dict(parse_qsl(place.partition("?")[2]))
+    host = unquote(given.get("host") or _host(place) or "")
+    kind = re.split(r"[+:]", place, maxsplit=1)[0]
     if kind == "sqlite" or is_here(host.partition(":")[0] if host.count(":") == 1 else host):
         return
     problem, remedy = _state_problem(kind, given)

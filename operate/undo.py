@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from cdc.debezium import listing
 from operate.capture import leave, members
 from operate.lost_capture import on_plan
 from schemas.errors import TributaryError
@@ -76,7 +77,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
         for table in group.tables:
             if table not in before.tables:
                 steps.append((f"table {table} in it", partial(leave, services, names, table)))
-    else:
+    elif not listing(names, ()):
         drop = partial(source.drop_publication, names.publication)
         steps.append((f"publication {names.publication}", drop))
     left = [text for what, step in steps if (text := _failure(what, step)) is not None]

@@ -130,11 +130,16 @@ def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -
     unclear = [] if nulls_are_kept else _null_or_default(table, settings)
     if unclear:
         names = ", ".join(quote_name(name) for name in unclear)
+        change = (
+            f"ALTER TABLE {_of_mysql(table.table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP"
+            if table.replica_identity == "row"
+            else f"ALTER TABLE {table.table.relation} ALTER COLUMN ... SET NOT NULL, or DROP"
+        )
         return Verdict(
             f"has columns that allow NULL and have a default ({names}), and Apicurio's converter"
             " sends the default for a NULL; without a key nobody can ask which it was",
-            f"Choose: 1. ALTER TABLE {table.table.relation} ALTER COLUMN ... SET NOT NULL, or DROP"
-            " DEFAULT; 2. connect.converter: confluent; 3. columns: {exclude: [...]}.",
+            f"Choose: 1. {change} DEFAULT; 2. connect.converter: confluent; 3. columns:"
+            " {exclude: [...]}.",
         )
     notes = (*_log_notes(table), *_generated(table), *_hidden(settings), *table.hazards)
     return Verdict(notes=notes)
@@ -226,9 +231,9 @@ def _no_key(table: TableId, usable: tuple[tuple[str, ...], ...], identity: str) 
     if identity == "row":
         return Verdict(
             "has no key, so a change could not be applied to one row",
-            f"Choose: 1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...); 2."
-            " key_columns: [...] for the table, of a unique index on columns that are NOT NULL"
-            + (f", as ({', '.join(usable[0])})." if usable else "."),
+            f"Choose: 1. give it a primary key: ALTER TABLE {_of_mysql(table)} ADD PRIMARY KEY"
+            " (...); 2. key_columns: [...] for the table, of a unique index on columns that are"
+            " NOT NULL" + (f", as ({', '.join(usable[0])})." if usable else "."),
         )
     choices = [f"1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...)"]
     if usable:
@@ -277,12 +282,23 @@ def _key_columns(table: SourceTable, key: tuple[str, ...]) -> Verdict:
         )
     if any(set(index) <= set(key) for index in _usable_keys(table)):
         return Verdict()
-    return Verdict(
-        f"has no unique index on not-null columns among ({', '.join(key)}), so key_columns is not"
-        " known to identify a row",
-        f"Run CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({', '.join(key)}), with"
-        " the columns NOT NULL; or name other key_columns.",
+    columns = ", ".join(key)
+    # MySQL has no index without a name, and makes each of them while the table is written to.
+    index = (
+        f"CREATE UNIQUE INDEX <name> ON {_of_mysql(table.table)} ({columns})"
+        if table.replica_identity == "row"
+        else f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
     )
+    return Verdict(
+        f"has no unique index on not-null columns among ({columns}), so key_columns is not"
+        " known to identify a row",
+        f"Run {index}, with the columns NOT NULL; or name other key_columns.",
+    )
+
+
+def _of_mysql(table: TableId) -> str:
+    """A table as statements of MySQL name it, whatever characters its name has."""
+    return ".".join("`" + name.replace("`", "``") + "`" for name in (table.schema, table.name))
 
 
 def _identity_nothing(table: TableId) -> Verdict:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from cdc.debezium import definition_changes, fresh_starts, listing
-from cdc.errors import PermanentError
+from cdc.errors import CaptureError
 from cdc.state import State
 from operate.capture import members
 from operate.onboard import bootstrap
@@ -122,7 +122,7 @@ def test_rights_are_proven_before_a_connector_starts_and_what_it_never_saw_takes
     shop.database.root(f"REVOKE SELECT ON {name}.* FROM {login}")
     try:
         (refused,) = shop.onboard("early")
-        assert isinstance(refused.error, PermanentError)
+        assert isinstance(refused.error, CaptureError)
         connector = shop.services.capture(shop.table("early")).connector
         assert shop.services.connect.connector(connector) is None
         statement = refused.error.remedy.removeprefix("Run ").partition(";")[0]

@@ -10,7 +10,6 @@ from collections.abc import Iterator
 
 import pymysql
 
-from cdc.errors import PermanentError
 from cdc.sources.mysql import catalog
 from cdc.sources.mysql.connection import DENIED, Connections, Role, Session, quoted
 from cdc.sources.mysql.grants import Account, account_sql, grant, watch
@@ -29,14 +28,11 @@ _READERS: tuple[tuple[Role, bool], ...] = (
 _SHOWN = 5
 
 
-def require_readable(connections: Connections, table: TableId) -> None:
-    """Check that each login may read a table, all of its columns.
+def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
+    """Which logins may not read a table, all of its columns, and what grants it; None when all may.
 
     The catalog leaves out what a login may not see, without a word; and a connector never learns
     the definition of a table that its login could not see when it first started.
-
-    Raises:
-        PermanentError: One may not; the remedy is the statements that grant it.
     """
     lacking: dict[str, str] = {}
     for role, on_replica in _logins(connections):
@@ -44,13 +40,13 @@ def require_readable(connections: Connections, table: TableId) -> None:
             if not _allowed(session, f"SHOW CREATE TABLE {relation_of(table)}"):
                 who = f"{role} ({connections.where(on_replica=on_replica)})"
                 lacking[who] = grant("SELECT", relation_of(table), _account(session))
-    if lacking:
-        statements = "; ".join(dict.fromkeys(lacking.values()))
-        raise PermanentError(
-            f"table {table} cannot be read, as a whole, by the login of {', '.join(lacking)}",
-            remedy=f"Run {statements}; on the primary, from where replicas get it.",
-            table=table,
-        )
+    if not lacking:
+        return None
+    statements = "; ".join(dict.fromkeys(lacking.values()))
+    return (
+        f"cannot be read, as a whole, by the login of {', '.join(lacking)}",
+        f"Run {statements}; on the primary, from where replicas get it.",
+    )
 
 
 def of_server(connections: Connections) -> Iterator[Check]:

@@ -22,7 +22,6 @@ from cdc.sources.mysql import (
     planned,
     preparation,
     primary,
-    readable,
     reader,
     replica,
     rights,
@@ -91,8 +90,7 @@ class MysqlSource(WholeLog):
         return checks.run(self._connections)
 
     def table(self, table: TableId) -> SourceTable:
-        """The table as the primary's catalog describes it, once each login may read all of it."""
-        rights.require_readable(self._connections, table)
+        """The table as the primary's catalog describes it."""
         with self._connections.open("admin") as session:
             return catalog.read_table(session, table)
 
@@ -331,8 +329,8 @@ class MysqlSource(WholeLog):
             return boundaries.largest_row(session, table)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """What the login of copies lacks to read the table, and the statement that gives it."""
-        return readable.missing(self._connections, table)
+        """Which logins may not read all of the table, and the statements that grant it."""
+        return rights.missing(self._connections, table.table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
         """Dates in the key that no calendar has."""

@@ -117,6 +117,8 @@ def test_what_is_not_protected_is_a_warning(
         (("state", "url"), f"mysql+pymysql://{FAR}/d?ssl_ca=/ca.pem"),
         (("state", "url"), "mysql+pymysql://127.0.0.1:3306/d"),
         (("state", "url"), "postgresql://u:${NOT_SET_AT_ALL}@db/d"),
+        (("state", "url"), "postgresql://[db/d"),
+        (("connect", "url"), "http://[connect"),
     ],
 )
 def test_this_machine_needs_none(path: tuple[str, ...], value: object) -> None:

@@ -38,6 +38,18 @@ KEYLESS = replace(KEYED, primary_key=(), unique_indexes=(), identity_columns=())
 DEFAULTS = TableSettings()
 
 
+def test_of_mysql_only_what_mysql_takes_is_advised() -> None:
+    keyless = replace(
+        KEYLESS, table=TableId("shop", "Shop", "or`ders"), replica_identity="row", unique_indexes=()
+    )
+    keys = judge(keyless, TableSettings(key_columns=("code",)))
+    for remedy in (judge(keyless, DEFAULTS).remedy, keys.remedy):
+        assert "`Shop`.`or``ders`" in remedy
+        assert "CONCURRENTLY" not in remedy
+        assert "REPLICA IDENTITY" not in remedy
+    assert "CREATE UNIQUE INDEX <name> ON" in keys.remedy
+
+
 def test_a_keyed_table_can_travel() -> None:
     assert judge(KEYED, DEFAULTS).ok
 
