@@ -5,16 +5,19 @@ from __future__ import annotations
 import logging
 import os
 import re
+import signal
 import sys
 import threading
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from cdc import jvm_guard, task_watch
 from cdc.config.lake import HADOOP_PREFIX
 from cdc.config.values import is_sensitive
 from cdc.errors import ConfigError, LakeError
@@ -29,6 +32,8 @@ if TYPE_CHECKING:
 
 _REASON_CHARACTERS = 2000
 _START = threading.Lock()
+_STOP_S = 60.0
+"""How long the end of a session may take, in seconds; with a task that never ends, it might not."""
 _LOGGING = Path(__file__).with_name("spark_log4j2.properties")
 
 _REQUIRED = {
@@ -114,16 +119,31 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
         for key, value in settings.items():
             builder = builder.config(key, value)
         try:
-            with _stdout_kept():
+            with _stdout_kept(), _interrupts_kept():
                 started = builder.getOrCreate()
-                _give_hadoop(started, hadoop_settings(config))
-                return started
         except Exception as error:  # Java, py4j and pyspark each have errors of their own
             raise LakeError(
                 f"Spark did not start: {error}",
                 remedy="Check spark.master, spark.driver_memory and the log above.",
                 field="spark",
             ) from error
+        _give_hadoop(started, hadoop_settings(config))
+        gateway: Any = started.sparkContext._gateway
+        if (jvm := gateway.proc) is not None:
+            jvm_guard.guard(jvm)
+        task_watch.watch_tasks(started, config.spark.task_timeout_s)
+        return started
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Keep what an interrupt does: pyspark cancels all jobs, which makes tables fail."""
+    kept = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, kept)
 
 
 @contextmanager
@@ -257,9 +277,23 @@ def java_reason(error: Py4JError | PySparkException) -> str:
     return "; ".join([first, *inner[-1:]])[:_REASON_CHARACTERS]
 
 
+def cancel_jobs(spark: SparkSession) -> None:
+    """Cancel all jobs; there are none where the JVM has ended."""
+    with suppress(Py4JError):
+        spark.sparkContext.cancelAllJobs()
+
+
 def stop() -> None:
     """End the session and its JVM process's Spark context, if one runs."""
     with _START:
         active = SparkSession._instantiatedSession
-        if active is not None:
+        if active is None:
+            return
+        limit = jvm_guard.end_soon(_STOP_S)
+        try:
             active.stop()
+        except (Py4JError, OSError):
+            if not jvm_guard.was_killed():
+                raise
+        finally:
+            limit.cancel()

@@ -10,7 +10,9 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
+from cdc.jvm_guard import end_soon
 from cdc.run import run_continuously, run_tables, silences
+from cdc.spark import cancel_jobs
 from cdc.state import State
 from operate.exit_codes import ExitCode, exit_code
 from operate.unattended import Unattended
@@ -78,10 +80,12 @@ class Runs:
     ) -> None:
         """Run after run until SIGINT or SIGTERM; the run under way is finished first.
 
+        What takes longer than `GRACE_S` then is cut off: the next run begins at the last commit.
+
         Tables that ask for it by their settings are copied again beside the runs; such a copy is
         interrupted within a minute, and the next run goes on with it.
         """
-        stop = threading.Event()
+        stop, ending = threading.Event(), list[threading.Timer]()
         copying = threading.Thread(
             target=self._unattended.repeat,
             args=(stop, interval_s, report_resync),
@@ -96,6 +100,8 @@ class Runs:
                 report_silences(self.silences)
 
         def asked(_signal: int, _frame: FrameType | None) -> None:
+            if not stop.is_set():
+                ending.append(end_soon())
             stop.set()
 
         former = {kind: signal.signal(kind, asked) for kind in (signal.SIGINT, signal.SIGTERM)}
@@ -112,6 +118,8 @@ class Runs:
         finally:
             stop.set()
             self._interrupt(copying)
+            for timer in ending:
+                timer.cancel()
             for kind, handler in former.items():
                 signal.signal(kind, handler)
 
@@ -121,7 +129,7 @@ class Runs:
         deadline = time.monotonic() + _INTERRUPT_S
         copying.join(_CANCEL_S)
         while copying.is_alive() and time.monotonic() < deadline:
-            self._services.spark.sparkContext.cancelAllJobs()
+            cancel_jobs(self._services.run_context.session)
             copying.join(_CANCEL_S)
         if copying.is_alive():
             _log.warning("a copy did not end within %.0f s and is left as it is", _INTERRUPT_S)

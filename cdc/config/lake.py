@@ -98,6 +98,9 @@ class SparkConfig(Section):
     """bundled: fetched and kept by tributary; provided: the cluster has them."""
     parallel_tables: Positive = 8
     """Tables that run at the same time over the one session."""
+    task_timeout_s: Positive = 1800
+    """How long the tasks of a stage may make no progress; then its table fails. A task that reads,
+    shuffles, spills or ends makes progress; one that only computes or writes a file does not."""
 
     @property
     def local(self) -> bool:

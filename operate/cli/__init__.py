@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from cdc.jvm_guard import end_soon
 from operate.cli import (
     demo,
     generations,
@@ -57,8 +58,12 @@ def main() -> None:
     # Without a handler, SIGTERM ends the process at once: leases would block others until they
     # run out, and servers of the demo would be left behind.
     signal.signal(signal.SIGTERM, _stop)
+    signal.signal(signal.SIGINT, _stop)
     app(prog_name="tributary")
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
+    end_soon()
+    if number == signal.SIGINT:
+        raise KeyboardInterrupt
     raise SystemExit(128 + number)

@@ -159,6 +159,7 @@ def full() -> dict[str, Any]:
             "driver_memory": "4g",
             "jars": "provided",
             "parallel_tables": 2,
+            "task_timeout_s": 600,
         },
         "defaults": copy.deepcopy(_TABLE),
         "tables": {"public.orders": {**copy.deepcopy(_TABLE), "name": "sales/orders"}},

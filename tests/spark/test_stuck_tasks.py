@@ -1,0 +1,60 @@
+"""A task that never ends: its table stops by name, and its JVM ends with the command."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import psutil
+
+_CHILD = """
+import sys, time
+from pathlib import Path
+from cdc import spark as spark_module
+from cdc.errors import LakeError
+from tests.spark.lake import ONE_COMMIT, ORDERS, lake, record, rows
+from tests.spark.local import local_config
+
+folder = Path(sys.argv[1])
+config = local_config(folder)
+config = config.model_copy(
+    update={"spark": config.spark.model_copy(update={"task_timeout_s": 2})}
+)
+spark = spark_module.session(config)
+print(spark.sparkContext._gateway.proc.pid, flush=True)
+table = lake(spark, folder / "t", ORDERS)
+# Hudi's reading of such a key never ends.
+spins = (
+    "reflect('org.apache.hudi.index.bucket.BucketIdentifier', 'getBucketId', '=0:1:2,3', 'k', 4)"
+)
+snapshot = rows(spark, table, [("r", -1, (1, "a"))]).selectExpr(
+    *(name for name, _ in table.layout.input_columns if name != "name"), spins + " AS name"
+)
+try:
+    table.bulk_insert(snapshot, record("chunk", chunk_ids=(0,)), ONE_COMMIT)
+except LakeError as error:
+    print(" ".join(error.message.split()), flush=True)
+time.sleep(600)
+"""
+_LIMIT_S = 240.0
+
+
+def test_a_task_that_never_ends_stops_its_table_and_dies_with_the_command(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", _CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as child:
+        try:
+            assert child.stdout is not None
+            jvm = psutil.Process(int(child.stdout.readline()))
+            message = child.stdout.readline()
+            assert f"{tmp_path}/t failed" in message
+            assert "no progress for 2 s" in message
+            assert "spark.task_timeout_s" in message
+            before = jvm.cpu_times().user
+            assert not psutil.wait_procs([jvm], timeout=2)[0], "its thread spins on"
+            assert jvm.cpu_times().user > before
+        finally:
+            child.kill()
+    psutil.wait_procs([jvm], timeout=60)
+    assert not jvm.is_running()
