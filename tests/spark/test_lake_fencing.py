@@ -366,4 +366,4 @@ def test_the_handoff_and_the_offsets_outlive_archiving_and_services(
     assert names, "nothing was clustered, so this proves nothing"
     expected = [(i, "new" if i < 8 else "old") for i in range(20)]
     assert content(table) == sorted(expected, key=repr)
-    assert len(list((tmp_path / "t").glob("*.parquet"))) <= 4
+    assert len(list((tmp_path / "t").glob("*.parquet"))) < 8, "hardly anything was cleaned"

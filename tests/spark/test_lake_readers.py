@@ -19,7 +19,8 @@ from cdc.lake.publish import (
     read_pointer,
     write_pointer,
 )
-from tests.spark.lake import ORDERS, change, insert, lake
+from cdc.lake.write import LakeTable
+from tests.spark.lake import ORDERS, change, insert
 
 ROWS = 40
 
@@ -40,9 +41,8 @@ def test_readers_keep_their_files_as_long_as_the_settings_say(
         monkeypatch.setattr(services, "UPKEEP_EVERY_COMMITS", 1)
     monkeypatch.setattr(services, "KEPT_COMMITS", 2)
     base = f"file://{tmp_path}/t"
-    table = lake(
-        spark, tmp_path / "t" / "attempt=1", ORDERS, readers_keep=keep, index="bucket", buckets=4
-    )
+    settings = TableSettings(readers_keep=keep, retain_generations=0, index="bucket", buckets=4)
+    table = LakeTable(spark, f"{base}/attempt=1", ORDERS, settings)
     insert(spark, table, *[(key, "old") for key in range(ROWS)])
     write_pointer(spark, base, path=table.path, generation=1, attempt="1")
     first = table.timeline().newest_instant()
@@ -57,7 +57,7 @@ def test_readers_keep_their_files_as_long_as_the_settings_say(
             time.sleep(0.3)
     files = len(list((tmp_path / "t" / "attempt=1").glob("*.parquet")))
     assert (files < 4 * (commits + 1)) == (keep == "1s"), "of each commit all files stay, or not"
-    publish_another(spark, base, TableSettings(readers_keep=keep, retain_generations=0))
+    publish_another(spark, base, settings)
 
     if keep == "1s":
         with pytest.raises(Exception, match=r"FileNotFound|does not exist"):
