@@ -67,7 +67,7 @@ def roles_sql(kind: str, host: str) -> list[str]:
         f"CREATE DATABASE {DATABASE}",
         *(f"CREATE USER '{role}'@'{host}' IDENTIFIED BY '{{{role}}}'" for role in roles),
         f"GRANT REPLICATION SLAVE ON *.* TO '{REPLICATOR}'@'{host}'",
-        f"GRANT {watch}, PROCESS ON *.* TO '{ADMIN}'@'{host}'",
+        f"GRANT PROCESS, REPLICATION CLIENT ON *.* TO '{ADMIN}'@'{host}'",
         f"GRANT ALL PRIVILEGES ON {DATABASE}.* TO '{ADMIN}'@'{host}'",
         f"GRANT ALL PRIVILEGES ON tributary.* TO '{ADMIN}'@'{host}' WITH GRANT OPTION",
         f"GRANT REPLICATION SLAVE, REPLICATION CLIENT ON *.* TO '{CAPTURE}'@'{host}'",

@@ -62,13 +62,12 @@ def grants_sql(
         known: The accounts; by default those of the configured names at any host.
     """
     users = known or configured_accounts(config)
-    watching = ", ".join(watch(config.kind))
     statements = [
-        # Which files a table lies in: how one that was replaced is told.
-        grant(f"PROCESS, {watching}", "*.*", users["admin"]),
+        # PROCESS: in which files a table lies, so that one that was replaced is told; and cascades.
+        grant("PROCESS, REPLICATION CLIENT", "*.*", users["admin"]),
         grant("ALL PRIVILEGES", f"{quoted(OWN)}.*", users["admin"]) + " WITH GRANT OPTION",
         grant("REPLICATION SLAVE, REPLICATION CLIENT", "*.*", users["capture"]),
-        grant(watching, "*.*", users["snapshot"]),
+        grant(", ".join(watch(config.kind)), "*.*", users["snapshot"]),
     ]
     if tables:
         places = [f"{quoted(one.table.schema)}.{quoted(one.table.name)}" for one in tables]
