@@ -181,7 +181,7 @@ def explain_failure(table: TableId, text: str) -> SourceError:
             "during the copy, sends sessions to another one.",
             table=table,
         )
-    value = re.search(r"\"(column (.+?) of .+? holds .+?)\"(?:\s|$)", text)
+    value = re.search(r"\"(column ([^\n]+) of [^\n]+? holds [^\n]+?)\"(?:\s|$)", text)
     if value:
         return PermanentError(
             value[1],
