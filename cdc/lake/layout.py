@@ -176,7 +176,7 @@ def _nullable(name: str) -> SparkColumn:
 def _bad_column(schema: TableSchema, name: str, reason: str) -> SchemaError:
     return SchemaError(
         f"column {name!r} of table {schema.table} cannot be written to the lake: {reason}",
-        remedy="Exclude the column with columns.exclude, or rename it on the source.",
+        remedy=f"Leave it out with columns.exclude: [{name}], or rename it on the source.",
         table=schema.table,
         field=name,
     )

@@ -163,7 +163,8 @@ def explain_failure(table: TableId, text: str, *, together: bool = False) -> Sou
     if unfit := _UNFIT.search(text):
         return PermanentError(
             f"table {table}: {unfit[0].strip()}",
-            remedy="Correct the value on the source, or leave the column out with columns.exclude.",
+            remedy="Correct the value on the source; or set columns.as: {column: string} for the"
+            " table, or leave the column out with columns.exclude. Then run the command again.",
             table=table,
         )
     if _CHANGED.search(reason):
