@@ -25,7 +25,7 @@ from operate.cli.options import Commands
 app = typer.Typer(
     name="tributary",
     cls=Commands,
-    help="Replicate PostgreSQL tables to Apache Hudi: parallel bootstrap, exact handoff, upserts.",
+    help="Replicate PostgreSQL, MySQL and MariaDB tables to Apache Hudi, with an exact handoff.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
@@ -50,7 +50,7 @@ def root(
         bool, typer.Option("--version", callback=_version, is_eager=True, help="Show the version.")
     ] = False,
 ) -> None:
-    """Replicate PostgreSQL tables to Apache Hudi."""
+    """Replicate PostgreSQL, MySQL and MariaDB tables to Apache Hudi, with an exact handoff."""
 
 
 def main() -> None:
