@@ -7,6 +7,7 @@ alive, and whoever waits for it. So the process is.
 from __future__ import annotations
 
 import logging
+import os
 import subprocess
 import threading
 
@@ -25,7 +26,8 @@ _WATCH = (
 """Waits for the end of its input, which comes however its parent ends; then for that of the JVM."""
 
 _killed = threading.Event()
-_guarded: list[tuple[subprocess.Popen[bytes], subprocess.Popen[bytes]]] = []
+_guarded: list[tuple[subprocess.Popen[bytes], int]] = []
+"""Each JVM, with the pipe that is open as long as this process is there."""
 
 
 def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
@@ -35,14 +37,17 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
         jvm: A child of this process.
         after_s: How long it may take to end by itself, in seconds.
     """
-    watch = subprocess.Popen(  # noqa: S603 - an argument list of our own
+    ours, theirs = os.pipe()
+    nowhere = [(os.POSIX_SPAWN_OPEN, stream, os.devnull, os.O_WRONLY, 0) for stream in (1, 2)]
+    os.posix_spawn(
+        "/bin/sh",
         ["/bin/sh", "-c", _WATCH, "sh", str(jvm.pid), str(after_s)],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.DEVNULL,
-        start_new_session=True,  # what ends a group of processes leaves it to its work
+        os.environ,
+        file_actions=[(os.POSIX_SPAWN_DUP2, ours, 0), *nowhere],
+        setsid=True,  # what ends a group of processes leaves it to its work
     )
-    _guarded.append((jvm, watch))
+    os.close(ours)
+    _guarded.append((jvm, theirs))
 
 
 def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
