@@ -13,7 +13,7 @@ import pytest
 import yaml
 
 from stack.ports import HOST
-from stack.roles import ADMIN, PURPOSES
+from stack.roles import ADMIN, CONNECT, PURPOSES
 from tests.integration.conftest import Database
 from tests.integration.project import Project, Ran
 
@@ -77,7 +77,8 @@ def test_no_secret_turns_up_anywhere(
     database: Database, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     passwords = database.stack.passwords
-    secrets = {role: passwords.get(role) for role in PURPOSES.values()} | PLANTED
+    logins = (*PURPOSES.values(), CONNECT)
+    secrets = {role: passwords.get(role) for role in logins} | PLANTED
     for name, value in PLANTED.items():
         monkeypatch.setenv(name, value)
     # A parameter of a URL is percent-encoded, and so is what stands for it.
