@@ -51,7 +51,7 @@ class Runs:
         """One run of the tables that have new changes."""
         results = run_tables(self._services.run_context, self._records())
         self._failed |= {result.table for result in results if result.error is not None}
-        # RED
+        self.watch()
         return results
 
     def watch(self) -> None:
