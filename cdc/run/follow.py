@@ -6,7 +6,7 @@ import logging
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
@@ -16,7 +16,7 @@ from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
 from cdc.run.shape import Comparison, carried, fill_value, followed, renames
 from cdc.semantic_types import quoted
-from schemas.catalog import Catalog
+from cdc.sources.values import Fingerprint
 from schemas.changes import AddColumn, Verdict, WidenType
 
 if TYPE_CHECKING:
@@ -72,9 +72,9 @@ def follow(
     settings = compared.settings
     source = context.sources[table.table.source]
     schema = source.schema(table, settings)
-    # A column that came and went is no change, but who looks next must not take it for a new one;
-    # nor is a statement that was harmless to be looked at again.
-    moved = _known(handoff["fingerprint"]) != _known(compared.fingerprint.facts)
+    # What is no change is not to be looked at again: who looks next would take a column that came
+    # and went for a new one, or an owner of long ago for the reason of a new name.
+    moved = Fingerprint(handoff["fingerprint"]).digest != compared.fingerprint.digest
     if not (compared.changes or compared.statements or moved):
         lake = context.lake(kept, carried(schema, handoff), settings)
         return LakeShape(lake, table, schema), latest
@@ -122,12 +122,6 @@ def follow(
         instant = lake.empty_commit(commit, guard)
     crash("run.after_follow")
     return LakeShape(lake, table, schema), Committed(instant, "commit", commit)
-
-
-def _known(facts: Mapping[str, Any]) -> tuple[object, ...]:
-    """What of a catalog moves on without a change of the table: numbers of columns, and files."""
-    catalog = Catalog.read(facts)
-    return catalog.attributes, catalog.stored
 
 
 def _rewritten(

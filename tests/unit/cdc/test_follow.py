@@ -1,0 +1,102 @@
+"""Which catalog the lake's newest commit says that it follows."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cdc.config import LakeConfig
+from cdc.lake.commit import CommitRecord
+from cdc.lake.timeline import Committed
+from cdc.run.follow import follow
+from cdc.run.shape import Comparison, lake_columns
+from cdc.sources.values import Fingerprint
+from schemas.catalog import Catalog
+from schemas.changes import Change, Verdict
+from schemas.evolution import diff
+from schemas.table import Column, TableId, TableSchema
+from tests.unit.schemas.catalogs import FACTS, LAKE, changed, column
+
+TABLE = TableId("shop", "public", "orders")
+COLUMNS = tuple(
+    Column(one["name"], one["shown"], LAKE[one["name"]]) for one in FACTS["columns"].values()
+)
+SCHEMA = TableSchema(TABLE, COLUMNS, ("id",))
+
+
+class Followed:
+    """A lake table as its newest commit tells of it."""
+
+    def __init__(self) -> None:
+        columns = [{"name": c.name, "source": c.source_type, "lake": c.lake_type} for c in COLUMNS]
+        handoff = {"columns": columns, "key": ["id"], "fingerprint": FACTS}
+        record = CommitRecord(kind="handoff", table=TABLE, attempt="a", handoff=handoff)
+        self.latest = Committed("1", "commit", record)
+        self.commits = 0
+
+    def empty_commit(self, record: CommitRecord, _guard: object) -> str:
+        self.commits += 1
+        return str(1 + self.commits)
+
+    def look(self, facts: dict[str, Any]) -> tuple[Change, ...]:
+        """What a run finds changed; it follows what it may."""
+        handoff = cast("dict[str, Any]", self.latest.record.handoff)
+        lake = lake_columns(handoff)
+        before, now = Catalog.read(handoff["fingerprint"]), Catalog.read(facts)
+        changes = diff(before, now, wanted=COLUMNS, lake=lake, stored={})
+        if Verdict.gravest(change.verdict for change in changes) is Verdict.BOOTSTRAP:
+            return changes
+        table = SimpleNamespace(table=TABLE)
+        source = SimpleNamespace(schema=lambda *_: SCHEMA)
+        context = SimpleNamespace(
+            sources={TABLE.source: source},
+            lake=lambda *_: self,
+            config=SimpleNamespace(lake=LakeConfig(url="file:///lake")),
+            run_id="r",
+        )
+        compared = Comparison(
+            cast("Any", table), Fingerprint(facts), cast("Any", None), COLUMNS, lake, changes
+        )
+        _, self.latest = follow(
+            cast("Any", context), cast("Any", None), self.latest, compared, cast("Any", None)
+        )
+        return changes
+
+
+GRANTED = {"columns": {**FACTS["columns"], "2": column("note", written="800")}}
+OWNED = {"owner": "b", "named": "800"}
+MOVED = {"relfilenode": 900}
+
+
+def test_what_is_no_change_is_no_reason_for_a_later_one() -> None:
+    lake = Followed()
+    assert lake.look(changed(**OWNED)) == ()
+    (change,) = lake.look(changed(**OWNED | {"named": "900"}))
+    assert change.what.startswith("the table had another name or schema for a while")
+
+
+def test_an_owner_that_comes_back_is_no_other_name() -> None:
+    lake = Followed()
+    assert lake.look(changed(**OWNED)) == ()
+    assert lake.look(changed(named="900")) == ()
+
+
+def test_a_column_whose_row_was_written_long_before_a_new_file_is_not_rewritten() -> None:
+    lake = Followed()
+    assert lake.look(changed(**GRANTED)) == ()
+    kinds = [type(change).__name__ for change in lake.look(changed(**GRANTED, **MOVED))]
+    assert kinds == ["NewFile"]
+
+
+@pytest.mark.parametrize("facts", [OWNED, GRANTED], ids=["owner", "grant"])
+def test_the_lake_commits_once_for_a_catalog_that_moved_and_not_for_one_that_did_not(
+    facts: dict[str, Any],
+) -> None:
+    lake = Followed()
+    lake.look(changed())
+    assert lake.commits == 0
+    for _ in range(2):
+        lake.look(changed(**facts))
+    assert lake.commits == 1
