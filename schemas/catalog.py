@@ -57,7 +57,8 @@ class Catalog:
         owner: The owning role.
         named: Identifies when the table last got its name, schema or owner.
         children: Tables that inherit from it, without partitions, and what tells since when.
-        publication: What identifies the publication that it is in, and when it was last written.
+        publication: The publication that it is in as the catalog has it, and when that was last
+            written.
         rest: Facts whose every change loses events.
         stored: Where the rows are and since when, of a server whose log tells each statement: what
             no statement explains is upkeep that changes no row, or a TRUNCATE, which is an event.

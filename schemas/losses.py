@@ -33,7 +33,7 @@ def lost_events(
         yield _lost(f"other tables inherit or inherited from it ({names})", why)
     if _altered(before.publication, now.publication):
         yield _lost(
-            "its publication was altered (ALTER PUBLICATION ... SET, OWNER TO or RENAME)",
+            "its publication was altered (ALTER PUBLICATION ... SET, RENAME or OWNER TO and back)",
             "what was set meanwhile may have kept changes out of the log, and nothing tells",
         )
     for fact in (*differences("", before.rest, now.rest), *told):
@@ -85,8 +85,19 @@ def _unattached(leaves: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, 
 
 
 def _altered(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether it is the same publication, set otherwise since; one that is gone lost its tables."""
-    return bool(before) and bool(now) and before != now
+    """Whether it is the same publication, set otherwise since; one that is gone lost its tables.
+
+    Another owner explains that its row was written, while all else in it is as it was.
+    """
+    if not (before and now) or before == now:
+        return False
+    owned = before["pubowner"] != now["pubowner"]
+    return not owned or _settings(before) != _settings(now)
+
+
+def _settings(publication: Mapping[str, Any]) -> dict[str, Any]:
+    apart = ("pubowner", "written")
+    return {fact: value for fact, value in publication.items() if fact not in apart}
 
 
 def _lost(

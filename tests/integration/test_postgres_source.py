@@ -16,8 +16,11 @@ from cdc.sources.postgres.primary import wait_for_older_transactions
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.selection import require_named
 from cdc.sources.values import Fingerprint
+from schemas.catalog import Catalog
 from schemas.errors import SchemaError, UnsupportedTypeError
+from schemas.losses import lost_events
 from schemas.table import TableId
+from stack.postgres import ADMIN
 from tests.integration.conftest import Database
 from tests.integration.sources import open_source, source_config, table_id
 
@@ -191,7 +194,46 @@ def test_fingerprint_shows_what_row_events_do_not(
     assert fingerprints(on_replica=False) == after
 
 
+def test_a_temporary_child_is_its_sessions_own(database: Database, source: PostgresSource) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    table = table_id(database, "t")
+    alone = source.fingerprint(table, "none", on_replica=False)
+    with psycopg.connect(database.dsn(), autocommit=True) as session:
+        session.execute("CREATE TEMP TABLE x () INHERITS (t)")
+        assert source.fingerprint(table, "none", on_replica=False) == alone
+        assert source.table(table).children == ()
+    database.execute("CREATE TABLE c () INHERITS (t)")
+    assert source.table(table).children == ("public.c",)
+
+
 # ---- capture
+
+
+def test_another_owner_of_the_publication_is_told_from_other_settings(
+    database: Database, source: PostgresSource
+) -> None:
+    database.execute("CREATE TABLE t (id int PRIMARY KEY)")
+    table = table_id(database, "t")
+    source.add_to_publication(PUBLICATION, [table])
+
+    def told(*statements: str) -> list[str]:
+        before = source.fingerprint(table, PUBLICATION, on_replica=False)
+        for statement in statements:
+            altered = f"ALTER PUBLICATION {PUBLICATION} {statement}"
+            database.stack.psql(altered, database=database.name)
+        now = source.fingerprint(table, PUBLICATION, on_replica=False)
+        catalogs = (Catalog.read(one.facts) for one in (before, now))
+        return [lost.fact for lost in lost_events(*catalogs, empty=(), truncated=(), told=())]
+
+    assert told("OWNER TO CURRENT_USER") == []
+    otherwise, back = "SET (publish = 'insert')", "SET (publish = 'insert, update, delete')"
+    for statements in (
+        (otherwise, back),
+        (f"OWNER TO {ADMIN}", otherwise),
+        ("OWNER TO CURRENT_USER", f"OWNER TO {ADMIN}"),
+    ):
+        (fact,) = told(*statements)
+        assert fact.startswith("its publication was altered")
 
 
 def test_publication_is_built_once_and_audited(database: Database, source: PostgresSource) -> None:

@@ -49,7 +49,9 @@ SELECT n.nspname, c.relname, c.oid, c.relkind::text, c.relpersistence::text, c.r
              ORDER BY k.place),
        rn.nspname, r.relname, coalesce(tree.updated, 0), coalesce(tree.deleted, 0),
        array(SELECT i.inhrelid::regclass::text FROM pg_catalog.pg_inherits i
-             WHERE i.inhparent = c.oid AND c.relkind <> 'p' ORDER BY 1)
+             JOIN pg_catalog.pg_class child ON child.oid = i.inhrelid
+             WHERE i.inhparent = c.oid AND c.relkind <> 'p' AND child.relpersistence <> 't'
+             ORDER BY 1)
 FROM pg_catalog.pg_class c
 JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 LEFT JOIN pg_catalog.pg_class r ON c.relispartition AND r.oid = pg_catalog.pg_partition_root(c.oid)

@@ -20,6 +20,8 @@ from schemas.table import TableId
 # `attached` tells a partition that was detached and attached again: each link on its way to the
 # root is a row that was written when it was attached. `publication` tells what was set otherwise
 # and back meanwhile; a table that comes or goes does not write its row, a new owner or name does.
+# It is the whole row of the publication, so that a new owner alone can be told from new settings.
+# `children` that are temporary are a session's own: copies and the log have the table alone.
 # `named` tells a table that was renamed, or moved to another schema, and back: that writes the row
 # of its type, as a new owner does.
 _FINGERPRINTS = """
@@ -85,8 +87,10 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                JOIN pg_catalog.pg_class leaf ON leaf.oid = t.relid
                WHERE t.isleaf AND leaf.oid <> c.oid),
     'children', (SELECT coalesce(jsonb_object_agg(i.inhrelid::regclass::text, i.xmin::text), '{}')
-                 FROM pg_catalog.pg_inherits i WHERE i.inhparent = c.oid AND c.relkind <> 'p'),
-    'publication', (SELECT jsonb_build_object('oid', p.oid::int8, 'written', p.xmin::text)
+                 FROM pg_catalog.pg_inherits i
+                 JOIN pg_catalog.pg_class child ON child.oid = i.inhrelid
+                 WHERE i.inhparent = c.oid AND c.relkind <> 'p' AND child.relpersistence <> 't'),
+    'publication', (SELECT to_jsonb(p) || jsonb_build_object('written', p.xmin::text)
                     FROM pg_catalog.pg_publication p WHERE p.pubname = %(publication)s),
     'publication_entry', (SELECT r.oid::int8
                   FROM pg_catalog.pg_publication_rel r

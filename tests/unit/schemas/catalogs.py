@@ -28,6 +28,7 @@ def column(name: str, shown: str = "text", **facts: Any) -> dict[str, Any]:
     return {**plain, "default": None, "generated": False, "written": "700", **facts}
 
 
+PUBLICATION = {"oid": 6, "pubowner": "10", "pubupdate": True, "written": "700"}
 LEAF = {"replica_identity": "d", "attached": "701"}
 FACTS: dict[str, Any] = {
     "oid": 100,
@@ -46,7 +47,7 @@ FACTS: dict[str, Any] = {
     "keys": {"primary": "1"},
     "leaves": {"public.o1": {**LEAF, "oid": 101, "relfilenode": 201}},
     "children": {},
-    "publication": {"oid": 6, "written": "700"},
+    "publication": PUBLICATION,
     "publication_entry": 7,
 }
 LAKE = {"id": "int", "note": "string", "price": "decimal(10,2)"}

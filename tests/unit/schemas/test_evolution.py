@@ -27,6 +27,7 @@ from tests.unit.schemas.catalogs import (
     FACTS,
     LAKE,
     LEAF,
+    PUBLICATION,
     changed,
     column,
     compared,
@@ -250,7 +251,18 @@ def test_what_loses_events_needs_a_copy(facts: dict[str, Any]) -> None:
             "partition public.o1 was detached and attached again",
         ),
         ({"children": {"public.c": "9"}}, "other tables inherit or inherited from it (public.c)"),
-        ({"publication": {"oid": 6, "written": "9"}}, "its publication was altered"),
+        ({"publication": {**PUBLICATION, "written": "9"}}, "its publication was altered"),
+        (
+            {
+                "publication": {
+                    **PUBLICATION,
+                    "written": "9",
+                    "pubowner": "11",
+                    "pubupdate": False,
+                }
+            },
+            "its publication was altered",
+        ),
     ],
 )
 def test_what_came_and_went_is_told_in_words(facts: dict[str, Any], told: str) -> None:
@@ -262,6 +274,11 @@ def test_what_came_and_went_is_told_in_words(facts: dict[str, Any], told: str) -
 
 def test_a_new_owner_loses_nothing() -> None:
     assert compared(changed(owner="other", named="900")) == ()
+
+
+def test_a_new_owner_of_the_publication_loses_nothing() -> None:
+    owned = {**PUBLICATION, "written": "9", "pubowner": "11"}
+    assert compared(changed(publication=owned)) == ()
 
 
 def test_changes_are_plain_values_with_their_kind() -> None:
