@@ -31,6 +31,7 @@ from cdc.attempt import Attempt
 from cdc.debezium import names
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.failpoints import crash
+from cdc.jvm_guard import was_killed
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.lake.timeline import Timeline
 from cdc.run.shape import settings_digest
@@ -383,7 +384,13 @@ class _Bootstrap:
         return self._record
 
     def _fail(self, error: TributaryError) -> None:
-        """Record the error where the state allows it; it is raised in any case."""
+        """Record the error where the state allows it; it is raised in any case.
+
+        Not where the command ends and Spark was killed: nothing is wrong with the copy, and the
+        next command goes on with it at once, as after the death of a process.
+        """
+        if was_killed():
+            return
         current = self._context.store.newest(self._record)
         if current.state in (State.BOOTSTRAPPING, State.CATCHING_UP):
             self._store(transition(current, State.FAILED, at=_now(), error=error))
