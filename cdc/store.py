@@ -63,6 +63,14 @@ class Store:
         """The records of all tables, by source, schema and table."""
         return self._records(beside=False)
 
+    def topics(self, source: str, tier: str) -> list[str]:
+        """The topics of all tables of a source and tier."""
+        return [
+            record.topic
+            for record in self.tables()
+            if (record.table.source, record.tier) == (source, tier)
+        ]
+
     def builds(self) -> list[TableRecord]:
         """The records of generations that are being built beside a table's own."""
         return self._records(beside=True)

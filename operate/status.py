@@ -21,6 +21,7 @@ from schemas.redaction import redact
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from cdc.debezium import CaptureNames
     from cdc.history import RunEntry
     from cdc.position import LogPosition
     from operate.context import Services
@@ -332,7 +333,7 @@ def _capture(services: Services, record: TableRecord) -> CaptureStatus:
         now = datetime.now(timezone.utc)
         silent = 0.0 if beat_at is None else (now - beat_at).total_seconds()
         bound = silence_bound_s(services.config.source(capture.source).heartbeat_interval_ms)
-        if connector == "running" and silent > bound:
+        if connector == "running" and silent > bound and not _flows(services, capture, bound):
             problems.append(
                 f"connector {capture.connector} runs, but its last heartbeat is {silent:.0f} s old:"
                 " nothing travels through it"
@@ -345,6 +346,13 @@ def _capture(services: Services, record: TableRecord) -> CaptureStatus:
         beat_at,
         "; ".join(problems) or None,
     )
+
+
+def _flows(services: Services, capture: CaptureNames, bound_s: float) -> bool:
+    """Whether records came lately: no beat comes while one long transaction is sent."""
+    topics = [*capture.own_topics, *services.store.topics(capture.source, capture.tier)]
+    newest = max(services.kafka.newest_times(topics).values(), default=None)
+    return newest is not None and (datetime.now(timezone.utc) - newest).total_seconds() <= bound_s
 
 
 @contextmanager

@@ -61,6 +61,8 @@ class RunContext:
     progress: Progress
     run_id: str
     connect: ConnectClient | None = None
+    topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
+    """Where the topics of captures without heartbeats ended, in sum, at the last look at them."""
     _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc.connect import failures
@@ -96,6 +96,8 @@ class _Watch:
         self._restarts = Restarts(context.store)
         self._connect: ConnectClient | None = context.connect
         self._away: ConnectError | None = None
+        self._former_ends = dict(context.topic_ends)
+        context.topic_ends.clear()
 
     def found(self, groups: Mapping[CaptureNames, Sequence[TableId]]) -> Iterator[Silence]:
         for capture, tables in groups.items():
@@ -147,15 +149,33 @@ class _Watch:
             return error, None
 
     def _quiet(self, capture: CaptureNames, what: str) -> str | None:
-        """That the last heartbeat is too old, where it is."""
+        """That the last heartbeat is too old and no changes come either, where it is so.
+
+        A beat is a row, so while one long transaction or a backlog is sent, changes come alone.
+        """
         topic, beat = capture.heartbeat_topic, self._beats.get(capture.heartbeat_topic)
+        if self._lately(capture, beat) or self._flows(capture):
+            return None
         if beat is None:
             return f"{what}, and topic {topic} holds no heartbeat"
         age = (datetime.now(timezone.utc) - beat).total_seconds()
-        interval_ms = self._context.config.source(capture.source).heartbeat_interval_ms
-        if age <= silence_bound_s(interval_ms):
-            return None
         return f"{what}, and its last heartbeat in topic {topic} is {age:,.0f} s old"
+
+    def _lately(self, capture: CaptureNames, sent: datetime | None) -> bool:
+        interval_ms = self._context.config.source(capture.source).heartbeat_interval_ms
+        bound = timedelta(seconds=silence_bound_s(interval_ms))
+        return sent is not None and datetime.now(timezone.utc) - sent <= bound
+
+    def _flows(self, capture: CaptureNames) -> bool:
+        """Whether records came lately, or since the former look: senders' clocks may be behind."""
+        context, kafka = self._context, self._context.kafka
+        topics = [*capture.own_topics, *context.store.topics(capture.source, capture.tier)]
+        ends = kafka.high_watermarks_many(topics)
+        end = sum(sum(partitions.values()) for partitions in ends.values())
+        context.topic_ends[capture] = end
+        if end > self._former_ends.get(capture, end):
+            return True
+        return self._lately(capture, max(kafka.newest_times(topics).values(), default=None))
 
     def _failed(self, name: str, trace: str, *, restart: bool) -> tuple[str, str]:
         reason = f"connector {name} failed: {redact(failures.explain(trace))}"

@@ -1,0 +1,116 @@
+"""Whether a capture without heartbeats is silent, or sends changes."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from cdc.debezium import CaptureNames
+from cdc.run import RunContext, silences
+from cdc.state import State, TableRecord
+from cdc.store import Store
+from schemas.table import TableId
+
+CAPTURE = CaptureNames("shop", "default", "p", "s", "shop-default", "shop", "postgres")
+BEATS, ORDERS, LINES = CAPTURE.heartbeat_topic, "shop.public.orders", "shop.public.lines"
+
+
+class Kafka:
+    """How old the newest record of each topic is, in seconds, and where the topic ends."""
+
+    def __init__(self) -> None:
+        self.ages_s = {BEATS: 3600.0, ORDERS: 3600.0}
+        self.ends = {BEATS: 7, ORDERS: 5, LINES: 0}
+
+    def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
+        now, ages = datetime.now(timezone.utc), self.ages_s
+        return {topic: now - timedelta(seconds=ages[topic]) for topic in topics if topic in ages}
+
+    def high_watermarks_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
+        return {topic: {0: self.ends[topic]} for topic in topics if topic in self.ends}
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Iterator[Store]:
+    made = Store(f"sqlite:///{tmp_path / 'state.db'}")
+    for topic, tier in ((ORDERS, "default"), (LINES, "default"), ("shop.public.logs", "append")):
+        made.put(
+            TableRecord(
+                table=TableId("shop", "public", topic.rpartition(".")[2]),
+                state=State.REGISTERED,
+                base_path="file:///lake",
+                tier=tier,
+                topic=topic,
+                publication="p",
+                updated_at=datetime.now(timezone.utc),
+            )
+        )
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def kafka() -> Kafka:
+    return Kafka()
+
+
+@pytest.fixture
+def context(store: Store, kafka: Kafka) -> RunContext:
+    source = SimpleNamespace(heartbeat_interval_ms=10_000)
+    config = SimpleNamespace(sources={"shop": source}, source=lambda _: source)
+    leases = SimpleNamespace(hold=lambda _: contextlib.nullcontext())
+
+    class Context(RunContext):
+        def capture(self, record: TableRecord) -> CaptureNames:
+            return CAPTURE
+
+    return Context(
+        config=cast(Any, config),
+        session=cast(Any, None),
+        store=store,
+        kafka=cast(Any, kafka),
+        registry=cast(Any, None),
+        sources={},
+        leases=cast(Any, leases),
+        progress=cast(Any, None),
+        run_id="run",
+    )
+
+
+def told(context: RunContext) -> str:
+    """What a run of one of the tables says."""
+    (record, *_) = (one for one in context.store.tables() if one.topic == ORDERS)
+    return "".join(silence.reason for silence in silences(context, [record]))
+
+
+def test_changes_that_come_without_heartbeats_are_no_silence(
+    context: RunContext, kafka: Kafka
+) -> None:
+    """As while one long transaction is sent, here to a table that the run is not about."""
+    assert "its last heartbeat in topic shop.tributary.heartbeat is 3,600 s old" in told(context)
+    kafka.ages_s[LINES] = 1.0
+    assert told(context) == ""
+    kafka.ages_s[LINES] = 600.0
+    assert told(context) != ""
+    del kafka.ages_s[BEATS]
+    assert "holds no heartbeat" in told(context)
+
+
+def test_topics_that_grow_are_no_silence_whatever_the_senders_clock_says(
+    context: RunContext, kafka: Kafka
+) -> None:
+    assert told(context) != "", "nothing is known of before"
+    kafka.ends[LINES] += 1
+    assert told(context) == ""
+    assert told(context) != "", "not once more"
+    kafka.ages_s[BEATS] = 1.0
+    assert told(context) == ""
+    kafka.ages_s[BEATS] = 600.0
+    kafka.ends[LINES] += 1
+    assert told(context) != "", "that may have come long ago"
