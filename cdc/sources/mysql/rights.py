@@ -9,7 +9,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 import pymysql
+from pymysql.constants import ER
 
+from cdc.errors import SourceError
 from cdc.sources.mysql import catalog
 from cdc.sources.mysql.connection import DENIED, Connections, Role, Session, quoted
 from cdc.sources.mysql.grants import Account, account_sql, grant, watch
@@ -26,6 +28,8 @@ _READERS: tuple[tuple[Role, bool], ...] = (
     ("snapshot", True),
 )
 _SHOWN = 5
+# What is not there takes no right: that it should be there is for others to tell.
+_NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 
 
 def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
@@ -59,12 +63,17 @@ def of_server(connections: Connections) -> Iterator[Check]:
     if connections.config.replica is not None:
         probes.append(("snapshot", True, "SHOW REPLICA STATUS", replica[0] if replica else binlog))
     for role, on_replica, statement, right in probes:
-        with connections.open(role, on_replica=on_replica) as session:
-            if not _allowed(session, statement):
-                account = _account(session)
-                what = f"{account_sql(account)} lacks {right}"
-                remedy = f"Run {grant(right, '*.*', account)};"
-                yield Check(f"privileges {role}", "error", what, remedy)
+        name, account = f"privileges {role}", None
+        try:
+            with connections.open(role, on_replica=on_replica) as session:
+                if not _allowed(session, statement):
+                    account = _account(session)
+        except SourceError as error:
+            yield Check(name, "error", error.message, error.remedy)
+            continue
+        if account is not None:
+            what = f"{account_sql(account)} lacks {right}"
+            yield Check(name, "error", what, f"Run {grant(right, '*.*', account)};")
 
 
 def of_tables(connections: Connections) -> Iterator[Check]:
@@ -102,14 +111,14 @@ def _logins(connections: Connections) -> Iterator[tuple[Role, bool]]:
 
 
 def _allowed(session: Session, statement: str) -> bool:
-    """Whether a login may run a statement. What is not there is for others to tell."""
+    """Whether a login may run a statement, also where there is nothing that it could show."""
     try:
         session.rows(statement)
     except pymysql.MySQLError as error:
         code = error.args[0] if error.args else None
-        if code not in DENIED and code not in NO_TABLE:
+        if code not in DENIED and code not in _NOTHING_THERE:
             raise
-        return code in NO_TABLE
+        return code in _NOTHING_THERE
     return True
 
 

@@ -1,0 +1,70 @@
+"""What MySQL's answers to probes of rights mean."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
+
+import pymysql
+import pytest
+import yaml
+from pymysql.constants import CR, ER
+
+from cdc.config import MysqlSourceConfig, parse
+from cdc.sources.mysql import rights
+from cdc.sources.mysql.connection import Connections, Role, Row, Session
+from tests.unit.cdc.configuration import minimal
+
+
+class Scripted(Session):
+    """A session whose errors are given by statement."""
+
+    def __init__(self, errors: dict[str, pymysql.MySQLError]) -> None:
+        self._errors = errors
+
+    def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
+        if error := self._errors.get(statement):
+            raise error
+        return [("admin@%",)]
+
+
+class Scripts(Connections):
+    """All sessions of a source are the same one."""
+
+    def __init__(self, session: Session) -> None:
+        document = minimal()
+        document["sources"]["shop"]["kind"] = "mysql"
+        del document["sources"]["shop"]["primary"]["database"]
+        config = parse(yaml.safe_dump(document)).sources["shop"]
+        assert isinstance(config, MysqlSourceConfig)
+        super().__init__("shop", config)
+        self._session = session
+
+    @contextmanager
+    def open(self, role: Role, *, on_replica: bool = False, **_: Any) -> Iterator[Session]:
+        try:
+            yield self._session
+        except pymysql.MySQLError as error:
+            raise self.explain(error, role, on_replica=on_replica) from error
+
+
+def test_a_server_without_a_binlog_lacks_no_right() -> None:
+    """Error 1381: that log_bin is OFF has a line of its own, which names the setting."""
+    off = pymysql.OperationalError(ER.NO_BINARY_LOGGING, "You are not using binary logging")
+    assert list(rights.of_server(Scripts(Scripted({"SHOW BINARY LOGS": off})))) == []
+
+
+@pytest.mark.parametrize("code", [ER.UNKNOWN_ERROR, CR.CR_SERVER_LOST])
+def test_a_probe_that_fails_is_one_line_and_takes_no_other_with_it(code: int) -> None:
+    metrics = "SELECT 1 FROM information_schema.INNODB_METRICS LIMIT 1"
+    denied = ER.SPECIFIC_ACCESS_DENIED_ERROR
+    errors = {
+        metrics: pymysql.OperationalError(code, "went wrong"),
+        "SHOW BINARY LOGS": pymysql.OperationalError(denied, "Access denied"),
+    }
+    failed, lacking = rights.of_server(Scripts(Scripted(errors)))
+    assert (failed.name, failed.status) == ("privileges admin", "error")
+    assert "went wrong" in failed.detail
+    assert failed.remedy
+    assert "lacks REPLICATION CLIENT" in lacking.detail
