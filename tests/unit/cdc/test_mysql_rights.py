@@ -1,4 +1,4 @@
-"""What MySQL's answers to probes of rights mean."""
+"""What MySQL's answers to probes of rights mean, and what is asked of its foreign keys."""
 
 from __future__ import annotations
 
@@ -12,21 +12,32 @@ import yaml
 from pymysql.constants import CR, ER
 
 from cdc.config import MysqlSourceConfig, parse
-from cdc.sources.mysql import rights
+from cdc.sources.mysql import innodb, rights
 from cdc.sources.mysql.connection import Connections, Role, Row, Session
+from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal
 
 
 class Scripted(Session):
-    """A session whose errors are given by statement."""
+    """A session whose answers are given: errors by statement, and rows of InnoDB's own tables."""
 
-    def __init__(self, errors: dict[str, pymysql.MySQLError]) -> None:
-        self._errors = errors
+    def __init__(
+        self,
+        errors: dict[str, pymysql.MySQLError] | None = None,
+        foreign: Sequence[dict[str, Any]] = (),
+    ) -> None:
+        self._errors = errors or {}
+        self._foreign = foreign
+        self.asked: list[tuple[str, tuple[object, ...]]] = []
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
         if error := self._errors.get(statement):
             raise error
         return [("admin@%",)]
+
+    def named(self, statement: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
+        self.asked.append((statement, tuple(values)))
+        return list(self._foreign)
 
 
 class Scripts(Connections):
@@ -68,3 +79,15 @@ def test_a_probe_that_fails_is_one_line_and_takes_no_other_with_it(code: int) ->
     assert "went wrong" in failed.detail
     assert failed.remedy
     assert "lacks REPLICATION CLIENT" in lacking.detail
+
+
+@pytest.mark.parametrize(("kind", "written"), [("mysql", "shop/a-b"), ("mariadb", "shop/a@002db")])
+def test_only_foreign_keys_of_the_table_are_asked_for(kind: str, written: str) -> None:
+    """A server with thousands of tables would send them all, for each table of each run."""
+    key = {"ID": "shop/gone", "FOR_NAME": written, "TYPE": 1}
+    session = Scripted(foreign=[key])
+    table = TableId("s", "shop", "a-b")
+    assert innodb.read_cascades(session, kind, table) == [("gone", "CASCADE", "NO ACTION")]
+    ((statement, values),) = session.asked
+    assert "FOR_NAME LIKE %s OR FOR_NAME LIKE %s" in statement
+    assert values[1:] == ("shop/a-b", "shop/a@002db")
