@@ -2,6 +2,10 @@
 
 Progress is what Spark counts of a stage while its tasks run: ended tasks, rows and bytes that were
 read, shuffled, spilled and written. CPU time is none, since a thread that spins has that, too.
+
+A task that does not end when its job is cancelled holds its core until the process ends. Who runs
+for ever asks for that, and ends. Where no core is left, nothing that waits for one will ever begin:
+it is cancelled, too.
 """
 
 from __future__ import annotations
@@ -9,10 +13,10 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,6 +24,10 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _LOOK_S = 10.0
 """As often as executors tell their counts, in seconds."""
+
+_SETTLE_S = 15.0
+"""How long tasks may take to end once their job is cancelled, in seconds; less than what a table
+that failed waits for its next try, which would take another core."""
 
 _COUNTS = (
     "numCompleteTasks",
@@ -37,6 +45,8 @@ _COUNTS = (
     "diskBytesSpilled",
     "peakExecutionMemory",
 )
+
+_ACTIVE = _COUNTS.index("numActiveTasks")
 
 Stage = tuple[int, int]
 """Number and attempt of a stage."""
@@ -70,6 +80,43 @@ class StageProgress:
         return [one for one, (_, since) in self._seen.items() if at - since >= self._timeout_s]
 
 
+class CancelledStages:
+    """Stages that were cancelled, as long as tasks of them run on.
+
+    Args:
+        settle_s: How long those may take to end, in seconds.
+    """
+
+    def __init__(self, settle_s: float) -> None:
+        self._settle_s = settle_s
+        self._stages: dict[Stage, float] = {}
+
+    def add(self, stage: Stage, at: float) -> None:
+        """Remember a stage that is cancelled now, at a time in seconds."""
+        self._stages.setdefault(stage, at)
+
+    def held(self, running: Callable[[Stage], int], at: float) -> int:
+        """How many tasks have not ended in time: each of them holds a core.
+
+        Args:
+            running: How many tasks of a stage run.
+            at: Now, in seconds of the same clock.
+        """
+        counts = {stage: running(stage) for stage in self._stages}
+        self._stages = {stage: since for stage, since in self._stages.items() if counts[stage]}
+        late = [one for one, since in self._stages.items() if at - since >= self._settle_s]
+        return sum(counts[stage] for stage in late)
+
+
+_held = 0
+"""As of the last look at this process's session."""
+
+
+def held_cores() -> int:
+    """How many cores are lost until this process ends: their tasks were cancelled and run on."""
+    return _held
+
+
 def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
     """Watch the session's stages from a thread of its own, as long as there is a session.
 
@@ -83,31 +130,73 @@ def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
 
 def _watch(spark: SparkSession, timeout_s: float) -> None:
     progress, pause = StageProgress(timeout_s), threading.Event()
+    cancelled = CancelledStages(min(_SETTLE_S, timeout_s))
     while not pause.wait(min(_LOOK_S, timeout_s)) and spark.sparkContext._jsc is not None:
         try:
-            context = spark.sparkContext._jsc.sc()
-            for stage in progress.stuck(_stages(context), time.monotonic()):
-                _cancel(context, stage, timeout_s)
+            _look(spark.sparkContext._jsc.sc(), progress, cancelled, timeout_s)
         except (Py4JError, OSError) as error:
             _log.debug("Spark's stages were not looked at: %s", error)
 
 
-def _stages(context: Any) -> dict[Stage, tuple[int, ...]]:
-    """The counts of all stages that have running tasks."""
-    active = context.statusStore().activeStages()
+def _look(
+    context: Any, progress: StageProgress, cancelled: CancelledStages, timeout_s: float
+) -> None:
+    global _held
+    now, status = time.monotonic(), context.statusStore()
+    stages = _stages(status)
+    running = {stage: counts for stage, counts in stages.items() if counts[_ACTIVE]}
+    for stage in progress.stuck(running, now):
+        cancelled.add(stage, now)
+        _cancel(
+            context,
+            stage,
+            f"its tasks have made no progress for {timeout_s:g} s, which is as long as"
+            " spark.task_timeout_s lets them; one that never ends holds its core until this"
+            " process does",
+        )
+    held, slots = cancelled.held(lambda stage: _running(status, stage), now), _slots(status)
+    if held > _held:
+        _log.error(
+            "%d of the %d tasks that Spark runs at a time were cancelled and do not end: only the"
+            " end of this process gives their cores back",
+            held,
+            slots,
+        )
+    _held = held
+    if 0 < slots <= held:
+        for stage in stages:
+            _cancel(
+                context,
+                stage,
+                "no core is left that could run its tasks: cancelled tasks that never end hold"
+                " all of them until this process ends",
+            )
+
+
+def _stages(status: Any) -> dict[Stage, tuple[int, ...]]:
+    """The counts of all stages that run, or that wait for a core."""
+    active = status.activeStages()
     stages = [active.apply(number) for number in range(active.size())]
     return {
         (stage.stageId(), stage.attemptId()): tuple(getattr(stage, name)() for name in _COUNTS)
         for stage in stages
-        if stage.numActiveTasks()
     }
 
 
-def _cancel(context: Any, stage: Stage, timeout_s: float) -> None:
-    reason = (
-        f"its tasks have made no progress for {timeout_s:g} s, which is as long as"
-        " spark.task_timeout_s lets them; one that never ends holds its core until this process"
-        " does"
-    )
+def _running(status: Any, stage: Stage) -> int:
+    """How many tasks of a cancelled stage run; Spark starts no other attempt of it."""
+    try:
+        return int(status.lastStageAttempt(stage[0]).numActiveTasks())
+    except Py4JJavaError:
+        return 1  # Spark keeps its newest thousand; one whose tasks ended was seen to
+
+
+def _slots(status: Any) -> int:
+    """How many tasks can run at a time."""
+    executors = status.executorList(True)
+    return sum(executors.apply(number).maxTasks() for number in range(executors.size()))
+
+
+def _cancel(context: Any, stage: Stage, reason: str) -> None:
     _log.warning("stage %d of Spark is cancelled: %s", stage[0], reason)
     context.cancelStage(stage[0], reason)

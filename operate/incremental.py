@@ -14,6 +14,7 @@ from cdc.jvm_guard import end_soon
 from cdc.run import run_continuously, run_tables, silences
 from cdc.spark import cancel_jobs
 from cdc.state import State
+from cdc.task_watch import held_cores
 from operate.exit_codes import ExitCode, exit_code
 from operate.unattended import Unattended
 from schemas.errors import TributaryError
@@ -78,7 +79,9 @@ class Runs:
         report_resync: Callable[[list[Outcome]], None],
         report_silences: Callable[[list[Silence]], None],
     ) -> None:
-        """Run after run until SIGINT or SIGTERM; the run under way is finished first.
+        """Run after run until SIGINT or SIGTERM, or until tasks of Spark hold cores for ever.
+
+        The run under way is finished first.
 
         What takes longer than `GRACE_S` then is cut off: the next run begins at the last commit.
 
@@ -150,7 +153,7 @@ class Runs:
         """
         states = {record.state for record in self._records() if not record.never_published}
         return exit_code(
-            failed=bool(self._failed or self.silences) or State.FAILED in states,
+            failed=bool(self._failed or self.silences or held_cores()) or State.FAILED in states,
             needs_bootstrap=State.NEEDS_BOOTSTRAP in states,
         )
 

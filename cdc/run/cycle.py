@@ -11,7 +11,7 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cdc import plan, position_check
+from cdc import plan, position_check, task_watch
 from cdc.debezium import fresh_starts
 from cdc.errors import LostHistoryError, SecretError
 from cdc.run.checks import CaptureChecks, topic_facts, with_settings
@@ -216,6 +216,10 @@ def run_continuously(
 
     A run that cannot even begin, because Kafka or the state store is away, is tried again.
 
+    It also ends after a run by which tasks of Spark that never end hold cores
+    (`cdc.task_watch.held_cores`): only another process has them again, and each try of their table
+    would take one more from the others.
+
     Args:
         context: What runs work with.
         records: The tables as they are now; asked before each run.
@@ -226,7 +230,7 @@ def run_continuously(
         watch: Called about once a minute, after a run.
     """
     looked = float("-inf")
-    while not stop.is_set():
+    while not stop.is_set() and not task_watch.held_cores():
         started = time.monotonic()
         look = started - looked >= _IDLE_LOOK_S
         try:

@@ -167,6 +167,7 @@ def run(
     verbose: VerboseOption = 0,
 ) -> None:
     """Apply new changes to the lake: one run for all tables that have any."""
+    from cdc.task_watch import held_cores
     from operate.context import services
     from operate.incremental import Runs
     from operate.inventory import on_plan
@@ -202,7 +203,13 @@ def run(
             if not renderer.json:
                 _show_resyncs(renderer, resynced)
                 _show_silences(renderer, runs.silences)
-        code = runs.exit_code()
+        code, held = runs.exit_code(), held_cores()
+    if held:
+        renderer.line(
+            f"Tasks of Spark that were cancelled and never ended hold {held} of its cores.",
+            style="bold red",
+        )
+        renderer.line("  What to do: start the command again; the next process has all of them.")
     for record in waiting:
         why = record.reason or (record.error or {}).get("message") or "see tributary status"
         renderer.line(f"{record.table}: {record.state.value}: {why}", style="yellow")

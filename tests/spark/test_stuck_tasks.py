@@ -1,4 +1,7 @@
-"""A task that never ends: its table stops by name, and its JVM ends with the command."""
+"""A task that never ends stops its table by name, and its JVM ends with the command.
+
+Nor does another table wait for its core without end.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +14,9 @@ import psutil
 _CHILD = """
 import sys, time
 from pathlib import Path
-from cdc import spark as spark_module
+from pyspark.errors import PySparkException
+from py4j.protocol import Py4JError
+from cdc import spark as spark_module, task_watch
 from cdc.errors import LakeError
 from tests.spark.lake import ONE_COMMIT, ORDERS, lake, record, rows
 from tests.spark.local import local_config
@@ -35,6 +40,16 @@ try:
     table.bulk_insert(snapshot, record("chunk", chunk_ids=(0,)), ONE_COMMIT)
 except LakeError as error:
     print(" ".join(error.message.split()), flush=True)
+one = spark.range(0, 1, 1, 1)
+while task_watch.held_cores() < 2:  # it takes the other core, too
+    try:
+        one.selectExpr(spins).collect()
+    except (PySparkException, Py4JError):
+        pass
+try:
+    print(one.collect(), flush=True)
+except (PySparkException, Py4JError) as error:
+    print(" ".join(spark_module.java_reason(error).split()), flush=True)
 time.sleep(600)
 """
 _LIMIT_S = 240.0
@@ -51,6 +66,7 @@ def test_a_task_that_never_ends_stops_its_table_and_dies_with_the_command(tmp_pa
             assert f"{tmp_path}/t failed" in message
             assert "no progress for 2 s" in message
             assert "spark.task_timeout_s" in message
+            assert "no core is left" in child.stdout.readline(), "it would wait without end"
             before = jvm.cpu_times().user
             assert not psutil.wait_procs([jvm], timeout=2)[0], "its thread spins on"
             assert jvm.cpu_times().user > before

@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import threading
 from dataclasses import replace
 from pathlib import Path
+from typing import TYPE_CHECKING, cast
 
 import pytest
 import yaml
 
+from cdc import task_watch
 from cdc.config import parse
 from cdc.progress import NullProgress
-from cdc.state import State
+from cdc.run import run_continuously
+from cdc.state import State, TableRecord
 from operate.context import Services
 from operate.exit_codes import ExitCode
 from operate.incremental import Runs
 from operate.onboard import register
 from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal
+
+if TYPE_CHECKING:
+    from cdc.run import RunContext
 
 TABLE = TableId("shop", "public", "orders")
 
@@ -44,5 +51,28 @@ def test_a_table_that_was_never_taken_is_no_failure_of_a_run(
         runs = Runs(services, [TABLE])
         assert runs.exit_code() is code
         assert [one.table for one in runs.waiting()] == [TABLE]
+    finally:
+        services.close()
+
+
+@pytest.mark.timeout(60)
+def test_runs_end_as_failed_once_cores_are_lost(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each further try of a table whose task never ends would take one more core."""
+    services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
+    stop, asked = threading.Event(), list[int]()
+
+    def records() -> list[TableRecord]:
+        asked.append(1)
+        monkeypatch.setattr(task_watch, "_held", 1)
+        return []
+
+    context = cast("RunContext", services)  # without tables nothing of it is used
+    try:
+        run_continuously(context, records, stop, min_interval_s=0.0)
+        assert len(asked) == 1
+        assert not stop.is_set()
+        assert Runs(services, [TABLE]).exit_code() is ExitCode.SOME_FAILED
     finally:
         services.close()
