@@ -12,6 +12,7 @@ from cdc.debezium import names
 from cdc.errors import StateError
 from cdc.lake.shards import ShardTable, SharedTable, timeline_of
 from cdc.lake.write import LakeTable
+from cdc.run.serving import Served
 from cdc.spark import in_this_thread
 from cdc.state import State
 from schemas.table import TableId
@@ -63,6 +64,8 @@ class RunContext:
     connect: ConnectClient | None = None
     topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
     """Where the topics of captures without heartbeats ended, in sum, at the last look at them."""
+    served: Served = field(default_factory=Served, init=False, repr=False)
+    """What was seen of the pointers of idle tables."""
     _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 

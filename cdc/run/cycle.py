@@ -17,7 +17,6 @@ from cdc.errors import LostHistoryError, SecretError
 from cdc.run.checks import CaptureChecks, topic_facts, with_settings
 from cdc.run.context import RunResult
 from cdc.run.naming import follow_name
-from cdc.run.serving import check_serving
 from cdc.run.shape import settings_digest
 from cdc.run.table import run_table
 from cdc.run.told import since
@@ -79,6 +78,8 @@ def run_tables(
     if look_at_idle:
         idle = [record for record in wanted if record.table not in working]
         working |= _changed_unseen(context, checks, idle)
+        parallel_looks = context.config.spark.parallel_tables
+        working |= context.served.elsewhere(lambda: context.spark, idle, parallel_looks)
     due = [record for record in wanted if record.table in working]
     if not due:
         return []
@@ -131,7 +132,6 @@ def _changed_unseen(
                 or known not in (None, seen.digest)
                 or _told_of(context, checks, record)
                 or _edited(context, record)
-                or _serves_elsewhere(context, record)
             ):
                 found.add(record.table)
     return found
@@ -157,15 +157,6 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
         return False
     except TributaryError:
         return True  # the table's run says what is wrong with them
-
-
-def _serves_elsewhere(context: RunContext, record: TableRecord) -> bool:
-    """Whether readers are sent to another generation than the one that is followed."""
-    try:
-        check_serving(context.spark, record)
-    except TributaryError:
-        return True  # the table's run says what is wrong
-    return False
 
 
 def _capture_broken(context: RunContext, checks: CaptureChecks, record: TableRecord) -> bool:

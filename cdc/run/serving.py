@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from cdc.errors import LostHistoryError
+from cdc.errors import LakeError, LostHistoryError
 from cdc.lake.publish import read_pointer
 from cdc.state import State
 
@@ -12,6 +15,54 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc.state import TableRecord
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+
+
+class Served:
+    """The records of idle tables that were seen to agree with their pointers.
+
+    Each is looked at once, until it changes: a look takes a tenth of a second on an object store.
+    """
+
+    def __init__(self) -> None:
+        self._agreed: dict[TableId, tuple[int, str]] = {}
+
+    def elsewhere(
+        self, spark: Callable[[], SparkSession], records: Sequence[TableRecord], parallel: int
+    ) -> set[TableId]:
+        """The tables whose readers are sent to another generation than the one that is followed.
+
+        A lake that is away is no reason to stop a table that has nothing to write.
+
+        Args:
+            spark: Gives a thread the session whose file systems are used.
+            records: The tables.
+            parallel: How many to look at at the same time.
+        """
+        new = [one for one in records if self._agreed.get(one.table) != _version(one)]
+        if not new:
+            return set()
+
+        def look(record: TableRecord) -> LostHistoryError | LakeError | None:
+            try:
+                check_serving(spark(), record)
+            except (LostHistoryError, LakeError) as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(min(parallel, len(new)), thread_name_prefix="serving") as pool:
+            found = list(zip(new, pool.map(look, new), strict=True))
+        self._agreed |= {one.table: _version(one) for one, error in found if error is None}
+        away = [error for _, error in found if isinstance(error, LakeError)]
+        if away:
+            _log.warning("the pointers of %d idle tables were not read: %s", len(away), away[0])
+        return {one.table for one, error in found if isinstance(error, LostHistoryError)}
+
+
+def _version(record: TableRecord) -> tuple[int, str]:
+    return record.version, record.attempt.path if record.attempt is not None else ""
 
 
 def check_serving(spark: SparkSession, record: TableRecord) -> None:

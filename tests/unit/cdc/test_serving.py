@@ -1,0 +1,87 @@
+"""Where readers of idle tables are sent is looked at once, and is no reason to stop them."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import datetime, timezone
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from cdc.attempt import Attempt
+from cdc.errors import LakeError
+from cdc.lake.pointer import Pointer, Published
+from cdc.run import serving
+from cdc.state import State, TableRecord
+from schemas.table import TableId
+
+NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+
+
+def table(name: str) -> TableRecord:
+    return TableRecord(
+        table=TableId("shop", "public", name),
+        state=State.INCREMENTAL,
+        base_path=f"/lake/{name}",
+        tier="default",
+        topic="t",
+        publication="p",
+        updated_at=NOW,
+        attempt=Attempt(UUID(int=1), NOW, f"/lake/{name}/a"),
+        version=1,
+    )
+
+
+ONE, OTHER = table("one"), table("other")
+
+
+class Lake:
+    """Pointers of tables' folders, and who asked for them."""
+
+    def __init__(self) -> None:
+        self.paths = {one.base_path: f"{one.base_path}/a" for one in (ONE, OTHER)}
+        self.away = False
+        self.asked: list[str] = []
+
+    def read(self, _spark: object, base: str) -> Pointer:
+        self.asked.append(base)
+        if self.away:
+            raise LakeError("the bucket does not answer", remedy="Wait.")
+        return Pointer(Published(self.paths[base], 1, "a", NOW))
+
+
+@pytest.fixture
+def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
+    known = Lake()
+    monkeypatch.setattr(serving, "read_pointer", known.read)
+    return known
+
+
+def look(served: serving.Served, *records: TableRecord) -> set[str]:
+    found = served.elsewhere(lambda: cast("Any", None), records, 2)
+    return {one.name for one in found}
+
+
+def test_a_pointer_is_read_again_only_once_its_table_has_changed(lake: Lake) -> None:
+    served = serving.Served()
+    assert look(served, ONE, OTHER) == set()
+    assert look(served, ONE, OTHER) == set()
+    assert sorted(lake.asked) == ["/lake/one", "/lake/other"]
+    assert look(served, replace(ONE, version=2), OTHER) == set()
+    assert lake.asked[2:] == ["/lake/one"]
+
+
+def test_readers_that_are_sent_elsewhere_are_found_at_each_look(lake: Lake) -> None:
+    served = serving.Served()
+    lake.paths["/lake/one"] = "/lake/one/former"
+    assert look(served, ONE, OTHER) == look(served, ONE, OTHER) == {"one"}
+
+
+def test_a_lake_that_is_away_stops_no_idle_table(lake: Lake) -> None:
+    served = serving.Served()
+    lake.away = True
+    assert look(served, ONE, OTHER) == set()
+    lake.away = False
+    lake.paths["/lake/other"] = "/lake/other/former"
+    assert look(served, ONE, OTHER) == {"other"}, "it was not looked at before"
