@@ -53,14 +53,23 @@ class Examined:
             self.refused.setdefault(table, error)
 
 
-def examine_all(services: Services, tables: Sequence[TableId]) -> Examined:
-    """Decide which of the tables can travel, also beside each other; nothing is touched."""
+def examine_all(
+    services: Services, tables: Sequence[TableId], *, with_rows: bool = True
+) -> Examined:
+    """Decide which of the tables can travel, also beside each other; nothing is touched.
+
+    Args:
+        services: What to work with.
+        tables: The tables.
+        with_rows: Whether to read rows, too, and not the catalogs alone.
+    """
     found = Examined()
     task = services.progress.start("look at tables", len(tables), "tables")
 
     def one(table: TableId) -> Outcome:
         try:
-            return Outcome(table, "checked", details={"notes": list(examine(services, table))})
+            notes = examine(services, table, with_rows=with_rows)
+            return Outcome(table, "checked", details={"notes": list(notes)})
         finally:
             task.advance()
 
@@ -96,8 +105,13 @@ def _uncapturable(services: Services, group: capture.Group) -> dict[TableId, Tri
     }
 
 
-def examine(services: Services, table: TableId) -> tuple[str, ...]:
+def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tuple[str, ...]:
     """Decide whether a table can travel as it is, touching nothing.
+
+    Args:
+        services: What to work with.
+        table: The table.
+        with_rows: Whether to read rows, too: for their size, and for some that its key cannot find.
 
     Returns:
         What the reader should know although it can.
@@ -129,6 +143,8 @@ def examine(services: Services, table: TableId) -> tuple[str, ...]:
         lambda: require_named(found, settings),
         lambda: _require_schema(services, source, found, settings, has_key=verdict.ok),
     )
+    if not with_rows:
+        return tuple(verdict.notes)
     key = source.schema(found, settings).key
     return (*verdict.notes, *_size(services, found), *_key(source, found, key))
 

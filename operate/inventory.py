@@ -24,7 +24,7 @@ class Entry:
 
     Args:
         stats: What its catalog says.
-        refusal: Why it cannot travel; None when it can.
+        refusal: Why it cannot travel; None when it can, or is on the plan.
         notes: What the reader should know although it can.
         state: Its state on the plan, None when it is not on it.
     """
@@ -57,7 +57,7 @@ class Entry:
             "primary_key": list(stats.primary_key),
             "replica_identity": stats.replica_identity,
             "partition_of": None if stats.partition_root is None else str(stats.partition_root),
-            "ready": self.refusal is None,
+            "ready": self.refusal is None if self.state is None else None,
             "problem": self.problem or None,
             "remedy": None if self.refusal is None else self.refusal.remedy,
             "notes": list(self.notes),
@@ -66,14 +66,19 @@ class Entry:
 
 
 def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
-    """The tables of the given sources, of all when none are given; partitions are left out."""
+    """The tables of the given sources, of all when none are given; partitions are left out.
+
+    Catalogs alone are read: rows of thousands of tables would take hours. What is on the plan was
+    judged when it was onboarded; ``check`` looks at it.
+    """
     states = {
         record.table: record.state
         for record in services.store.tables()
         if record.state is not State.RETIRED
     }
     found = _tables(services, sources or sorted(services.config.sources))
-    examined = examine_all(services, [stats.table for stats in found])
+    strangers = [stats.table for stats in found if stats.table not in states]
+    examined = examine_all(services, strangers, with_rows=False)
     return [
         Entry(
             stats,

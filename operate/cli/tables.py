@@ -43,7 +43,11 @@ def discover(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """List the sources' tables: rows, size, key, replica identity, and whether they can travel."""
+    """List the sources' tables: rows, size, key, replica identity, and whether they can travel.
+
+    Of tables that are not on the plan, by the catalogs alone: `check` looks at the others, and
+    `onboard --dry-run` reads rows, too: do they fit into a message, does their key find them.
+    """
     from operate.context import services
     from operate.inventory import discover as look
 

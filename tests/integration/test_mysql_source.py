@@ -139,4 +139,4 @@ def test_discover_lists_the_tables_of_the_databases_that_are_named(
     assert {entry.stats.table for entry in entries.values()} == {
         TableId(source, database.name, name) for name in entries
     }
-    assert {name for name, entry in entries.items() if entry.verdict.ok} == {"plain", "parts"}
+    assert {name for name, entry in entries.items() if entry.refusal is None} == {"plain", "parts"}

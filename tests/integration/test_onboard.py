@@ -235,7 +235,9 @@ def test_discover_dry_run_and_onboarding_judge_alike(cold: Shop) -> None:
     (known,) = onboard(cold.services, [cold.table("orders")], by_wildcard=[cold.table("orders")])
     assert known.failed
     # A table that stops the connector stops all of them, before anything is made.
-    cold.database.execute('CREATE TABLE "case" (a int PRIMARY KEY, "A" int)')
+    cold.database.execute(
+        'CREATE TABLE "case" (a int PRIMARY KEY, "A" int)', "CREATE TABLE late (id int PRIMARY KEY)"
+    )
     problems = [entry.problem for entry in discover(cold.services)]
     assert sum("differ by case only" in problem for problem in problems) == 1
     (also,) = onboard(cold.services, [cold.table('Strange [x] "q".t')], with_bootstrap=False)

@@ -1,4 +1,4 @@
-"""Which tables on the plan a command's wildcards stand for."""
+"""Which tables a command's wildcards stand for, and what ``discover`` looks at."""
 
 from __future__ import annotations
 
@@ -12,15 +12,19 @@ import yaml
 from cdc.config import parse
 from cdc.errors import ConfigError
 from cdc.progress import NullProgress
+from cdc.sources.values import SourceColumn, SourceTable, TableStats
 from cdc.state import State
 from operate.cli import tables as commands
 from operate.context import Services
-from operate.inventory import on_plan
+from operate.examination import examine_all
+from operate.inventory import discover, on_plan
 from operate.onboard import register
 from schemas.table import TableId
+from schemas.types_postgres import PostgresType
 from tests.unit.cdc.configuration import minimal
 
 ORDERS, PAUSED, GONE = (TableId("shop", "public", name) for name in ("orders", "paused", "gone"))
+ROWS = ("largest_row", "key_obstacle")
 
 
 @pytest.fixture
@@ -58,3 +62,44 @@ def test_a_paused_table_is_copied_by_its_name_only(
     assert asked == [[ORDERS], [ORDERS, PAUSED]]
     with pytest.raises(ConfigError, match="matches no table on the plan that is not paused"):
         commands.bootstrap(["public.pa*"], config=file)
+
+
+def found(table: TableId) -> SourceTable:
+    """A table with a key, as a catalog has it."""
+    key = SourceColumn("id", PostgresType("int4"), 1, False, False, None)
+    return SourceTable(
+        table, 1, "table", (key,), ("id",), (("id",),), "default", ("id",), 10, 1, "admin"
+    )
+
+
+def test_discover_reads_no_rows_and_looks_at_no_table_that_is_on_the_plan(
+    services: Services, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rows of thousands of tables would take hours, and what is on the plan was judged before."""
+    new = TableId("shop", "public", "new")
+    stats = [TableStats(table, "table", 10, 1, ("id",), "default", None) for table in (ORDERS, new)]
+    source = services.source("shop")
+    asked: list[tuple[str, TableId]] = []
+
+    def answer(name: str, value: object) -> None:
+        def method(table: TableId | SourceTable, *_: object, **__: object) -> object:
+            asked.append((name, table if isinstance(table, TableId) else table.table))
+            return value
+
+        monkeypatch.setattr(source, name, method)
+
+    monkeypatch.setattr(source, "tables", lambda: stats)
+    monkeypatch.setattr(source, "capture_obstacle", lambda: None)
+    for rows in ROWS:
+        answer(rows, None)
+    answer("missing_rights", None)
+    answer("table", found(new))
+
+    assert [(entry.summary, entry.to_json()["ready"]) for entry in discover(services)] == [
+        ("on the plan", None),
+        ("ready", True),
+    ]
+    assert asked == [("table", new), ("missing_rights", new)]
+    # What onboards, and a dry run of it, read rows, too.
+    assert examine_all(services, [new]).fit == [new]
+    assert asked[2:] == [(name, new) for name in ("table", "missing_rights", *ROWS)]
