@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.java_gateway import ensure_callback_server_started
 
-from cdc.errors import FencedError
+from cdc.errors import FencedError, LakeError
 from cdc.lake.timeline import Timeline
 
 if TYPE_CHECKING:
@@ -34,7 +34,8 @@ class CommitGuard:
     Beside the caller's check it refuses a commit that is no longer the only pending one (a newer
     writer has rolled it back, or goes on beside it), that does not know of a completed one (a
     clustering may have replaced the files that it changed), or whose instant is below a completed
-    one (a clock went backwards): instants order offsets.
+    one (a clock went backwards): instants order offsets. And it refuses one that lacks rows: where
+    a row cannot be written, Hudi counts it and goes on.
     """
 
     class Java:
@@ -61,13 +62,14 @@ class CommitGuard:
         self.called = False
         self.instant: str | None = None
 
-    def accept(self, _meta_client: Any, _metadata: Any) -> None:
+    def accept(self, _meta_client: Any, metadata: Any) -> None:
         """Run the check; called by the JVM."""
         self.called = True
         try:
             timeline = Timeline(self._spark, self._path)
             self._require_alone(timeline)
             self._require_newest(timeline)
+            self._require_whole(int(metadata.fetchTotalWriteErrors()))
             self._check(timeline)
             if self._passed is not None:
                 self._passed()
@@ -114,5 +116,15 @@ class CommitGuard:
                 f"completed one, {newest}: another writer committed, or this machine's clock is "
                 "behind",
                 remedy="Nothing was committed. Set the machine's clock (NTP), then run again.",
+                path=self._path,
+            )
+
+    def _require_whole(self, unwritten: int) -> None:
+        if unwritten:
+            raise LakeError(
+                f"{unwritten} rows of commit {self.instant} to the lake table at {self._path} could"
+                " not be written",
+                remedy="Nothing was committed. The log of Spark says why; check the lake's space"
+                " and permissions, then run again.",
                 path=self._path,
             )

@@ -32,6 +32,8 @@ _FIXED = {
     "hoodie.allow.empty.commit": "true",
     # A row that cannot be written fails its commit; Hudi's default drops the row.
     "hoodie.write.ignore.failed": "false",
+    # A clustering that runs inside a commit is asked nothing; upkeep makes it, under the guard.
+    "hoodie.clustering.inline": "false",
     # One writer, fenced by the lease, the guard and the next writer's rollback of what it left.
     "hoodie.write.concurrency.mode": "SINGLE_WRITER",
     "hoodie.clean.failed.writes.policy": "EAGER",
@@ -107,7 +109,7 @@ _OWNED = (
     "hoodie.log.compaction.",
     "hoodie.schema.on.read.",
     "hoodie.avro.schema.",
-    "hoodie.clean.async.",
+    "hoodie.clean.async",
     "hoodie.clean.automatic",
     "hoodie.clean.policy",
     "hoodie.clean.commits.",
@@ -123,6 +125,7 @@ _OWNED = (
     "hoodie.clustering.updates.",
     "hoodie.clustering.rollback.",
     "hoodie.fail.writes.",
+    "hoodie.partition.ttl.",
     "hoodie.write.can.ignore.",
     "hoodie.rollback.",
     "hoodie.heartbeat.",

@@ -76,7 +76,6 @@ def service_options(*, clustered: bool, sort_columns: tuple[str, ...]) -> dict[s
         "hoodie.clean.async.enabled": "false",
         "hoodie.archive.async": "false",
         "hoodie.clustering.async.enabled": "false",
-        "hoodie.clustering.inline": "false",
         "hoodie.clean.automatic": "false",
         "hoodie.archive.automatic": "false",
     }

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from cdc.errors import LakeError
 from cdc.failpoints import crash
@@ -35,6 +36,7 @@ class Upkeep:
         path: Base path of the Hudi table.
         options: Hudi's settings of the table.
         check: Raises :class:`~cdc.errors.FencedError` when the table is no longer ours.
+        clusters: Whether small files are merged; files of a bucket index stay as they are.
     """
 
     def __init__(
@@ -43,31 +45,33 @@ class Upkeep:
         path: str,
         options: Mapping[str, str],
         check: Callable[[], None],
+        *,
+        clusters: bool,
     ) -> None:
         self._spark = spark
         self._path = path
         self._options = options
         self._check = check
+        self._clusters = clusters
 
     def run(self) -> None:
-        """Do what is due. What fails is logged, and due again after the next commit.
+        """Do what is due.
 
         Raises:
             FencedError: The table is no longer ours.
+            LakeError: The lake cannot be read or written.
+            Py4JError, PySparkException: Hudi failed.
         """
-        try:
-            with _client(self._spark, self._path, self._options) as client:
-                for step in (client.clean, client.archive, lambda: self._cluster(client)):
-                    self._check()
-                    step()
-        except Py4JError as error:
-            _log.warning("upkeep of %s failed: %s", self._path, java_reason(error))
+        with _client(self._spark, self._path, self._options) as client:
+            for step in (client.clean, client.archive, lambda: self._cluster(client)):
+                self._check()
+                step()
 
     def _cluster(self, client: Any) -> None:
         """Merge small files, in a commit that the guard lets pass or refuses."""
         timeline = Timeline(self._spark, self._path)
         often = self._options.get("hoodie.clustering.inline.max.commits")
-        if often is None or timeline.commits_since_clustering() < int(often):
+        if not self._clusters or often is None or timeline.commits_since_clustering() < int(often):
             return
         option = java_class(self._spark, "org.apache.hudi.common.util.Option")
         guard = CommitGuard(
@@ -85,7 +89,7 @@ class Upkeep:
         operations = java_class(self._spark, "org.apache.hudi.common.model.WriteOperationType")
         client.setOperationType(operations.CLUSTER)
         try:
-            client.commit(
+            committed = client.commit(
                 instant,
                 written.getWriteStatuses(),
                 option.empty(),
@@ -94,10 +98,16 @@ class Upkeep:
                 option.of(guard),
                 option.empty(),
             )
-        except Py4JError:
+        except (Py4JError, PySparkException):
             if guard.refusal is not None:
                 raise guard.refusal from None
             raise
+        if not committed:
+            raise LakeError(
+                f"Hudi did not commit clustering {instant} of the lake table at {self._path}",
+                remedy="Nothing was replaced. The log of Spark says why.",
+                path=self._path,
+            )
         _log.info("clustering %s merged small files of %s", instant, self._path)
 
 
@@ -122,7 +132,7 @@ def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[s
                 # The former knows those that were begun, the latter those that were planned only.
                 if not client.purgePendingClustering(instant):
                     client.rollback(instant)
-    except Py4JError as error:
+    except (Py4JError, PySparkException) as error:
         raise LakeError(
             f"clustering {pending[0]} of the lake table at {timeline.path} was cut short and cannot"
             f" be dropped: {java_reason(error)}",

@@ -11,7 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
-from cdc.errors import ConfigError, LakeError, copy_again
+from cdc.errors import ConfigError, FencedError, LakeError, copy_again
 from cdc.failpoints import crash
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
@@ -147,6 +147,8 @@ class LakeTable:
     def keep_up(self, check: Callable[[], None]) -> None:
         """Do what is due after a commit, now and then: clean, archive, and merge small files.
 
+        What fails is logged, and due again later: the commit before it stands.
+
         Args:
             check: Makes sure, before each step and under the last one's commit, that the table is
                 still ours.
@@ -154,6 +156,16 @@ class LakeTable:
         Raises:
             FencedError: It is not.
         """
+        try:
+            self._keep_up(check)
+        except FencedError:
+            raise
+        except LakeError as error:
+            _log.warning("upkeep of %s failed: %s", self.path, error)
+        except (Py4JError, PySparkException) as error:
+            _log.warning("upkeep of %s failed: %s", self.path, java_reason(error))
+
+    def _keep_up(self, check: Callable[[], None]) -> None:
         timeline = self.timeline()
         instants, latest = timeline.completed_instants(), timeline.latest()
         now, keep_s = datetime.now(timezone.utc), self._settings.readers_keep_s
@@ -164,7 +176,8 @@ class LakeTable:
         if lead(timeline.newest_instant()):
             return
         options = {**self._options(latest.index, "upsert"), **retention.options}
-        Upkeep(self._spark, self.path, options, check).run()
+        clusters = not latest.index.is_bucket
+        Upkeep(self._spark, self.path, options, check, clusters=clusters).run()
 
     def read(self) -> DataFrame:
         """The table as of its last commit, with Hudi's and our meta columns."""

@@ -8,14 +8,17 @@ import shutil
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from cdc.errors import FencedError, LakeError
-from cdc.lake import services
+from cdc.lake import services, upkeep
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
@@ -292,6 +295,84 @@ def test_a_clustering_hides_nothing_of_a_writer_that_took_the_table_over(
     table.keep_up(lambda: None)
     assert content(table) == [(2, "B")]
     assert len(replaced(table)) == 2, "the next clustering is made"
+
+
+class Unwritten:
+    """Hudi's client, whose clustering has a row that its write handle could not write."""
+
+    def __init__(self, spark: SparkSession, client: Any) -> None:
+        self._spark = spark
+        self._client = client
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._client, name)
+
+    def cluster(self, instant: str, complete: bool) -> Any:
+        written = self._client.cluster(instant, complete)
+        statuses = written.getWriteStatuses().collect()
+        for status in statuses:
+            status.markFailure("7", "", None)
+            status.getStat().setTotalWriteErrors(status.getTotalErrorRecords())
+        written.setWriteStatuses(self._spark.sparkContext._jsc.parallelize(statuses))
+        return written
+
+
+def test_a_clustering_that_could_not_write_a_row_replaces_nothing(
+    spark: SparkSession,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bloom")
+    change(spark, table, 2, ("c", 1, (1, "first")))
+    real = upkeep._client
+
+    @contextmanager
+    def failing(*args: Any) -> Iterator[Unwritten]:
+        with real(*args) as client:
+            yield Unwritten(spark, client)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(upkeep, "_client", failing)
+        table.keep_up(lambda: None)
+
+    assert replaced(table) == []
+    assert re.search(
+        r"upkeep of \S+ failed: 1 rows of commit \d{17} .* not be written", caplog.text
+    )
+    change(spark, table, 3, ("c", 2, (2, "second")))
+    assert content(table) == [(1, "first"), (2, "second")]
+    table.keep_up(lambda: None)
+    assert len(replaced(table)) == 1, "the next clustering is made"
+
+
+def test_upkeep_that_fails_with_any_error_leaves_the_commit_as_it_is(
+    spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """PySpark gives errors of some Java types, like NumberFormatException, classes of its own."""
+    hudi = {**CLUSTERED, "hoodie.clustering.plan.strategy.max.num.groups": "many"}
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi, index="bloom")
+    change(spark, table, 2, ("c", 1, (1, "first")))
+
+    table.keep_up(lambda: None)
+    assert re.search(r'upkeep of \S+ failed: .*For input string: "many"', caplog.text)
+
+    broken = table.timeline().newest_instant()
+    (tmp_path / "t" / ".hoodie" / f"{broken}.commit").write_text("{")
+    caplog.clear()
+    table.keep_up(lambda: None)
+    assert re.search(r"upkeep of \S+ failed: ", caplog.text)
+
+
+def test_files_of_a_bucket_index_are_never_clustered(spark: SparkSession, tmp_path: Path) -> None:
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bucket", buckets=1)
+    change(spark, table, 2, ("c", 1, (1, "first")))
+
+    table.keep_up(lambda: None)
+
+    assert replaced(table) == []
+    change(spark, table, 3, ("u", 2, (1, "second")))
+    assert content(table) == [(1, "second")]
 
 
 @pytest.mark.parametrize("begun", [True, False], ids=["begun", "planned"])
