@@ -384,13 +384,9 @@ class _Bootstrap:
         return self._record
 
     def _fail(self, error: TributaryError) -> None:
-        """Record the error where the state allows it; it is raised in any case.
-
-        Not where the command ends and Spark was killed: nothing is wrong with the copy, and the
-        next command goes on with it at once, as after the death of a process.
-        """
+        """Record the error where the state allows it; it is raised in any case."""
         if was_killed():
-            return
+            return  # the command ends, and nothing is wrong with the copy
         current = self._context.store.newest(self._record)
         if current.state in (State.BOOTSTRAPPING, State.CATCHING_UP):
             self._store(transition(current, State.FAILED, at=_now(), error=error))
