@@ -139,7 +139,7 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
         table,
         lambda: verdict.require(table),
         lambda: require_exact_view(source, table, settings),
-        lambda: _require_rights(source, found),
+        lambda: _require_rights(services, source, found),
         lambda: require_named(found, settings),
         lambda: _require_schema(services, source, found, settings, has_key=verdict.ok),
     )
@@ -185,8 +185,8 @@ def about(table: TableId, message: str) -> str:
     return message.replace(f" of table {table}", "", 1)
 
 
-def _require_rights(source: Source, table: SourceTable) -> None:
-    missing = source.missing_rights(table)
+def _require_rights(services: Services, source: Source, table: SourceTable) -> None:
+    missing = source.missing_rights(table, services.capture(table.table).publication)
     if missing is not None:
         problem, remedy = missing
         raise CaptureError(

@@ -126,8 +126,8 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
             f"Run `tributary offboard {table}` if it is gone for good.",
         )
     source = services.source(table.source)
-    described = source.table(table)
-    if missing := source.missing_rights(described):
+    described, capture = source.table(table), services.capture(table)
+    if missing := source.missing_rights(described, capture.publication):
         return _one(name, "error", *missing)
     settings = services.config.table_settings(table)
     keeps = services.config.connect.keeps_nulls
@@ -136,7 +136,6 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
         return _one(name, "error", verdict.problem, verdict.remedy)
     require_named(described, settings)
     source.schema(described, settings)
-    capture = services.capture(table)
     problems = source.audit_publication(capture.publication, described, append=capture.append)
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)

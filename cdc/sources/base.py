@@ -329,7 +329,7 @@ class Source(Protocol):
     def capture_obstacle(self) -> tuple[str, str] | None:
         """Why nothing of the source can be captured as it is now, and what to do; else None."""
 
-    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
+    def missing_rights(self, table: SourceTable, publication: str) -> tuple[str, str] | None:
         """What a login lacks to take the table, and the statements that give it; else None."""
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:

@@ -223,7 +223,7 @@ def test_a_login_that_may_not_read_a_whole_table_is_told_before_anything_is_made
         try:
             if role != ADMIN:  # who cannot even open the database now
                 lab.database.catch_up()
-            lacking = source.missing_rights(made)
+            lacking = source.missing_rights(made, "")
             assert lacking is not None
             assert f"as a whole, by the login of {purpose}" in lacking[0]
             if role == ADMIN:
@@ -238,7 +238,7 @@ def test_a_login_that_may_not_read_a_whole_table_is_told_before_anything_is_made
             statement, _, _ = lacking[1].removeprefix("Run ").partition(";")
             lab.database.root(statement)
             lab.database.catch_up()
-            assert source.missing_rights(made) is None
+            assert source.missing_rights(made, "") is None
         finally:
             lab.database.root(f"GRANT {held} ON {name}.* TO {role}@'127.0.0.1'")
             lab.database.catch_up()

@@ -266,18 +266,24 @@ def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
     assert f'GRANT SELECT ON "app"."t" TO "{roles["snapshot"]}";' in (
         checks["tables snapshot"].remedy
     )
-    problem, remedy = source.missing_rights(described) or ("", "")
+    problem, remedy = source.missing_rights(described, PUBLICATION) or ("", "")
     assert "belongs to" in problem
     assert "permission denied" in problem
     told = [line.remedy for line in checks.values() if line.name.startswith("privileges")]
     for statements in (*told, remedy):
         _, _, pasted = statements.partition("Run as a superuser: ")
         database.stack.psql(pasted.partition(" (")[0], database=database.name)
-    assert source.missing_rights(described) is None
+    assert source.missing_rights(described, PUBLICATION) is None
     source.prepare_capture(PUBLICATION)
     slot = f"{database.name}_granted"
     source.add_to_publication(PUBLICATION, [name])
     assert source.audit_publication(PUBLICATION, described) == []
+    owner, admin = f'"{described.owner}"', f'"{roles["admin"]}"'
+    database.stack.psql(f"REVOKE {owner} FROM {admin}")
+    assert source.missing_rights(described, PUBLICATION) is None, "it is in there already"
+    assert "belongs to" in (source.missing_rights(described, "another") or "")[0]
+    assert source.add_to_publication(PUBLICATION, [name]) == []
+    database.stack.psql(f"GRANT {owner} TO {admin}")
     assert source.ensure_slot(slot)
     assert source.drop_slot(slot)
     source.settle(timeout_s=20, progress=QUIET)

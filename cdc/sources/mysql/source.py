@@ -328,7 +328,7 @@ class MysqlSource(WholeLog):
         with opened as session:
             return boundaries.largest_row(session, table)
 
-    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
+    def missing_rights(self, table: SourceTable, publication: str) -> tuple[str, str] | None:
         """Which logins may not read all of the table, and the statements that grant it."""
         return rights.missing(self._connections, table.table)
 

@@ -11,6 +11,7 @@ from psycopg import sql
 
 from cdc.sources.postgres import checks, letter_case
 from cdc.sources.postgres.connection import Connections
+from cdc.sources.postgres.publication import members
 from cdc.sources.values import Check, SourceTable
 
 # Who adds a table to a publication needs what its owner may do, by a role that it inherits from.
@@ -37,9 +38,17 @@ class Logins:
         with self._connections.open("admin") as session:
             return letter_case.obstacle(session)
 
-    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """What a login lacks to take the table, and the statements that give it."""
-        looked = (_not_owned(self._connections, table), _unreadable(self._connections, table))
+    def missing_rights(self, table: SourceTable, publication: str) -> tuple[str, str] | None:
+        """What a login lacks to take the table, and the statements that give it.
+
+        Args:
+            table: The table.
+            publication: What it is to be in; whose member it is already, by whomever, it may stay.
+        """
+        looked = (
+            _not_owned(self._connections, table, publication),
+            _unreadable(self._connections, table),
+        )
         problems = [found for found in looked if found is not None]
         if not problems:
             return None
@@ -48,10 +57,14 @@ class Logins:
         )
 
 
-def _not_owned(connections: Connections, table: SourceTable) -> tuple[str, str] | None:
+def _not_owned(
+    connections: Connections, table: SourceTable, publication: str
+) -> tuple[str, str] | None:
     user = connections.credential("admin").user
     with connections.open("admin") as session:
         if session.execute(_OWNS, (table.owner,)).fetchone() == (True,):
+            return None
+        if (table.table.schema, table.table.name) in members(session, publication):
             return None
     grant = sql.SQL("GRANT {} TO {};").format(sql.Identifier(table.owner), sql.Identifier(user))
     return (

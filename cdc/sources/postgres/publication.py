@@ -90,13 +90,13 @@ def planned(
     append: bool,
 ) -> list[str]:
     """The statements that capturing these tables would run now; nothing is run."""
-    members = _members(session, publication)
+    present = members(session, publication)
     statements = [
         *_preparation(session, publication, credentials, append),
         *(
             _alteration(publication, "ADD", [(table.schema, table.name)])
             for table in tables
-            if (table.schema, table.name) not in members
+            if (table.schema, table.name) not in present
         ),
     ]
     if slot_health(session, slot) is None:
@@ -129,8 +129,8 @@ def _preparation(
             )
         )
         return statements
-    members = _members(session, publication)
-    missing = [(SCHEMA, name) for name in own_tables if (SCHEMA, name) not in members]
+    present = members(session, publication)
+    missing = [(SCHEMA, name) for name in own_tables if (SCHEMA, name) not in present]
     return statements + [_alteration(publication, "ADD", [own]) for own in missing]
 
 
@@ -170,8 +170,8 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
             remedy="`tributary onboard` creates it; run it for one of the source's tables.",
             publication=publication,
         )
-    members = _members(session, publication)
-    missing = [table for table in tables if (table.schema, table.name) not in members]
+    present = members(session, publication)
+    missing = [table for table in tables if (table.schema, table.name) not in present]
     for table in missing:
         _alter(session, publication, "ADD", [(table.schema, table.name)])
     return missing
@@ -179,8 +179,8 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
 
 def remove_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
     """Remove the tables that are in the publication, and return them."""
-    members = _members(session, publication)
-    present = [table for table in tables if (table.schema, table.name) in members]
+    before = members(session, publication)
+    present = [table for table in tables if (table.schema, table.name) in before]
     for table in present:
         _alter(session, publication, "DROP", [(table.schema, table.name)])
     return present
@@ -334,7 +334,8 @@ def _exists(session: Session, publication: str) -> bool:
     return session.execute(query, (publication,)).fetchone() is not None
 
 
-def _members(session: Session, publication: str) -> set[tuple[str, str]]:
+def members(session: Session, publication: str) -> set[tuple[str, str]]:
+    """Schema and name of all tables that were added to the publication."""
     return {(row[0], row[1]) for row in session.execute(_MEMBERS, (publication,))}
 
 
