@@ -21,7 +21,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"must be superuser or replication role|permission denied",
-        "Give the capture role REPLICATION and the grants that `tributary check` prints.",
+        "Give the capture role REPLICATION, as `tributary check` says it. Where a table of schema"
+        " tributary is denied, run `tributary onboard` for a table of the source: it grants those.",
     ),
     (
         r"connection to .* refused|connection attempt failed|unknownhost|could not connect",

@@ -173,9 +173,11 @@ class Postgres:
 
     def silence(self, capture: CaptureNames) -> str:
         """What to look at when a connector runs and no heartbeat comes."""
+        rights = "INSERT, DELETE" if capture.append else "INSERT, UPDATE"
         return (
-            f"Check that nothing else reads slot {capture.slot}, that the capture role may insert"
-            " into and update tributary.heartbeat (`tributary check` prints the grants), and the"
+            f"Check that nothing else reads slot {capture.slot}, that the capture role has USAGE on"
+            f" schema {SCHEMA} and SELECT, {rights} on {SCHEMA}.{capture.heartbeat_table}"
+            " (`tributary onboard` for a table of the source grants them), and the"
             " primary's log: a publication that was dropped for a moment leaves a slot that cannot"
             " be read, which only a new slot and bootstrap heal."
         )

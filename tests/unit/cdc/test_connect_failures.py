@@ -62,6 +62,7 @@ def test_long_messages_are_cut() -> None:
         # What Debezium 3.7.0 and Connect 4.3.1 were seen to say.
         ('FATAL: password authentication failed for user "c"', "credentials.capture"),
         ("FATAL: must be superuser or replication role to start walsender", "REPLICATION"),
+        ("ERROR: permission denied for table heartbeat", "`tributary onboard`"),
         ("Connection to 127.0.0.1:1 refused. Check that", "endpoint_for_connect"),
         ("Error while validating: The connection attempt failed.", "endpoint_for_connect"),
         ('FATAL: database "nope" does not exist', "database's name"),

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import copy
 import re
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -20,7 +21,7 @@ from cdc.debezium import (
     topic_for,
 )
 from cdc.debezium.audit import NOT_SET
-from cdc.debezium.connector import apicurio_url, capture_settings
+from cdc.debezium.connector import apicurio_url, capture_settings, silence
 from cdc.errors import ConfigError
 from schemas.table import TableId
 from tests.unit.cdc.configuration import ENVIRONMENT, full, minimal
@@ -203,6 +204,14 @@ def test_the_heartbeat_names_its_slot() -> None:
     statement = heartbeat_sql(capture)
     assert f"'{capture.slot}'" in statement
     assert "ON CONFLICT (source) DO UPDATE" in statement
+
+
+def test_a_silent_heartbeat_names_the_rights_that_its_statement_needs() -> None:
+    _, capture = plain()
+    assert "SELECT, INSERT, UPDATE on tributary.heartbeat " in silence(capture)
+    logged = replace(capture, tier=TableSettings(mode="append").capture_tier)
+    assert "SELECT, INSERT, DELETE on tributary.heartbeat_log " in silence(logged)
+    assert "`tributary onboard`" in silence(logged)
 
 
 # --- audit ---------------------------------------------------------------------------------------
