@@ -140,7 +140,7 @@ def _plain(table: TableId) -> str:
 
 def _pattern(name: str) -> str:
     return "".join(
-        f"@(?:{ord(sign):04x}|[0-9A-Za-z]{{2}})" if _is_short(sign) else re.escape(_encoded(sign))
+        f"@(?:{ord(sign):04x}|[0-9A-Za-z@]{{2}})" if _is_short(sign) else re.escape(_encoded(sign))
         for sign in name
     )
 

@@ -99,6 +99,7 @@ def test_bounds_are_constants_of_their_type(kind: str, text: str, written: str) 
         ("a-b", "db/a@002db"),
         ("a#x中", "db/a@0023x@4e2d"),
         ("é", "db/@0p"),
+        ("Ｆull", "db/@F@ull"),  # noqa: RUF001 - letters as wide as Chinese ones
     ],
 )
 def test_names_of_tables_are_found_among_files(name: str, stored: str) -> None:
