@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from schemas.redaction import redact
+from schemas.redaction import redact, redact_own
 
 
 class TributaryError(Exception):
@@ -17,14 +17,14 @@ class TributaryError(Exception):
             ``offset=``, ``field=``), for ``--output json`` and for logs.
 
     What a server or a driver said is often part of the message, so the secrets that this process
-    has read are taken out of it.
+    has read are taken out of it; of the rest, which is our own, but for those that are words.
 
     Errors cross process boundaries (Spark workers, thread pools), so they pickle with all three.
     """
 
     def __init__(self, message: str, *, remedy: str, **context: Any) -> None:
         self.message = redact(message)
-        self.remedy = redact(remedy)
+        self.remedy = redact_own(remedy)
         super().__init__(self.message)
         self.context = context
 
@@ -40,7 +40,7 @@ class TributaryError(Exception):
             "error": type(self).__name__,
             "message": self.message,
             "remedy": self.remedy,
-            "context": {key: redact(str(value)) for key, value in self.context.items()},
+            "context": {key: redact_own(str(value)) for key, value in self.context.items()},
         }
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import re
 import threading
+from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
 SHORTEST = 4
 """Characters of the shortest text that is taken for a secret."""
 
+# Passwords such as "postgres" or "orders" are names of commands, tables and roles, too.
+_WORD = re.compile(r"[A-Za-z_]+")
 _ADDING = threading.Lock()
 # Replaced as a whole, since other threads read it meanwhile.
 _forms: tuple[str, ...] = ()
@@ -32,6 +36,19 @@ def keep_secret(secret: str) -> None:
 
 def redact(text: str) -> str:
     """The text without any secret that this process has read."""
-    for form in _forms:
+    return _without(text, _forms)
+
+
+def redact_own(text: str) -> str:
+    """The same for text of our own, in which words are names, not what a server or driver said.
+
+    A secret that is a word stays: without the names nobody could do what the text says, and the
+    gaps would tell the secret.
+    """
+    return _without(text, [form for form in _forms if not _WORD.fullmatch(form)])
+
+
+def _without(text: str, forms: Iterable[str]) -> str:
+    for form in forms:
         text = text.replace(form, "***")
     return text

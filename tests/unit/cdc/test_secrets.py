@@ -5,9 +5,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc.errors import SecretError
+from cdc.errors import SecretError, SourceError
 from cdc.secrets import SecretRef, expand, fold
 from schemas.redaction import redact
+from schemas.table import TableId
 
 
 @pytest.mark.parametrize(
@@ -78,6 +79,31 @@ def test_a_secret_that_was_read_is_taken_out_of_text(monkeypatch: pytest.MonkeyP
     SecretRef("env", "SHORT_PW").resolve()
     SecretRef("env", "LONG_PW").resolve()
     assert redact("url://u:canary-redact-me@h canary-redact") == "url://u:***@h ***"
+
+
+def test_a_password_that_is_a_word_leaves_remedies_and_names_readable(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Or one could not do what an error says, and would learn the password from its gaps."""
+    # Kept for this test alone: other tests' texts have these words, too.
+    monkeypatch.setattr("schemas.redaction._forms", ())
+    for name, secret in (("A_PW", "tributary"), ("B_PW", "orders"), ("C_PW", "canary-remedy-1")):
+        monkeypatch.setenv(name, secret)
+        SecretRef("env", name).resolve()
+    error = SourceError(
+        "the server said: orders canary-remedy-1",
+        remedy="Run `tributary bootstrap public.orders`, not canary-remedy-1.",
+        table=TableId("shop", "public", "orders"),
+        reason="canary-remedy-1",
+    )
+    again = pickle.loads(pickle.dumps(error))
+    for one in (error.to_dict(), again.to_dict()):
+        assert one == {
+            "error": "SourceError",
+            "message": "the server said: *** ***",
+            "remedy": "Run `tributary bootstrap public.orders`, not ***.",
+            "context": {"table": "shop:public.orders", "reason": "***"},
+        }
 
 
 def test_values_that_are_no_secrets_stay_in_text(monkeypatch: pytest.MonkeyPatch) -> None:
