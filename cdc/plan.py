@@ -55,8 +55,9 @@ def due(
     """The tables with work, in the order given.
 
     A table whose topic ends where its last commit did has none. Any other difference is work, also
-    an end before it, another number of partitions, another leader, a topic that is gone, compacted
-    or created anew: the run itself finds out what that means.
+    an end before it, another number of partitions, a topic that is gone, compacted or created
+    anew: the run itself finds out what that means. Another leader is none: who looks at idle tables
+    asks it.
 
     Args:
         records: The tables.
@@ -69,12 +70,10 @@ def due(
             continue
         topic = topics[record.topic]
         done = record.last_commit.offsets if record.last_commit is not None else None
-        seen = dict(record.last_commit.epochs) if record.last_commit is not None else {}
         known_id = record.attempt.topic_id if record.attempt is not None else None
         idle = (
             record.state is State.INCREMENTAL
             and done == dict(topic.stable)
-            and seen in ({}, dict(topic.epochs))
             and topic.id is not None
             and not topic.compacted
             and known_id in (None, topic.id)

@@ -8,13 +8,21 @@ from __future__ import annotations
 
 from cdc.kafka.admin import KafkaAdmin
 from cdc.kafka.records import KafkaRecord
-from cdc.kafka.values import NEVER_COMPACTED, End, TopicInfo, leader_epochs, never_compacted
+from cdc.kafka.values import (
+    NEVER_COMPACTED,
+    End,
+    Reached,
+    TopicInfo,
+    leader_epochs,
+    never_compacted,
+)
 
 __all__ = [
     "NEVER_COMPACTED",
     "End",
     "KafkaAdmin",
     "KafkaRecord",
+    "Reached",
     "TopicInfo",
     "leader_epochs",
     "never_compacted",

@@ -15,7 +15,7 @@ from cdc.errors import KafkaError
 from cdc.kafka import records
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
 from cdc.kafka.records import KafkaRecord
-from cdc.kafka.values import NEVER_COMPACTED, End, TopicInfo
+from cdc.kafka.values import NEVER_COMPACTED, End, Reached, TopicInfo
 
 if TYPE_CHECKING:
     from cdc.config import KafkaConfig
@@ -165,14 +165,20 @@ class KafkaAdmin:
         """Last stable offsets and leader epochs of many topics in one call."""
         return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
-    def truncated(self, topic: str, partition: int, offset: int, epoch: int) -> str | None:
-        """How a log lost what it held below an offset under a leader epoch; None when it did not.
+    def truncated(
+        self, logs: Iterable[Reached], *, timeout_s: float | None = None
+    ) -> dict[Reached, str | KafkaError | None]:
+        """How logs lost what they once held; None for one that did not.
 
-        Raises:
-            KafkaError: The leader does not answer in time.
+        Args:
+            logs: What they held.
+            timeout_s: Bound of the whole, in seconds; that of one request by default.
+
+        Returns:
+            One answer for each; an error where its leader gives none.
         """
-        deadline = time.monotonic() + self._client.timeout_s
-        return records.truncated(self._client, topic, partition, offset, epoch, deadline=deadline)
+        deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
+        return records.truncated(self._client, logs, deadline=deadline)
 
     def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
         """First offsets of many topics in one call; topics that do not exist are left out."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import Any
@@ -13,6 +13,7 @@ import confluent_kafka as ck
 
 from cdc.errors import KafkaError
 from cdc.kafka.client import TRANSIENT, KafkaClient
+from cdc.kafka.values import Reached
 
 _TAIL_WINDOW = 32
 
@@ -104,46 +105,55 @@ def newest(
 
 
 def truncated(
-    client: KafkaClient,
-    topic: str,
-    partition: int,
-    offset: int,
-    epoch: int,
-    *,
-    deadline: float,
-) -> str | None:
-    """How the log lost what it held below an offset under a leader epoch; None when it did not.
+    client: KafkaClient, logs: Iterable[Reached], *, deadline: float
+) -> dict[Reached, str | KafkaError | None]:
+    """How logs lost what they once held; None for one that did not.
 
-    The client asks the leader where that epoch ended (OffsetForLeaderEpoch) before it reads on.
+    The client asks each leader where that epoch ended (OffsetForLeaderEpoch) before it reads on.
     A log that was cut below the offset ends the epoch there, however far it was filled since.
 
     Args:
         client: The cluster.
-        topic: The topic.
-        partition: Its partition.
-        offset: The offset that the log once reached.
-        epoch: The leader epoch under which it did.
+        logs: What they held.
         deadline: When to give up, as a point of ``time.monotonic()``.
 
-    Raises:
-        KafkaError: The leader does not answer within the bound.
+    Returns:
+        One answer for each; an error where its leader gives none.
     """
+    asked: dict[tuple[str | None, int | None], Reached] = {
+        (one.topic, one.partition): one for one in logs
+    }
+    found: dict[Reached, str | KafkaError | None] = {}
+    if not asked:
+        return found
     consumer = ck.Consumer({**_reader(client), "fetch.wait.max.ms": 10})
     try:
-        consumer.assign([ck.TopicPartition(topic, partition, offset, leader_epoch=epoch)])
-        while time.monotonic() < deadline:
+        consumer.assign(
+            [
+                ck.TopicPartition(one.topic, one.partition, one.offset, leader_epoch=one.epoch)
+                for one in asked.values()
+            ]
+        )
+        while len(found) < len(asked) and time.monotonic() < deadline:
             message = consumer.poll(min(1.0, max(0.0, deadline - time.monotonic())))
-            error = None if message is None else message.error()
-            if error is not None and error.code() == ck.KafkaError._AUTO_OFFSET_RESET:
-                return error.str()
+            one = None if message is None else asked.get((message.topic(), message.partition()))
+            if message is None or one is None or one in found:
+                continue
+            error = message.error()
             if error is None or error.code() == ck.KafkaError._PARTITION_EOF:
-                if message is not None:
-                    return None
+                found[one] = None
+            elif error.code() == ck.KafkaError._AUTO_OFFSET_RESET:
+                found[one] = error.str()
             elif error.code() not in TRANSIENT:
-                raise client.refused(f"read topic {topic}", error, topic=topic)
-        raise _timed_out(client, topic, partition, offset, offset)
+                found[one] = client.refused(f"read topic {one.topic}", error, topic=one.topic)
     finally:
         consumer.close()
+    late = {
+        one: _timed_out(client, one.topic, one.partition, one.offset, one.offset)
+        for one in asked.values()
+        if one not in found
+    }
+    return found | late
 
 
 def _reader(client: KafkaClient) -> dict[str, Any]:

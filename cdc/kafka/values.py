@@ -40,6 +40,23 @@ class End:
     epoch: int | None
 
 
+@dataclass(frozen=True)
+class Reached:
+    """Where a partition's log once ended.
+
+    Args:
+        topic: The topic.
+        partition: Its partition.
+        offset: The offset that the log reached.
+        epoch: The leader epoch under which it did.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    epoch: int
+
+
 def leader_epochs(ends: Mapping[int, End]) -> dict[int, int]:
     """The epoch of each partition's leader; without those whose brokers keep none."""
     return {partition: end.epoch for partition, end in ends.items() if end.epoch is not None}

@@ -16,20 +16,22 @@ from cdc.debezium import (
     definition_changes,
     stored_position,
 )
-from cdc.errors import ConnectError, SourceError
-from cdc.kafka import leader_epochs, never_compacted
+from cdc.errors import ConnectError, KafkaError, SourceError
+from cdc.kafka import Reached, leader_epochs, never_compacted
 from cdc.position_check import TopicFacts
 
 if TYPE_CHECKING:
     from cdc.debezium import DefinitionChange
     from cdc.lake.timeline import Committed
     from cdc.position import LogPosition
-    from cdc.run.context import RunContext
+    from cdc.run.context import Led, RunContext
     from cdc.sources.values import LogHealth, ServerIdentity
     from cdc.state import TableRecord
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
+_LEADERS_S = 10.0
+"""Bound of asking the new leaders of idle tables' topics, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -202,14 +204,64 @@ def still_in_topic(
         start=commit.offsets,
         now=now,
     )
-    told = {
-        partition: context.kafka.truncated(record.topic, partition, commit.offsets[partition], was)
-        for partition, was in commit.epochs.items()
-        if was != now.epochs.get(partition)
-    }
-    cuts = {partition: how for partition, how in told.items() if how is not None}
+    cuts: dict[int, str] = {}
+    asked = _elsewhere_led(record.topic, commit.offsets, commit.epochs, now)
+    for log, answer in context.kafka.truncated(asked).items():
+        if isinstance(answer, KafkaError):
+            raise answer
+        if answer is not None:
+            cuts[log.partition] = answer
     position_check.check_cuts(record.table, record.topic, cuts)
     return replace(latest, record=replace(commit, epochs=dict(now.epochs)))
+
+
+def cut_off(
+    context: RunContext, idle: Iterable[TableRecord], topics: Mapping[str, TopicFacts]
+) -> set[TableId]:
+    """Idle tables whose topic was cut off below the lake's offset and filled again up to it.
+
+    New leaders of all topics are asked at once, and each only once by this process: a restart of
+    the brokers one by one elects all leaders anew. One that does not answer is asked again at the
+    next look. The table's run finds out what the cut means.
+
+    Args:
+        context: What runs work with.
+        idle: Tables whose topics end where their last commits did.
+        topics: The topics.
+    """
+    asked: dict[Reached, TableRecord] = {}
+    for record in idle:
+        last, now = record.last_commit, topics[record.topic]
+        if last is None or context.leaders_seen.get(record.topic) == _led(last.offsets, now):
+            continue
+        for log in _elsewhere_led(record.topic, last.offsets, last.epochs, now):
+            asked[log] = record
+    answers = context.kafka.truncated(asked, timeout_s=_LEADERS_S)
+    silent = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
+    if silent:
+        what = f"{len(silent)} partitions of idle tables"
+        _log.warning("%s were not checked under their new leaders: %s", what, silent[0])
+    doubtful = {log.topic for log, answer in answers.items() if answer is not None}
+    for log, record in asked.items():
+        if log.topic not in doubtful and record.last_commit is not None:
+            seen = _led(record.last_commit.offsets, topics[log.topic])
+            context.leaders_seen[log.topic] = seen
+    return {asked[log].table for log, answer in answers.items() if isinstance(answer, str)}
+
+
+def _led(offsets: Mapping[int, int], now: TopicFacts) -> Led:
+    return dict(offsets), dict(now.epochs)
+
+
+def _elsewhere_led(
+    topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
+) -> list[Reached]:
+    """What the log of each partition reached that has another leader since."""
+    return [
+        Reached(topic, partition, offsets[partition], was)
+        for partition, was in epochs.items()
+        if was != now.epochs.get(partition)
+    ]
 
 
 def with_settings(context: RunContext, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:

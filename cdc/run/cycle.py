@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cdc import plan, position_check, task_watch
 from cdc.debezium import fresh_starts
 from cdc.errors import LostHistoryError, SecretError
-from cdc.run.checks import CaptureChecks, topic_facts, with_settings
+from cdc.run.checks import CaptureChecks, cut_off, topic_facts, with_settings
 from cdc.run.context import RunResult
 from cdc.run.naming import follow_name
 from cdc.run.shape import settings_digest
@@ -80,6 +80,7 @@ def run_tables(
         working |= _changed_unseen(context, checks, idle)
         parallel_looks = context.config.spark.parallel_tables
         working |= context.served.elsewhere(lambda: context.spark, idle, parallel_looks)
+        working |= cut_off(context, idle, topics)
     due = [record for record in wanted if record.table in working]
     if not due:
         return []

@@ -13,9 +13,11 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
+from cdc import plan
 from cdc.errors import ConfigError, FencedError, SourceError
 from cdc.lease import Lease, Leases
 from cdc.run import run_table, run_tables
+from cdc.run.checks import cut_off, topic_facts
 from cdc.state import State, transition
 from schemas.errors import RegistryError
 from schemas.registry import SchemaRegistry
@@ -166,6 +168,10 @@ def test_a_topic_that_was_cut_off_and_filled_again_needs_a_bootstrap(
     with restarted(stack, "kafka"):
         shutil.copytree(folder, saved)
     shared.connect.wait_running(shared.capture.connector)
+    context = shared.context()
+    assert topic_facts(context, [topic])[topic].epochs != orders.newest.epochs, "another leads"
+    assert run_tables(context, [shared.record(orders.name)]) == [], "and has all that was read"
+    assert list(context.leaders_seen) == [topic], "it is not asked again"
     orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1)")
     result = orders.run()
     assert (result.error, orders.lake("id")) == (None, [(1,), (2,)]), "another leader loses nothing"
@@ -175,9 +181,15 @@ def test_a_topic_that_was_cut_off_and_filled_again_needs_a_bootstrap(
         shutil.copytree(saved, folder)
     reached = orders.newest.offsets[0]
     wait_until(lambda: shared.kafka.stable_offsets(topic)[0] < reached, "the older log")
-    while shared.kafka.stable_offsets(topic)[0] <= reached:
+    while shared.kafka.stable_offsets(topic)[0] < reached:
         produce(shared, topic, b"\x00\x00\x00\x00\x01 of another time")
-    stopped = run_table(shared.context(), shared.record(orders.name))
+    record, context = shared.record(orders.name), shared.context()
+    assert shared.kafka.stable_offsets(topic) == {0: reached}
+    facts = topic_facts(context, [topic])
+    assert plan.due([record], facts, datetime.now(timezone.utc)) == [], "by its offsets it is idle"
+    assert cut_off(context, [record], facts) == {record.table}
+    produce(shared, topic, b"\x00\x00\x00\x00\x01 of another time")
+    stopped = run_table(shared.context(), record)
     assert stopped.state is State.NEEDS_BOOTSTRAP, stopped.error
     assert f"topic {topic} partition 0 was cut off" in (shared.record(orders.name).reason or "")
     assert orders.lake("id") == [(1,), (2,)]
