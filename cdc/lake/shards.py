@@ -168,19 +168,25 @@ class SharedTable:
     def _commit_all(self, wanted: Sequence[ShardWrite]) -> None:
         joint = [one for one in wanted if not one.replaces]
         if len(joint) > 1:
-            try:
-                self._commit(joint)
-            except LeaseHeldError as error:
+            error = self._try(joint)
+            if isinstance(error, LeaseHeldError):
                 for one in joint:
                     one.error = error  # alone, each would wait as long again
-            except Exception as error:  # noqa: BLE001 - each is tried alone, and told its own error
+            elif error is not None:
                 _log.warning("%d shards of %s are tried alone: %s", len(joint), self.path, error)
         for one in wanted:
             if not one.done:
-                try:
-                    self._commit([one])
-                except Exception as error:  # noqa: BLE001 - raised where the shard waits for it
-                    one.error = error
+                one.error = self._try([one])
+
+    def _try(self, wanted: Sequence[ShardWrite]) -> Exception | None:
+        """Commit, and return the reason where nothing was; what is committed stands."""
+        try:
+            self._commit(wanted)
+        except Exception as error:  # noqa: BLE001 - raised where the shards wait for it
+            if (instant := wanted[0].instant) is None:
+                return error
+            _log.warning("commit %s of %s is complete; after it: %s", instant, self.path, error)
+        return None
 
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:
         spark = self._spark()
@@ -223,10 +229,7 @@ class SharedTable:
             )
             for one in wanted:
                 one.instant = instant
-            try:
-                lake.keep_up(lease.check)
-            except FencedError as lost:  # what was committed is; the next commit is refused
-                _log.warning("%s", lost)
+            lake.keep_up(lease.check)
 
     def _write(
         self,

@@ -12,15 +12,16 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.config import TableSettings
-from cdc.errors import FencedError
+from cdc.errors import FencedError, StateError
 from cdc.lake.commit import CommitRecord
 from cdc.lake.shard_write import ShardWrite
 from cdc.lake.shards import ShardTable, SharedTable
 from cdc.lake.timeline import Timeline
+from cdc.lake.write import LakeTable
 from cdc.lease import Leases
 from cdc.spark import in_this_thread
 from cdc.store import Store
-from schemas.errors import SchemaError
+from schemas.errors import SchemaError, TributaryError
 from schemas.table import Shard, TableSchema
 from tests.spark.lake import ONE_COMMIT, SEVERAL_COMMITS, Event, accept, record, rows, schema
 
@@ -237,6 +238,27 @@ def test_many_go_into_one_commit_and_one_that_is_refused_stops_alone(
         shared._turn.release()
     assert len({job.result() for job in jobs}) == 1
     assert len(Timeline(spark, shared.path).commits()) == before + 5 + 1
+
+
+@pytest.mark.parametrize("lost", [StateError, FencedError], ids=["store away", "lease lost"])
+def test_what_fails_after_a_commit_is_no_failure_of_its_shard(
+    spark: SparkSession,
+    shared: SharedTable,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+    lost: type[TributaryError],
+) -> None:
+    def fails(_table: LakeTable, _check: Callable[[], None]) -> None:
+        raise lost("the lease cannot be renewed", remedy="")
+
+    monkeypatch.setattr(LakeTable, "keep_up", fails)
+    eu = part(spark, shared, "eu")
+    joined(spark, shared, eu, [(1, "a")])
+
+    instant = changed(spark, eu, 9, ("u", 7, (1, "b")))
+
+    assert at(eu) == ({0: 9}, instant)
+    assert f"commit {instant} of {shared.path} is complete; after it: the lease" in caplog.text
 
 
 @pytest.mark.breadth
