@@ -9,7 +9,12 @@ from cdc.errors import ConfigError
 from cdc.lake.commit import COMMIT_PREFIX
 from cdc.lake.index import IndexLayout
 from cdc.lake.layout import OFFSET, OP, RowLayout
-from cdc.lake.services import SMALL_FILE_BYTES, TARGET_FILE_BYTES, service_options
+from cdc.lake.services import (
+    CLUSTERING_KEY,
+    SMALL_FILE_BYTES,
+    TARGET_FILE_BYTES,
+    service_options,
+)
 from schemas.errors import SchemaError
 
 if TYPE_CHECKING:
@@ -193,7 +198,7 @@ def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str
     Raises:
         ConfigError: One of them would break what the lake promises, is not Hudi's, or is a secret.
     """
-    for key in overrides:
+    for key, value in overrides.items():
         if not key.startswith("hoodie."):
             reason, remedy = "it is not a Hudi setting", "Settings of Hudi begin with hoodie."
         elif _SECRET.search(key):
@@ -205,6 +210,8 @@ def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str
                 "Remove it; key_columns, partition_by, delete_mode, index, buckets and "
                 "readers_keep are settings of the table."
             )
+        elif key == CLUSTERING_KEY and not str(value).isdecimal():
+            reason, remedy = f"{value} is not a number of commits", "Give a whole number."
         else:
             continue
         raise ConfigError(

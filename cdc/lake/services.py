@@ -15,6 +15,8 @@ UPKEEP_EVERY_COMMITS = 5
 KEPT_COMMITS = 20
 """Commits that stay in the active timeline, at least."""
 CLUSTER_EVERY_COMMITS = 20
+CLUSTERING_KEY = "hoodie.clustering.inline.max.commits"
+"""Hudi's setting for it; ``hudi:`` of a table may change it."""
 MIB = 1024 * 1024
 SMALL_FILE_BYTES = 32 * MIB
 """New rows are packed into files below this size, and only such files are clustered."""
@@ -82,7 +84,7 @@ def service_options(*, clustered: bool, sort_columns: tuple[str, ...]) -> dict[s
     if clustered:
         strategy = "hoodie.clustering.plan.strategy."
         options |= {
-            "hoodie.clustering.inline.max.commits": str(CLUSTER_EVERY_COMMITS),
+            CLUSTERING_KEY: str(CLUSTER_EVERY_COMMITS),
             strategy + "small.file.limit": str(SMALL_FILE_BYTES),
             strategy + "target.file.max.bytes": str(TARGET_FILE_BYTES),
             strategy + "max.bytes.per.group": str(CLUSTER_AT_ONCE_BYTES),

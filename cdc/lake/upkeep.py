@@ -19,6 +19,7 @@ from pyspark.errors import PySparkException
 from cdc.errors import LakeError
 from cdc.failpoints import crash
 from cdc.lake.guard import CommitGuard
+from cdc.lake.services import CLUSTERING_KEY
 from cdc.lake.timeline import Timeline
 from cdc.spark import java_class, java_reason
 
@@ -70,7 +71,7 @@ class Upkeep:
     def _cluster(self, client: Any) -> None:
         """Merge small files, in a commit that the guard lets pass or refuses."""
         timeline = Timeline(self._spark, self._path)
-        often = self._options.get("hoodie.clustering.inline.max.commits")
+        often = self._options.get(CLUSTERING_KEY)
         if not self._clusters or often is None or timeline.commits_since_clustering() < int(often):
             return
         option = java_class(self._spark, "org.apache.hudi.common.util.Option")

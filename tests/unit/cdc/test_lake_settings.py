@@ -57,6 +57,12 @@ def test_overrides_that_would_break_the_lake_are_refused(refused: str, reason: s
     assert caught.value.remedy
 
 
+def test_a_number_of_commits_that_is_none_is_refused_before_anything_is_written() -> None:
+    with pytest.raises(ConfigError, match="often is not a number of commits"):
+        check_overrides(TABLE, {"hoodie.clustering.inline.max.commits": "often"})
+    assert check_overrides(TABLE, {"hoodie.clustering.inline.max.commits": 4})
+
+
 def test_overrides_that_only_cost_or_save_are_taken() -> None:
     given = {"hoodie.parquet.compression.codec": "snappy", "hoodie.parquet.block.size": 90}
     overrides = check_overrides(TABLE, given)
