@@ -49,7 +49,6 @@ class Services:
         self.config = config
         self._shared_spark = spark
         self.progress = progress
-        self.interruptible = Interruptible(progress)
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()
@@ -64,6 +63,11 @@ class Services:
             if name not in self._sources:
                 self._sources[name] = open_source(name, self.config.source(name))
             return self._sources[name]
+
+    @cached_property
+    def interruptible(self) -> Interruptible:
+        """The progress of runs and copies, which a signal can interrupt."""
+        return Interruptible(self.progress)
 
     @cached_property
     def kafka(self) -> KafkaAdmin:

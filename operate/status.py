@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc import plan
 from cdc.connect import failures
-from cdc.debezium import latest_heartbeat, silence_bound_s, stored_position
+from cdc.debezium import came_lately, latest_heartbeat, silence_bound_s, stored_position
 from cdc.quarantine import Quarantine
 from cdc.sources.values import LogHealth
 from cdc.state import State, TableRecord
@@ -330,13 +330,12 @@ def _capture(services: Services, record: TableRecord) -> CaptureStatus:
     with _noted(problems):
         beat = latest_heartbeat(services.kafka, services.schemas, capture)
         beat_at = None if beat is None else beat.beat_at
-        now = datetime.now(timezone.utc)
-        silent = 0.0 if beat_at is None else (now - beat_at).total_seconds()
         bound = silence_bound_s(services.config.source(capture.source).heartbeat_interval_ms)
-        if connector == "running" and silent > bound and not _flows(services, capture, bound):
+        silent = beat_at is not None and not came_lately(beat_at, bound)
+        if connector == "running" and silent and not _flows(services, capture, bound):
             problems.append(
-                f"connector {capture.connector} runs, but its last heartbeat is {silent:.0f} s old:"
-                " nothing travels through it"
+                f"connector {capture.connector} runs, but its last heartbeat is of"
+                f" {beat_at:%Y-%m-%d %H:%M:%S} UTC: nothing travels through it"
             )
     return CaptureStatus(
         capture.source,
@@ -351,8 +350,8 @@ def _capture(services: Services, record: TableRecord) -> CaptureStatus:
 def _flows(services: Services, capture: CaptureNames, bound_s: float) -> bool:
     """Whether records came lately: no beat comes while one long transaction is sent."""
     topics = [*capture.own_topics, *services.store.topics(capture.source, capture.tier)]
-    newest = max(services.kafka.newest_times(topics).values(), default=None)
-    return newest is not None and (datetime.now(timezone.utc) - newest).total_seconds() <= bound_s
+    times = services.kafka.newest_times(topics).values()
+    return any(came_lately(sent, bound_s) for sent in times)
 
 
 @contextmanager

@@ -21,6 +21,7 @@ from cdc.debezium.definitions import (
 )
 from cdc.debezium.heartbeat import (
     Heartbeat,
+    came_lately,
     latest_heartbeat,
     parse_heartbeat,
     silence_bound_s,
@@ -38,6 +39,7 @@ __all__ = [
     "Kind",
     "TransactionReader",
     "audit",
+    "came_lately",
     "captured_tables",
     "connector_class",
     "connector_config",

@@ -37,6 +37,16 @@ def silence_bound_s(interval_ms: int) -> float:
     return _SILENCE_S + 10 * interval_ms / 1000
 
 
+def came_lately(sent: datetime | None, bound_s: float) -> bool:
+    """Whether something was sent within the bound, by its sender's clock.
+
+    What is dated ahead of this machine's clock tells nothing: it would say so until that time.
+    """
+    if sent is None:
+        return False
+    return abs((datetime.now(timezone.utc) - sent).total_seconds()) <= bound_s
+
+
 @dataclass(frozen=True)
 class Heartbeat:
     """One beat, as the stream carries it.

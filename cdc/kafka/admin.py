@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 import confluent_kafka as ck
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from cdc.config import KafkaConfig
 
 _POLL_S = 0.1
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
+_LATEST_MS = 250_000_000_000_000
+"""The year 9892: a sender's clock may say anything, and Python's time ends before Kafka's."""
 _CONFIGS_AT_ONCE = 500
 """Topics in one request for settings: an answer has 5 KB for each."""
 
@@ -203,7 +206,7 @@ class KafkaAdmin:
             described, ck_admin.OffsetSpec.max_timestamp(), uncommitted
         ):
             if result.timestamp >= 0:
-                sent = datetime.fromtimestamp(result.timestamp / 1000, timezone.utc)
+                sent = _EPOCH + timedelta(milliseconds=min(result.timestamp, _LATEST_MS))
                 found[place.topic] = max(sent, found.get(place.topic, sent))
         return found
 

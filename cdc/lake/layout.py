@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
 from cdc.lake.key_text import is_natural, key_text
+from cdc.sources.selection import LAKE_NAME
 from schemas.errors import SchemaError
 from schemas.table import Column, TableSchema
 
@@ -37,8 +37,6 @@ KEY_COLUMN = "_cdc_key"
 ROW_COLUMN = "_cdc_row"
 """The record key of tables without a key: where a row comes from, in the copy or in the topic."""
 
-_AVRO_NAME = re.compile(r"[^\W\d]\w*")
-
 
 @dataclass(frozen=True)
 class RowLayout:
@@ -66,7 +64,7 @@ class RowLayout:
             folded = column.name.lower()
             if folded.startswith(("_cdc_", "_hoodie_")):
                 raise _bad_column(self.schema, column.name, "its prefix is reserved in the lake")
-            if not _AVRO_NAME.fullmatch(column.name):
+            if not LAKE_NAME.fullmatch(column.name):
                 reason = "Hudi's schema takes letters, digits and _ only"
                 raise _bad_column(self.schema, column.name, reason)
             if folded in seen:

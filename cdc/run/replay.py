@@ -30,7 +30,6 @@ from cdc.state import State, TableRecord, with_commit
 
 if TYPE_CHECKING:
     from cdc.attempt import Attempt
-    from cdc.lake.guard import Guard
     from cdc.lease import Lease
     from cdc.run.context import RunContext
     from cdc.run.follow import LakeShape
@@ -79,8 +78,8 @@ class _Replay:
         start = self._start(attempt, latest, first)
         piece = Range(start, dict(latest.record.offsets))
         self._require_history(attempt, latest, start)
+        shape, latest = self._shape(latest)
         guard = commit_guard(self._table, self._lease, latest)
-        shape = self._shape(attempt, latest, guard)
         writer = BatchWriter(
             self._context,
             source_table=shape.source_table,
@@ -145,8 +144,11 @@ class _Replay:
                 **error.context,
             ) from error
 
-    def _shape(self, attempt: Attempt, latest: Committed, guard: Guard) -> LakeShape:
-        """The lake table as the last run left it; to follow the source's schema is a run's part."""
+    def _shape(self, latest: Committed) -> tuple[LakeShape, Committed]:
+        """The lake table as the last run left it, and its newest commit.
+
+        To follow the source's schema is a run's part; what is no change of it is noted in a commit.
+        """
         source = self._context.sources[self._table.source]
         source_table, fingerprint = source.described(self._table, self._record.publication)
         handoff = latest.record.handoff or {}
@@ -162,8 +164,8 @@ class _Replay:
                 remedy=f"Let a run look at it first: `tributary run {self._table}`.",
                 table=self._table,
             )
-        shape, _ = follow(self._context, self._record, latest, compared, guard)
-        return shape
+        guard = commit_guard(self._table, self._lease, latest)
+        return follow(self._context, self._record, latest, compared, guard)
 
     def _refused(self, reason: str) -> StateError:
         return StateError(

@@ -166,10 +166,11 @@ class _TableRun:
         if followed is not latest:
             self.result = replace(self.result, commits=self.result.commits + 1)
             self._keep_history(followed.record.handoff or {})
-        self._remember(followed)
+        behind = any(at[partition] < end.get(partition, 0) for partition in at)
+        self._remember(followed, recovered=not behind)
         self._accept(compared)
         crash("run.after_plan")
-        if any(at[partition] < end.get(partition, 0) for partition in at):
+        if behind:
             self._apply_range(shape, followed, end)
 
     def _apply_range(self, shape: LakeShape, latest: Committed, end: Mapping[int, int]) -> None:
@@ -290,16 +291,22 @@ class _TableRun:
             counts=dict(self._counts),
         )
 
-    def _remember(self, committed: Committed) -> None:
-        """Cache in the store what the lake's newest commit says."""
+    def _remember(self, committed: Committed, *, recovered: bool = True) -> None:
+        """Cache in the store what the lake's newest commit says.
+
+        Args:
+            committed: The newest commit.
+            recovered: Whether a table that failed has nothing before it at which it could fail
+                again; else only a new commit ends its row of failures.
+        """
         record, summary = committed.record, commit_summary(committed)
         self.result = replace(self.result, offsets=dict(record.offsets), watermark=record.watermark)
         known = self._record.last_commit
+        healthy = self._record.state in _RUN_STATES and not self._record.failures
         if (
             known is not None
             and (known.instant, known.epochs) == (committed.instant, summary.epochs)
-            and self._record.state in _RUN_STATES
-            and not self._record.failures
+            and (healthy or not recovered)
         ):
             return
 

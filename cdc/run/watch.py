@@ -8,11 +8,11 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc.connect import failures
-from cdc.debezium import silence, silence_bound_s
+from cdc.debezium import came_lately, silence, silence_bound_s
 from cdc.errors import ConnectError, LeaseHeldError
 from cdc.restarts import LIMIT, Restarts
 from cdc.state import State
@@ -159,12 +159,12 @@ class _Watch:
         if beat is None:
             return f"{what}, and topic {topic} holds no heartbeat"
         age = (datetime.now(timezone.utc) - beat).total_seconds()
-        return f"{what}, and its last heartbeat in topic {topic} is {age:,.0f} s old"
+        when = f"{age:,.0f} s old" if age >= 0 else f"dated {-age:,.0f} s ahead of this clock"
+        return f"{what}, and its last heartbeat in topic {topic} is {when}"
 
     def _lately(self, capture: CaptureNames, sent: datetime | None) -> bool:
         interval_ms = self._context.config.source(capture.source).heartbeat_interval_ms
-        bound = timedelta(seconds=silence_bound_s(interval_ms))
-        return sent is not None and datetime.now(timezone.utc) - sent <= bound
+        return came_lately(sent, silence_bound_s(interval_ms))
 
     def _flows(self, capture: CaptureNames) -> bool:
         """Whether records came lately, or since the former look: senders' clocks may be behind."""
@@ -175,7 +175,7 @@ class _Watch:
         context.topic_ends[capture] = end
         if end > self._former_ends.get(capture, end):
             return True
-        return self._lately(capture, max(kafka.newest_times(topics).values(), default=None))
+        return any(self._lately(capture, sent) for sent in kafka.newest_times(topics).values())
 
     def _failed(self, name: str, trace: str, *, restart: bool) -> tuple[str, str]:
         reason = f"connector {name} failed: {redact(failures.explain(trace))}"

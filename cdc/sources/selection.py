@@ -14,7 +14,8 @@ from schemas.type_rule import TypeRule
 
 RESERVED = ("_cdc_", "_hoodie_")
 """Prefixes of columns that the lake adds."""
-_LAKE_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+LAKE_NAME = re.compile(r"[^\W\d]\w*")
+"""Names that a lake's column can have: letters of any alphabet, digits behind one, and ``_``."""
 """What Avro, and with it Hudi, takes for a name."""
 
 
@@ -230,6 +231,6 @@ def _unusable_names(names: list[str]) -> dict[str, str]:
             )
         elif name.lower().startswith(RESERVED):
             found[name] = "begins like a column that the lake adds"
-        elif not _LAKE_NAME.fullmatch(name):
+        elif not LAKE_NAME.fullmatch(name):
             found[name] = "has a name that the lake cannot have: Hudi takes letters, digits and _"
     return found

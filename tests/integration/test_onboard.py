@@ -112,7 +112,7 @@ def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:
     planned = plan(cold.services, [cold.table("orders")], with_bootstrap=True)
     text = "\n".join(step.text for step in planned.steps)
     capture = cold.services.capture(cold.table("orders"))
-    assert f'ALTER PUBLICATION "{capture.publication}" ADD TABLE "public"."orders";' in text
+    assert f'ALTER PUBLICATION "{capture.publication}" ADD TABLE ONLY "public"."orders";' in text
     assert f"pg_create_logical_replication_slot('{capture.slot}', 'pgoutput')" in text
     assert f"PUT /connectors/{capture.connector}/config" in text
     assert "password" in text

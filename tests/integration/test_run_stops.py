@@ -15,6 +15,7 @@ from confluent_kafka import Producer
 
 from cdc import plan
 from cdc.errors import ConfigError, FencedError, SourceError
+from cdc.lake.pointer import local_folder
 from cdc.lease import Lease, Leases
 from cdc.run import run_table, run_tables
 from cdc.run.checks import cut_off, topic_facts
@@ -57,6 +58,10 @@ def test_a_record_that_cannot_be_read_stops_its_table_only(
     assert failed.retry_at is not None
     assert failed.retry_at > datetime.now(timezone.utc)
     assert run_tables(shared.context(), [failed]) == [], "its next try has not come"
+    shared.store.put(replace(failed, retry_at=datetime.now(timezone.utc)))
+    assert orders.run().error is not None
+    again = shared.record(orders.name)
+    assert (again.state, again.failures) == (State.FAILED, 2), "pauses grow"
 
 
 def test_an_unknown_schema_id_names_the_record(orders: Orders, shared: Replication) -> None:
@@ -396,8 +401,9 @@ def test_a_lake_without_offsets_never_starts_again(orders: Orders, shared: Repli
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
     record = shared.record(orders.name)
     assert record.attempt is not None
-    elsewhere = replace(record.attempt, path=record.attempt.path + "-gone")
-    shared.store.put(replace(record, attempt=elsewhere))
+    folder = local_folder(record.attempt.path)
+    assert folder is not None
+    shutil.rmtree(folder)
     result = orders.run()
     assert result.state is State.NEEDS_BOOTSTRAP
     assert "carries offsets" in (shared.record(orders.name).reason or "")

@@ -58,6 +58,17 @@ def test_changes_of_one_commit_insert_update_and_delete(
     assert table.timeline().chunks("another attempt") == frozenset()
 
 
+def test_columns_have_letters_of_any_alphabet(spark: SparkSession, tmp_path: Path) -> None:
+    columns = {"id": "bigint", "größe": "string", "名前": "string", "Имя_2": "string"}
+    table = lake(spark, tmp_path / "t", schema("id", **columns))
+    insert(spark, table, (0, "a", "b", "c"), (1, "d", "e", "f"))
+
+    change(spark, table, 2, ("u", 1, (1, "new d", "new e", "new f")))
+
+    found = table.read().select(*(f"`{name}`" for name in columns)).collect()
+    assert sorted(map(tuple, found)) == [(0, "a", "b", "c"), (1, "new d", "new e", "new f")]
+
+
 def test_soft_deleted_rows_stay_and_say_so(spark: SparkSession, tmp_path: Path) -> None:
     table = lake(spark, tmp_path / "t", ORDERS, delete_mode="soft")
     insert(spark, table, (0, "a"), (1, "b"))

@@ -110,6 +110,12 @@ def pasted(remedy: str) -> TableSettings:
     return TableSettings.model_validate(found)
 
 
+def test_letters_of_any_alphabet_make_a_name() -> None:
+    names = ["id", "größe", "名前", "Имя_2"]
+    found = lake_columns(odd(**dict.fromkeys(names[1:], "text")), settings())
+    assert [one.name for one in found] == names
+
+
 def test_all_refused_columns_are_named_with_the_settings_that_let_the_table_travel() -> None:
     source = odd(
         bs="varbit", **{"xid": "xid8", "_CDC_x": "text", "we: ird": "text"}, p="point", fine="text"

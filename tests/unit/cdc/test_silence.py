@@ -114,3 +114,14 @@ def test_topics_that_grow_are_no_silence_whatever_the_senders_clock_says(
     kafka.ages_s[BEATS] = 600.0
     kafka.ends[LINES] += 1
     assert told(context) != "", "that may have come long ago"
+
+
+def test_what_is_dated_ahead_does_not_speak_for_the_time_until_then(
+    context: RunContext, kafka: Kafka
+) -> None:
+    kafka.ages_s |= {BEATS: -86_400.0, LINES: -86_400.0}
+    assert "is dated 86,400 s ahead of this clock" in told(context)
+    kafka.ends[LINES] += 1
+    assert told(context) == "", "what grows is no silence"
+    kafka.ages_s[BEATS] = -1.0
+    assert told(context) == "", "clocks differ by a little"
