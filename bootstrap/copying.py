@@ -14,6 +14,7 @@ from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
 from cdc.errors import FencedError, LakeError, PermanentError, SnapshotLostError, StateError
 from cdc.failpoints import crash
+from cdc.jvm_guard import was_killed
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import delete_path
 from cdc.replay_pause import resuming
@@ -93,6 +94,8 @@ class Copying:
             except (AttemptSpoiledError, SchemaError, FencedError, StateError, PermanentError):
                 raise
             except TributaryError as error:
+                if was_killed():
+                    raise  # the command ends, and so does Spark: another try would only hold it up
                 self._require_fingerprint()
                 failed = 1 if self._committed() > before else failed + 1
                 lost = isinstance(error, SnapshotLostError) and not self._one_view

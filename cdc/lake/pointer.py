@@ -76,7 +76,7 @@ class Pointer:
         return json.dumps({**self.current.to_plain(), "former": former}, indent=2)
 
     @classmethod
-    def from_json(cls, text: str, *, folder: str) -> Pointer:
+    def from_json(cls, text: str | bytes, *, folder: str) -> Pointer:
         """Read what :meth:`to_json` wrote.
 
         Args:
@@ -126,7 +126,7 @@ def read_local(folder: Path) -> Pointer | None:
         LakeError: The file cannot be read.
     """
     try:
-        text = (folder / POINTER).read_text("utf-8")
+        text = (folder / POINTER).read_bytes()
     except FileNotFoundError:
         return None
     except OSError as error:

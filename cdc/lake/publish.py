@@ -10,7 +10,8 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JJavaError
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
 
 from cdc.errors import LakeError
 from cdc.lake.pointer import (
@@ -22,7 +23,7 @@ from cdc.lake.pointer import (
     read_local,
     replace_local,
 )
-from cdc.spark import java_class
+from cdc.spark import java_class, java_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -88,7 +89,7 @@ def read_pointer(spark: SparkSession, table_base: str) -> Pointer | None:
             return None
         stream = files.open(target)
         try:
-            text = bytes(stream.readAllBytes()).decode("utf-8")
+            text = bytes(stream.readAllBytes())
         finally:
             stream.close()
     return Pointer.from_json(text, folder=table_base)
@@ -172,9 +173,9 @@ def _files(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
     try:
         folder = _path(spark, path)
         yield folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), folder
-    except Py4JJavaError as error:
+    except (Py4JError, PySparkException) as error:
         raise LakeError(
-            f"{path} cannot be accessed: {error.java_exception}",
+            f"{path} cannot be accessed: {java_reason(error)}",
             remedy="Check the lake's URL, its credentials (lake.hadoop) and its permissions.",
             path=path,
         ) from error

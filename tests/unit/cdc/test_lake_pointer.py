@@ -52,8 +52,8 @@ def test_a_folder_without_a_pointer_shows_nothing(tmp_path: Path) -> None:
     assert found.current == published(1)
 
 
-@pytest.mark.parametrize("text", ["", "{}", "[]", '{"path": 1}'])
-def test_another_file_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / POINTER).write_text(text)
+@pytest.mark.parametrize("content", [b"", b"{}", b"[]", b'{"path": 1}', b'{"path": "\xe9"}'])
+def test_another_file_is_refused(tmp_path: Path, content: bytes) -> None:
+    (tmp_path / POINTER).write_bytes(content)
     with pytest.raises(LakeError, match="is not a pointer"):
         read_local(tmp_path)
