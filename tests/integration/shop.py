@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 from bootstrap.capture import Capture
 from cdc.config import Config
 from cdc.lake.publish import current_path
+from cdc.lake.write import LakeTable
 from cdc.progress import NullProgress, Progress
 from cdc.run import RunResult, run_tables
 from cdc.state import TableRecord
@@ -165,3 +166,20 @@ def run_without_error(shop: Shop) -> None:
     """A run; shows the errors of tables that it stopped."""
     errors = [result.error for result in shop.run() if result.error]
     assert not errors, errors
+
+
+def overlook_the_catalog(shop: Shop, name: str) -> None:
+    """Let the table go on although its catalog tells that changes were lost."""
+    record = shop.record(name)
+    source = shop.services.source(shop.database.name)
+    described, now = source.described(record.table, record.publication)
+    assert record.attempt is not None
+    assert record.attempt.fingerprint_digest != now.digest
+    settings = shop.services.config.table_settings(record.table)
+    lake = LakeTable(
+        shop.services.spark, record.attempt.path, source.schema(described, settings), settings
+    )
+    latest = lake.timeline().latest_offsets()
+    assert latest is not None
+    handoff = {**(latest.record.handoff or {}), "fingerprint": dict(now.facts)}
+    lake.empty_commit(replace(latest.record, handoff=handoff), lambda _timeline: None)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 import pytest
 from pyspark.sql import SparkSession
 
@@ -12,7 +10,7 @@ from cdc.lake.timeline import CommitRecord
 from cdc.lake.write import LakeTable
 from operate.verify.table import Verification
 from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, succeeded
+from tests.integration.shop import Shop, overlook_the_catalog, succeeded
 from tests.integration.shop import shop as shop
 
 
@@ -58,23 +56,6 @@ def test_every_planted_difference_is_found_and_nothing_else(shop: Shop) -> None:
     assert kinds(found) == {9001: "missing", 17: "extra", 18: "different", 19: "different"}
     assert {one.columns for one in found.differences if one.kind == "different"} == {("t",)}
     assert found.unsettled_count == 0
-
-
-def overlook_the_catalog(shop: Shop, name: str) -> None:
-    """Let the table go on although its catalog tells that changes were lost."""
-    record = shop.record(name)
-    source = shop.services.source(shop.database.name)
-    described, now = source.described(record.table, record.publication)
-    assert record.attempt is not None
-    assert record.attempt.fingerprint_digest != now.digest
-    settings = shop.services.config.table_settings(record.table)
-    lake = LakeTable(
-        shop.services.spark, record.attempt.path, source.schema(described, settings), settings
-    )
-    latest = lake.timeline().latest_offsets()
-    assert latest is not None
-    handoff = {**(latest.record.handoff or {}), "fingerprint": dict(now.facts)}
-    lake.empty_commit(replace(latest.record, handoff=handoff), lambda _timeline: None)
 
 
 @pytest.mark.breadth
