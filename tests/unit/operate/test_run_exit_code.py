@@ -15,6 +15,7 @@ from cdc.config import parse
 from cdc.progress import NullProgress
 from cdc.run import run_continuously
 from cdc.state import State, TableRecord
+from operate import incremental
 from operate.context import Services
 from operate.exit_codes import ExitCode
 from operate.incremental import Runs
@@ -51,6 +52,21 @@ def test_a_table_that_was_never_taken_is_no_failure_of_a_run(
         runs = Runs(services, [TABLE])
         assert runs.exit_code() is code
         assert [one.table for one in runs.waiting()] == [TABLE]
+    finally:
+        services.close()
+
+
+def test_one_run_looks_at_captures_once_its_tables_are_done(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
+    done: list[str] = []
+    services.__dict__["run_context"] = None
+    monkeypatch.setattr(incremental, "run_tables", lambda *_: done.append("tables") or [])
+    monkeypatch.setattr(incremental, "silences", lambda *_: done.append("captures") or [])
+    try:
+        assert Runs(services, [TABLE]).once() == []
+        assert done == ["tables", "captures"]
     finally:
         services.close()
 
