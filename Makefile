@@ -2,7 +2,7 @@
 
 SHELL := /bin/sh
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-unit check test-all bench lock clean
+.PHONY: help setup demo test test-unit check test-all bench lock pin-images clean
 
 VENV := .venv
 BIN := $(VENV)/bin
@@ -48,6 +48,17 @@ lock: setup ## renew both lock files after a change to pyproject.toml or of UV
 	$(BIN)/uv pip compile pyproject.toml --extra stack --group dev $(LOCKED) \
 	  --output-file requirements.lock
 	echo "uv==$(UV)" | $(BIN)/uv pip compile - $(LOCKED) --output-file requirements-uv.lock
+
+pin-images: ## renew the images' digests in docker-compose.yml, with docker buildx
+	@set -eu; \
+	for image in $$(sed -n 's/^ *image: \([^@ ]*\).*/\1/p' docker-compose.yml | sort -u); do \
+	  digest=$$(docker buildx imagetools inspect --format '{{json .Manifest.Digest}}' "$$image" | tr -d '"'); \
+	  if ! echo "$$digest" | grep -Eqx 'sha256:[0-9a-f]{64}'; then \
+	    echo "$$image has no digest that can be read: it, and what follows, stays as it is." >&2; exit 1; \
+	  fi; \
+	  sed "s|image: $$image\([@ ].*\)*$$|image: $$image@$$digest|" docker-compose.yml > docker-compose.yml.new; \
+	  mv docker-compose.yml.new docker-compose.yml; \
+	done
 
 clean: ## remove .venv
 	rm -rf $(VENV)

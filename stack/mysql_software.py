@@ -35,7 +35,7 @@ class Product:
         programs: File names of its server.
         variable: Environment variable that names the server to use.
         oldest: Oldest version that the stack's settings and statements fit.
-        tested: Series that the tests run on, which is also the tag of its container.
+        tested: Series that the tests run on, and that its container is a release of.
         package: Where it comes from when this machine has none.
     """
 

@@ -90,6 +90,37 @@ def test_a_python_without_venv_is_named_and_leaves_nothing(clone: Path) -> None:
     assert not (clone / ".venv").exists()
 
 
+def docker(clone: Path, answer: str) -> str:
+    """The Compose file beside a stand-in for docker, which says `answer` of every image."""
+    for tool in ("sed", "sort", "tr", "grep", "mv"):
+        found = shutil.which(tool)
+        assert found, f"{tool} is not installed"
+        (clone / "bin" / tool).symlink_to(found)
+    path = clone / "bin" / "docker"
+    path.write_text(f'#!/bin/sh\necho "$*" >> asked\n{answer}\n')
+    path.chmod(0o755)
+    return Path(shutil.copy(ROOT / "docker-compose.yml", clone)).read_text("utf-8")
+
+
+def test_images_get_the_digests_that_their_registries_tell(clone: Path) -> None:
+    before = docker(clone, f"echo '\"sha256:{'ab' * 32}\"'")
+    assert make(clone, "pin-images").stderr == ""
+    after = (clone / "docker-compose.yml").read_text("utf-8")
+    wanted = re.sub(r"(?m)^( *image: [^@ \n]+).*$", rf"\1@sha256:{'ab' * 32}", before)
+    assert after == wanted != before
+    asked = {line.split()[-1] for line in (clone / "asked").read_text().splitlines()}
+    assert asked == set(re.findall(r"(?m)^ *image: ([^@ \n]+)", before))
+
+
+@pytest.mark.parametrize("answer", ["exit 1", "echo Name: docker.io/library/mysql; echo Digest:"])
+def test_an_image_without_a_digest_ends_the_pinning(clone: Path, answer: str) -> None:
+    before = docker(clone, answer)
+    refused = make(clone, "pin-images")
+    assert refused.returncode != 0
+    assert "apache/kafka:4.3.1 has no digest that can be read" in refused.stderr
+    assert (clone / "docker-compose.yml").read_text("utf-8") == before
+
+
 def test_all_that_is_fetched_is_known_by_its_hash() -> None:
     makefile = (ROOT / "Makefile").read_text().replace("\\\n", "")
     commands = re.findall(r"\bpip (?:install|sync)\b[^;]*", makefile)
