@@ -12,13 +12,13 @@ from bootstrap.chunks import SINGLE_WAVE_BYTES, Chunk, at_most, chunk_count, pla
 from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
+from bootstrap.standstill import require_same_server, unspoiled
 from cdc.errors import FencedError, LakeError, PermanentError, SnapshotLostError, StateError
 from cdc.failpoints import crash
 from cdc.jvm_guard import was_killed
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import delete_path
 from cdc.replay_pause import resuming
-from cdc.sources.base import Fingerprint
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
 from schemas.errors import SchemaError, TributaryError
@@ -255,18 +255,20 @@ class Copying:
         return waves(chunks, parallel=self._parallel, done=done, single_wave_bytes=single)
 
     def _require_fingerprint(self) -> None:
-        """Check that the table's catalog facts are what they were before x0.
+        """Check that nothing has happened to the table since x0 that spoils the copy.
 
         Taken in fresh transactions before each view opens and after it has closed: a rewrite
         that is replayed in between makes the view read no rows, without any error.
 
         Raises:
-            AttemptSpoiledError: They changed; names each difference.
+            AttemptSpoiledError: Something has; names it.
         """
         now = self.source.fingerprint(
             self.record.table, self.record.publication, on_replica=self.source.has_replica
         )
-        require_unchanged(self.record, self._attempt, now)
+        attempt = unspoiled(self.source, self.settings, self.record, self._attempt, now)
+        if attempt is not self._attempt:
+            self.record = self.save(attempt)
 
     def _snapshot(self, table: SourceTable) -> SnapshotCopy:
         require_named(table, self.settings)
@@ -322,56 +324,3 @@ class Copying:
                 table=self.record.table,
             )
         return attempt
-
-
-def require_unchanged(record: TableRecord, attempt: Attempt, now: Fingerprint) -> None:
-    """Check that the table's catalog facts are what they were before x0.
-
-    Raises:
-        AttemptSpoiledError: They changed; names each difference.
-    """
-    differences = Fingerprint(attempt.fingerprint or {}).diff(now)
-    if differences:
-        raise AttemptSpoiledError(
-            f"table {record.table} was changed while it was copied: {'; '.join(differences)}",
-            remedy="Nothing to do: the copy begins again. If this repeats, leave the table's"
-            " definition alone until the copy is done.",
-            table=record.table,
-        )
-
-
-def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) -> None:
-    """Check that the rows that are copied already are made by the settings of now.
-
-    Raises:
-        AttemptSpoiledError: The settings were edited meanwhile, or the key of hashes is another.
-    """
-    if attempt.settings_digest not in (None, digest):
-        raise AttemptSpoiledError(
-            f"the settings of table {record.table} (columns, key, mode, lake.hash_key) were changed"
-            " while it was copied",
-            remedy="Nothing to do: the copy begins again.",
-            table=record.table,
-        )
-
-
-def require_same_server(record: TableRecord, marker: Marker) -> None:
-    """Check that the primary is still the one whose view the attempt has read.
-
-    Raises:
-        AttemptSpoiledError: It is another cluster, or on another timeline: what the former one
-            had committed and this one lacks may have been copied.
-    """
-    view = (record.attempt.view if record.attempt is not None else None) or {}
-    for name, found in (
-        ("system_identifier", marker.system_identifier),
-        ("timeline", marker.timeline),
-    ):
-        known = view.get(name)
-        if known is not None and found is not None and known != found:
-            raise AttemptSpoiledError(
-                f"source {record.table.source} became another server while table {record.table}"
-                f" was copied: its {name.replace('_', ' ')} was {known}, is {found}",
-                remedy="Nothing to do: the copy begins again.",
-                table=record.table,
-            )

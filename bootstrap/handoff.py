@@ -18,14 +18,10 @@ from bootstrap.boundary import boundary_of, joined_bounds, recorded
 from bootstrap.capture import Capture
 from bootstrap.catchup import catch_up
 from bootstrap.commit import handoff_commit, require_planned
-from bootstrap.copying import (
-    Copying,
-    require_same_server,
-    require_same_settings,
-    require_unchanged,
-)
+from bootstrap.copying import Copying
 from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.publish import publish
+from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
 from cdc.attempt import Attempt
 from cdc.debezium import names
@@ -280,7 +276,7 @@ class _Bootstrap:
         """Find H: the offsets at which everything up to R has been captured."""
         self._require_start()
         self._capture.prove(self._source.table(self._table))
-        require_unchanged(self._record, self._attempt, self._fingerprint())  # of the primary
+        self._require_unspoiled(self._fingerprint())  # of the primary
         # An idle source's log would never pass R by itself.
         marker = self._source.write_marker()
         require_same_server(self._record, marker)
@@ -305,14 +301,13 @@ class _Bootstrap:
 
     def _commit_handoff(self) -> None:
         """Put the handoff into the lake, as an empty commit: from here on offsets are there."""
-        attempt = self._attempt
         self._require_start()
         crash("bootstrap.before_handoff_commit")
         described, now = self._source.described(self._table, self._record.publication)
-        require_unchanged(self._record, self._attempt, now)
+        self._require_unspoiled(now)
         schema = self._source.schema(described, self._settings)
         lake = self._context.lake(self._record, schema, self._settings)
-        commit = handoff_commit(self._record, attempt, schema, self._context)
+        commit = handoff_commit(self._record, self._attempt, schema, self._context)
         lake.empty_commit(commit, self._guard_handoff)
         crash("bootstrap.after_handoff_commit")
 
@@ -350,6 +345,11 @@ class _Bootstrap:
 
     def _fingerprint(self) -> Fingerprint:
         return self._source.fingerprint(self._table, self._record.publication, on_replica=False)
+
+    def _require_unspoiled(self, now: Fingerprint) -> None:
+        attempt = unspoiled(self._source, self._settings, self._record, self._attempt, now)
+        if attempt is not self._attempt:
+            self._note(attempt)
 
     def _require_start(self) -> None:
         require_same_settings(self._record, self._attempt, self._made_by)

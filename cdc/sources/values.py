@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from cdc.position import LogPosition
+from schemas.catalog import differences
 from schemas.changes import Change
 from schemas.ddl_mysql import Told
 from schemas.table import TableId
@@ -168,7 +169,7 @@ class Fingerprint:
 
     def diff(self, other: Fingerprint) -> list[str]:
         """What differs, one line each, from this one to ``other``; empty when nothing does."""
-        return _differences("", json.loads(self.to_json()), json.loads(other.to_json()))
+        return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]
 
 
 @dataclass(frozen=True)
@@ -186,23 +187,6 @@ class Planned:
     fingerprint: Fingerprint
     told: tuple[Change, ...] = ()
     statements: Told | None = None
-
-
-def _differences(path: str, old: Any, new: Any) -> list[str]:
-    if isinstance(old, dict) and isinstance(new, dict):
-        lines = []
-        for key in sorted(old.keys() | new.keys()):
-            inner = f"{path}.{key}" if path else key
-            if key not in new:
-                lines.append(f"{inner} is gone (was {json.dumps(old[key])})")
-            elif key not in old:
-                lines.append(f"{inner} is new ({json.dumps(new[key])})")
-            else:
-                lines.extend(_differences(inner, old[key], new[key]))
-        return lines
-    if old != new:
-        return [f"{path} was {json.dumps(old)}, is {json.dumps(new)}"]
-    return []
 
 
 @dataclass(frozen=True)

@@ -195,6 +195,31 @@ def test_a_rewriting_alter_under_the_view_spoils_the_attempt(shop: Bootstrapping
     assert len([name for name in folders if name.startswith("attempt=")]) == 1, folders
 
 
+def test_what_is_no_change_for_a_run_leaves_a_copy_alone(shop: Bootstrapping) -> None:
+    """A table of which something is granted each day would never be copied."""
+    fill(shop.database, "orders", 2000)
+    shop.database.execute(
+        "CREATE TYPE mood AS ENUM ('sad')", "ALTER TABLE orders ADD m mood DEFAULT 'sad'"
+    )
+    shop.add("orders")
+
+    def harmless() -> None:
+        shop.database.stack.psql(
+            "GRANT UPDATE (t) ON orders TO PUBLIC; ALTER TABLE orders ALTER v SET STATISTICS 5;"
+            " ALTER TYPE mood ADD VALUE 'calm'; ALTER TABLE orders ALTER t SET DEFAULT 'd';"
+            " ALTER TABLE orders OWNER TO CURRENT_USER; GRANT ALL ON orders TO PUBLIC;"
+            f" ALTER PUBLICATION {shop.capture.publication} OWNER TO CURRENT_USER",
+            database=shop.database.name,
+        )
+        shop.database.execute("UPDATE orders SET v = 7, m = 'calm' WHERE id < 10")
+        marker = shop.source.write_marker()
+        shop.source.wait_for_marker_on_replica(marker, timeout_s=30, progress=Watch())
+
+    result = shop.bootstrap("orders", Watch(on_start={"copy": harmless}))
+    assert result.attempts == 1
+    shop.catch_up_and_compare("orders", *COLUMNS, "m")
+
+
 def test_a_table_that_is_altered_again_and_again_stops_with_what_differs(
     shop: Bootstrapping,
 ) -> None:

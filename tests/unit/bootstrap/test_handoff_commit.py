@@ -11,9 +11,9 @@ import pytest
 
 from bootstrap.chunks import Chunk
 from bootstrap.commit import chunk_commit, handoff_commit, require_planned
-from bootstrap.copying import require_same_server
 from bootstrap.errors import AttemptSpoiledError
 from bootstrap.snapshot import FETCH_ROWS, fetch_rows
+from bootstrap.standstill import require_same_server
 from cdc.attempt import Attempt
 from cdc.lake.commit import CommitRecord
 from cdc.lake.key_text import FORM

@@ -1,0 +1,111 @@
+"""What must not happen to a table, its settings and its server while it is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from bootstrap.errors import AttemptSpoiledError
+from cdc.sources.values import Fingerprint
+from schemas.catalog import Catalog
+from schemas.standstill import spoiling
+
+if TYPE_CHECKING:
+    from cdc.attempt import Attempt
+    from cdc.config import TableSettings
+    from cdc.sources.base import Marker, Source
+    from cdc.state import TableRecord
+
+
+def unspoiled(
+    source: Source,
+    settings: TableSettings,
+    record: TableRecord,
+    attempt: Attempt,
+    now: Fingerprint,
+) -> Attempt:
+    """Check that what was copied can still be completed exactly.
+
+    Args:
+        source: The source.
+        settings: The table's settings.
+        record: The table.
+        attempt: The copy, with the catalog's facts as they were at its last look.
+        now: The facts now.
+
+    Returns:
+        The attempt with the facts of now: what is no change explains nothing at the next look.
+
+    Raises:
+        AttemptSpoiledError: It cannot; names each reason.
+    """
+    known = Fingerprint(attempt.fingerprint or {})
+    if known.digest == now.digest:
+        return attempt
+    if found := [*_spoiling(source, settings, record, known, now)]:
+        raise AttemptSpoiledError(
+            f"table {record.table} was changed while it was copied: {'; '.join(found)}",
+            remedy="Nothing to do: the copy begins again. If this repeats, leave the table's"
+            " definition alone until the copy is done.",
+            table=record.table,
+        )
+    return replace(attempt, fingerprint=dict(now.facts), fingerprint_digest=now.digest)
+
+
+def _spoiling(
+    source: Source,
+    settings: TableSettings,
+    record: TableRecord,
+    known: Fingerprint,
+    now: Fingerprint,
+) -> Iterable[str]:
+    """What spoils the copy: each fact that is another, where only the log tells what was done."""
+    before, after = Catalog.read(known.facts), Catalog.read(now.facts)
+    if not after.numbered:
+        return known.diff(now)
+    attached = [leaf["oid"] for name, leaf in after.leaves.items() if name not in before.leaves]
+    return spoiling(
+        before,
+        after,
+        wanted=source.columns(source.table(record.table), settings),
+        empty=source.empty_partitions(attached) if attached else (),
+        keyed=not settings.appends,
+    )
+
+
+def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) -> None:
+    """Check that the rows that are copied already are made by the settings of now.
+
+    Raises:
+        AttemptSpoiledError: The settings were edited meanwhile, or the key of hashes is another.
+    """
+    if attempt.settings_digest not in (None, digest):
+        raise AttemptSpoiledError(
+            f"the settings of table {record.table} (columns, key, mode, lake.hash_key) were changed"
+            " while it was copied",
+            remedy="Nothing to do: the copy begins again.",
+            table=record.table,
+        )
+
+
+def require_same_server(record: TableRecord, marker: Marker) -> None:
+    """Check that the primary is still the one whose view the attempt has read.
+
+    Raises:
+        AttemptSpoiledError: It is another cluster, or on another timeline: what the former one
+            had committed and this one lacks may have been copied.
+    """
+    view = (record.attempt.view if record.attempt is not None else None) or {}
+    for name, found in (
+        ("system_identifier", marker.system_identifier),
+        ("timeline", marker.timeline),
+    ):
+        known = view.get(name)
+        if known is not None and found is not None and known != found:
+            raise AttemptSpoiledError(
+                f"source {record.table.source} became another server while table {record.table}"
+                f" was copied: its {name.replace('_', ' ')} was {known}, is {found}",
+                remedy="Nothing to do: the copy begins again.",
+                table=record.table,
+            )

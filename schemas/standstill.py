@@ -1,0 +1,56 @@
+"""What may happen to a table while it is copied."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from typing import Any
+
+from schemas.catalog import Catalog, differences
+from schemas.changes import AddPartition, NewFile, Verdict
+from schemas.evolution import LakeColumns, diff
+from schemas.table import Column
+
+
+def spoiling(
+    before: Catalog,
+    now: Catalog,
+    *,
+    wanted: Sequence[Column],
+    empty: Collection[int],
+    keyed: bool,
+) -> Iterator[str]:
+    """What makes a copy worthless that was under way; nothing where runs find no more than facts.
+
+    The rule is that of runs, :func:`schemas.evolution.diff`, but for what a view cannot follow:
+    each other column, since chunks may be read with and without it; a new file, of which a view
+    of before reads nothing, without an error; and of a log a new partition, which is in no chunk.
+
+    Args:
+        before: The catalog as the copy knows it, of a server that numbers columns.
+        now: The catalog now.
+        wanted: The columns that the settings replicate.
+        empty: Object ids of partitions that hold no row.
+        keyed: Whether rows of the lake are found by their key; those of a log are not.
+    """
+    if otherwise := [*differences("columns", _columns(before), _columns(now))]:
+        yield from otherwise
+        return
+    if before.attributes != now.attributes:
+        yield "a column was added and dropped, and rows that are copied may have it"
+    lake = LakeColumns(
+        {one.name: one.lake_type for one in wanted},
+        asked=frozenset(one.name for one in wanted if one.asked),
+        hidden={one.name: (one.hide, one.plain) for one in wanted if one.hide},
+    )
+    for change in diff(before, now, wanted=wanted, lake=lake, stored={}, empty=empty, keyed=keyed):
+        unread = isinstance(change, NewFile) or (isinstance(change, AddPartition) and not keyed)
+        if unread or change.verdict is Verdict.BOOTSTRAP:
+            yield str(change)
+
+
+def _columns(catalog: Catalog) -> dict[str, dict[str, Any]]:
+    """What chunks are read by, of each column."""
+    return {
+        str(number): {"name": one.name, "type": one.type, "generated": one.generated}
+        for number, one in catalog.columns.items()
+    }
