@@ -11,6 +11,7 @@ from cdc.lake.index import IndexLayout
 from cdc.lake.layout import OFFSET, OP, RowLayout
 from cdc.lake.services import (
     CLUSTERING_KEY,
+    MOST_BETWEEN_CLUSTERINGS,
     SMALL_FILE_BYTES,
     TARGET_FILE_BYTES,
     service_options,
@@ -212,6 +213,12 @@ def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str
             )
         elif key == CLUSTERING_KEY and not str(value).isdecimal():
             reason, remedy = f"{value} is not a number of commits", "Give a whole number."
+        elif key == CLUSTERING_KEY and int(str(value)) > MOST_BETWEEN_CLUSTERINGS:
+            reason = "that many commits would stay in the timeline, which every commit reads"
+            remedy = (
+                f"Give {MOST_BETWEEN_CLUSTERINGS:,} at most; to merge no files at all, set"
+                " hoodie.clustering.plan.strategy.small.file.limit: 0."
+            )
         else:
             continue
         raise ConfigError(

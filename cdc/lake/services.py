@@ -17,6 +17,8 @@ KEPT_COMMITS = 20
 CLUSTER_EVERY_COMMITS = 20
 CLUSTERING_KEY = "hoodie.clustering.inline.max.commits"
 """Hudi's setting for it; ``hudi:`` of a table may change it."""
+MOST_BETWEEN_CLUSTERINGS = 1000
+"""Commits are counted in the active timeline, which every commit reads."""
 MIB = 1024 * 1024
 SMALL_FILE_BYTES = 32 * MIB
 """New rows are packed into files below this size, and only such files are clustered."""
@@ -53,10 +55,14 @@ class Retention:
         """Commits from one upkeep to the next."""
         return max(UPKEEP_EVERY_COMMITS, self.commits // 10)
 
-    @property
-    def options(self) -> dict[str, str]:
-        """Hudi's settings for it."""
-        least = max(KEPT_COMMITS, self.commits + 1)
+    def options(self, *, cluster_every: int = 0) -> dict[str, str]:
+        """Hudi's settings for it.
+
+        Args:
+            cluster_every: Commits from one clustering to the next, which are counted in the
+                active timeline.
+        """
+        least = max(KEPT_COMMITS, self.commits + 1, cluster_every + 1)
         return {
             "hoodie.clean.policy": "KEEP_LATEST_COMMITS",
             "hoodie.clean.commits.retained": str(self.commits),

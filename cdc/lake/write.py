@@ -19,7 +19,7 @@ from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.instants import lead, ordered_client
 from cdc.lake.layout import OP, RowLayout, column
 from cdc.lake.options import check_overrides, require_keyed, table_options
-from cdc.lake.services import Retention
+from cdc.lake.services import CLUSTERING_KEY, Retention
 from cdc.lake.timeline import Committed, Timeline
 from cdc.lake.upkeep import Upkeep, drop_clusterings
 from cdc.spark import java_class, java_reason
@@ -175,8 +175,9 @@ class LakeTable:
         # Services take their instants from the clock, and come after all commits.
         if lead(timeline.newest_instant()):
             return
-        options = {**self._options(latest.index, "upsert"), **retention.options}
-        clusters = not latest.index.is_bucket
+        options, clusters = self._options(latest.index, "upsert"), not latest.index.is_bucket
+        cluster_every = int(options[CLUSTERING_KEY]) if clusters else 0
+        options |= retention.options(cluster_every=cluster_every)
         Upkeep(self._spark, self.path, options, check, clusters=clusters).run()
 
     def read(self) -> DataFrame:

@@ -364,8 +364,15 @@ def test_upkeep_that_fails_with_any_error_leaves_the_commit_as_it_is(
     assert re.search(r"upkeep of \S+ failed: ", caplog.text)
 
 
-def test_files_of_a_bucket_index_are_never_clustered(spark: SparkSession, tmp_path: Path) -> None:
-    table = lake(spark, tmp_path / "t", ORDERS, hudi=CLUSTERED, index="bucket", buckets=1)
+@pytest.mark.parametrize(
+    ("index", "small"), [("bucket", "1000000"), ("bloom", "0")], ids=["bucket index", "none small"]
+)
+def test_files_of_a_bucket_index_are_never_clustered(
+    spark: SparkSession, tmp_path: Path, index: Any, small: str
+) -> None:
+    """Nor are others where no size is small."""
+    hudi = {**CLUSTERED, "hoodie.clustering.plan.strategy.small.file.limit": small}
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi, index=index, buckets=1)
     change(spark, table, 2, ("c", 1, (1, "first")))
 
     table.keep_up(lambda: None)
@@ -424,27 +431,27 @@ def test_the_handoff_and_the_offsets_outlive_archiving_and_services(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(services, "KEPT_COMMITS", 3)
-    hudi = {**CLUSTERED, "hoodie.clustering.inline.max.commits": "2"}
+    hudi = {**CLUSTERED, "hoodie.clustering.inline.max.commits": "9"}  # more than KEPT_COMMITS
     table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi, index="bloom", readers_keep="1s")
     insert(spark, table, *[(i, "old") for i in range(20)])
     handoff = record("handoff", offsets={0: 0}, handoff={"O": {"0": 0}, "x0": 7})
     table.empty_commit(handoff, accept)
 
-    for at in range(8):
+    for at in range(16):
         change(spark, table, at + 1, ("u", at, (at, "new")))
         table.keep_up(lambda: None)
 
     timeline = table.timeline()
     latest = timeline.latest_offsets()
     assert latest is not None
-    assert latest.record.offsets == {0: 8}
-    assert len(timeline.commits()) < 8, "nothing was archived, so this proves nothing"
+    assert latest.record.offsets == {0: 16}
+    assert len(timeline.commits()) < 16, "nothing was archived, so this proves nothing"
     assert latest.record.handoff == {"O": {"0": 0}, "x0": 7}
     known = timeline.handoff()
     assert known is not None
     assert known.record.handoff == latest.record.handoff
     names = [path.name for path in (tmp_path / "t" / ".hoodie").rglob("*.replacecommit")]
     assert names, "nothing was clustered, so this proves nothing"
-    expected = [(i, "new" if i < 8 else "old") for i in range(20)]
+    expected = [(i, "new" if i < 16 else "old") for i in range(20)]
     assert content(table) == sorted(expected, key=repr)
-    assert len(list((tmp_path / "t").glob("*.parquet"))) < 8, "hardly anything was cleaned"
+    assert len(list((tmp_path / "t").glob("*.parquet"))) < 16, "hardly anything was cleaned"

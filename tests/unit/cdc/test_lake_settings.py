@@ -63,6 +63,13 @@ def test_a_number_of_commits_that_is_none_is_refused_before_anything_is_written(
     assert check_overrides(TABLE, {"hoodie.clustering.inline.max.commits": 4})
 
 
+def test_a_clustering_so_rare_that_the_timeline_would_grow_is_refused() -> None:
+    with pytest.raises(ConfigError, match="every commit reads") as caught:
+        check_overrides(TABLE, {"hoodie.clustering.inline.max.commits": 1001})
+    assert "small.file.limit" in (caught.value.remedy or "")
+    assert check_overrides(TABLE, {"hoodie.clustering.inline.max.commits": 1000})
+
+
 def test_overrides_that_only_cost_or_save_are_taken() -> None:
     given = {"hoodie.parquet.compression.codec": "snappy", "hoodie.parquet.block.size": 90}
     overrides = check_overrides(TABLE, given)

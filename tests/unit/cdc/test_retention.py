@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from cdc import plan
 from cdc.config import TableSettings
 from cdc.config.values import seconds_of
-from cdc.lake.services import Retention
+from cdc.lake.services import MOST_BETWEEN_CLUSTERINGS, Retention
 from cdc.state import CommitSummary, State, TableRecord
 from schemas.table import TableId
 
@@ -38,10 +38,19 @@ def test_the_commit_that_was_newest_when_the_oldest_reader_began_stays(
 def test_upkeep_is_rare_where_much_is_kept_and_the_timeline_is_bounded() -> None:
     many = Retention.of([instant(age) for age in range(0, 3600, 5)], 3600, NOW)
     assert (many.commits, many.every) == (721, 72)
-    assert int(many.options["hoodie.keep.min.commits"]) > many.commits
-    assert int(many.options["hoodie.keep.max.commits"]) <= 721 + 1 + 72
+    assert int(many.options()["hoodie.keep.min.commits"]) > many.commits
+    assert int(many.options()["hoodie.keep.max.commits"]) <= 721 + 1 + 72
     few = Retention.of([instant(900 * age) for age in range(9)], 3600, NOW)
     assert (few.commits, few.every) == (6, 5)
+
+
+@given(st.integers(2, 2000), st.integers(0, MOST_BETWEEN_CLUSTERINGS))
+def test_commits_are_counted_up_to_the_next_clustering_before_they_are_archived(
+    commits: int, often: int
+) -> None:
+    options = Retention(commits).options(cluster_every=often)
+    assert int(options["hoodie.keep.min.commits"]) > max(commits, often)
+    assert int(options["hoodie.keep.max.commits"]) > int(options["hoodie.keep.min.commits"])
 
 
 @pytest.mark.parametrize(
