@@ -18,7 +18,17 @@ from pyspark.sql import functions as F
 
 from bootstrap.errors import CopyError
 from cdc.hidden import hidden
-from cdc.lake.layout import META_COLUMNS, SNAPSHOT_OFFSET, SNAPSHOT_POSITION
+from cdc.rows.columns import (
+    INGESTED_AT,
+    META_COLUMNS,
+    OFFSET,
+    OP,
+    POSITION,
+    SCHEMA_ID,
+    SNAPSHOT_OFFSET,
+    SNAPSHOT_POSITION,
+    SOURCE_TS,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
@@ -131,12 +141,12 @@ class SnapshotCopy:
 
     def _meta(self) -> list[Column]:
         values = {
-            "_cdc_op": F.lit("r"),
-            "_cdc_source_ts": F.lit(self.taken_at),
-            "_cdc_position": F.lit(SNAPSHOT_POSITION),
-            "_cdc_offset": F.lit(SNAPSHOT_OFFSET),
-            "_cdc_schema_id": F.lit(None),
-            "_cdc_ingested_at": F.lit(datetime.now(timezone.utc)),
+            OP: F.lit("r"),
+            SOURCE_TS: F.lit(self.taken_at),
+            POSITION: F.lit(SNAPSHOT_POSITION),
+            OFFSET: F.lit(SNAPSHOT_OFFSET),
+            SCHEMA_ID: F.lit(None),
+            INGESTED_AT: F.lit(datetime.now(timezone.utc)),
         }
         return [values[name].cast(kind).alias(name) for name, kind in META_COLUMNS]
 

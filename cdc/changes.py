@@ -14,8 +14,23 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from cdc.decode import META_COLUMNS, PARTITION, TOMBSTONE, TRANSACTION, UNKNOWN_SCHEMA
-from cdc.own_key import PROBLEM, UNAVAILABLE, UNCLEAR
+from cdc.decode import TOMBSTONE, UNKNOWN_SCHEMA
+from cdc.rows.columns import (
+    META_NAMES,
+    MISSING,
+    MOVED,
+    OFFSET,
+    OP,
+    PARTITION,
+    POSITION,
+    PROBLEM,
+    SCHEMA_ID,
+    SOURCE_TS,
+    TRANSACTION,
+    UNAVAILABLE,
+    UNCLEAR,
+    scratch,
+)
 from cdc.semantic_types import quoted
 from schemas.table import TableSchema
 
@@ -23,14 +38,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-MISSING = "_cdc_missing"
-"""Columns of a folded row whose value the batch does not have; null when it has all."""
-
-MOVED = "_cdc_moved"
-"""Whether a folded row came to its key within the batch, so that the table's row under that key is
-another row's."""
-
-_LIFE, _RANK, _FOUND = "_cdc_life", "_cdc_rank", "_cdc_found"
+_LIFE, _RANK, _FOUND = scratch("life"), scratch("rank"), scratch("found")
 
 
 @dataclass(frozen=True)
@@ -88,20 +96,20 @@ def summarize(changes: DataFrame) -> Summary:
     """
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
     fine = F.col(PROBLEM).isNull()
-    truncate = F.when(F.col("_cdc_op") == "t", F.col("_cdc_offset"))
+    truncate = F.when(F.col(OP) == "t", F.col(OFFSET))
     lacking = F.col(UNAVAILABLE).isNotNull()
     rows = (
-        changes.groupBy("_cdc_op", PARTITION)
+        changes.groupBy(OP, PARTITION)
         .agg(
             F.count(F.lit(1)).alias("events"),
-            F.collect_set(F.when(fine, F.col("_cdc_schema_id"))).alias("schema_ids"),
-            F.collect_set(F.when(unknown, F.col("_cdc_schema_id"))).alias("unknown"),
+            F.collect_set(F.when(fine, F.col(SCHEMA_ID))).alias("schema_ids"),
+            F.collect_set(F.when(unknown, F.col(SCHEMA_ID))).alias("unknown"),
             F.count(PROBLEM).alias("problems"),
             F.flatten(F.collect_set(UNAVAILABLE)).alias("unavailable"),
             F.coalesce(F.max(UNCLEAR), F.lit(False)).alias("unclear"),
-            F.count(F.when(lacking & F.col("_cdc_op").isin("c", "r"), 1)).alias("moved"),
-            F.max(F.when(fine, F.unix_micros("_cdc_source_ts"))).alias("source_ts"),
-            F.max(F.when(fine, F.struct("_cdc_offset", "_cdc_position"))).alias("last"),
+            F.count(F.when(lacking & F.col(OP).isin("c", "r"), 1)).alias("moved"),
+            F.max(F.when(fine, F.unix_micros(SOURCE_TS))).alias("source_ts"),
+            F.max(F.when(fine, F.struct(OFFSET, POSITION))).alias("last"),
             F.min(truncate).alias("first_truncate"),
             F.max(truncate).alias("last_truncate"),
         )
@@ -114,14 +122,14 @@ def _summary(rows: Sequence[Any]) -> Summary:
     counts: dict[str, int] = {}
     times: dict[int, int] = {}
     for row in rows:
-        if row["_cdc_op"] is not None:
-            counts[row["_cdc_op"]] = counts.get(row["_cdc_op"], 0) + row["events"]
+        if row[OP] is not None:
+            counts[row[OP]] = counts.get(row[OP], 0) + row["events"]
         if row["source_ts"] is not None:
             partition = row[PARTITION]
             times[partition] = max(times.get(partition, row["source_ts"]), row["source_ts"])
     last = max(
-        (place for row in rows if (place := row["last"]) and place["_cdc_position"] is not None),
-        key=lambda place: place["_cdc_offset"],
+        (place for row in rows if (place := row["last"]) and place[POSITION] is not None),
+        key=lambda place: place[OFFSET],
         default=None,
     )
     return Summary(
@@ -138,7 +146,7 @@ def _summary(rows: Sequence[Any]) -> Summary:
             )
             for partition, micros in times.items()
         },
-        position=last["_cdc_position"] if last is not None else None,
+        position=last[POSITION] if last is not None else None,
         first_truncate=min(_known(row["first_truncate"] for row in rows), default=None),
         last_truncate=max(_known(row["last_truncate"] for row in rows), default=None),
     )
@@ -158,9 +166,9 @@ def problems(changes: DataFrame, limit: int, *, schema_id: int | None = None) ->
     """
     found = changes.filter(F.col(PROBLEM).isNotNull())
     if schema_id is not None:
-        found = found.filter(F.col("_cdc_schema_id") == schema_id)
-    place = [PARTITION, "_cdc_offset"]
-    rows = found.select(*place, "_cdc_schema_id", PROBLEM).orderBy(*place).limit(limit).collect()
+        found = found.filter(F.col(SCHEMA_ID) == schema_id)
+    place = [PARTITION, OFFSET]
+    rows = found.select(*place, SCHEMA_ID, PROBLEM).orderBy(*place).limit(limit).collect()
     return [Problem(*row) for row in rows]
 
 
@@ -189,18 +197,18 @@ def fold(
             tells what a later one lacks, and only a deleted row keeps what was known of it.
 
     Returns:
-        One row per key in normal form with :data:`MISSING` and :data:`MOVED` in place of the
-        decoder's own columns, except for the transaction.
+        One row per key in normal form with ``MISSING`` and ``MOVED`` in place of the decoder's
+        own columns, except for the transaction.
     """
-    rows = changes.filter(F.col("_cdc_op").isin("c", "r", "u", "d"))
+    rows = changes.filter(F.col(OP).isin("c", "r", "u", "d"))
     if after_offset is not None:
-        rows = rows.filter(F.col("_cdc_offset") > after_offset)
+        rows = rows.filter(F.col(OFFSET) > after_offset)
     keys = [F.col(quoted(name)) for name in table.key]
     values = [column.name for column in table.columns if column.name not in table.key]
     lacking = values if soft_delete else [name for name in values if name in unavailable]
     if not lacking:
         # Spark keeps one row per key while it sorts, before it shuffles.
-        newest = Window.partitionBy(*keys).orderBy(F.col("_cdc_offset").desc())
+        newest = Window.partitionBy(*keys).orderBy(F.col(OFFSET).desc())
         last = rows.withColumn(_RANK, F.row_number().over(newest)).filter(F.col(_RANK) == 1)
         return last.drop(_RANK, PARTITION, UNAVAILABLE, UNCLEAR, PROBLEM).withColumns(
             {MISSING: F.lit(None).cast("array<string>"), MOVED: F.lit(False)}
@@ -217,11 +225,11 @@ def _fold_lives(
     soft_delete: bool,
     gaps: bool,
 ) -> DataFrame:
-    order = Window.partitionBy(*keys).orderBy("_cdc_offset")
+    order = Window.partitionBy(*keys).orderBy(OFFSET)
     until_here = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     before = order.rowsBetween(Window.unboundedPreceding, -1)
-    starts = F.col("_cdc_op").isin("c", "r")
-    ends = F.col("_cdc_op") == "d"
+    starts = F.col(OP).isin("c", "r")
+    ends = F.col(OP) == "d"
     # A delete belongs to the life that it ends.
     life = F.count(F.when(starts, 1)).over(until_here) + F.count(F.when(ends, 1)).over(before)
     lives = rows.withColumn(_LIFE, life)
@@ -236,7 +244,7 @@ def _fold_lives(
         )
         return F.last(value, ignorenulls=True).over(until_here)
 
-    found = {name: f"_cdc_known_{number}" for number, name in enumerate(lacking)}
+    found = {name: scratch(f"known_{number}") for number, name in enumerate(lacking)}
     last = lives.select(
         "*",
         F.lead(F.lit(1)).over(order).isNull().alias(_RANK),
@@ -258,7 +266,7 @@ def _fold_lives(
         for name in lacking
     }
     return last.select(
-        *META_COLUMNS,
+        *META_NAMES,
         TRANSACTION,
         *(
             columns.get(column.name, F.col(quoted(column.name))).alias(column.name)
@@ -294,17 +302,17 @@ def fill(
     if not moved:
         wanted = wanted & ~F.col(MOVED)
     known = rows.select(
-        *(F.col(quoted(name)).alias(f"_cdc_key_{n}") for n, name in enumerate(table.key)),
-        *(F.col(quoted(name)).alias(f"_cdc_value_{n}") for n, name in enumerate(columns)),
+        *(F.col(quoted(name)).alias(scratch(f"key_{n}")) for n, name in enumerate(table.key)),
+        *(F.col(quoted(name)).alias(scratch(f"value_{n}")) for n, name in enumerate(columns)),
         F.lit(True).alias(_FOUND),
     )
-    on = [F.col(quoted(name)) == F.col(f"_cdc_key_{n}") for n, name in enumerate(table.key)]
+    on = [F.col(quoted(name)) == F.col(scratch(f"key_{n}")) for n, name in enumerate(table.key)]
     joined = folded.filter(wanted).join(known, on, "left")
     found = F.coalesce(F.col(_FOUND), F.lit(False))
     given = {
         name: F.when(
             found & F.array_contains(MISSING, name),
-            F.col(f"_cdc_value_{n}").cast(table.column(name).lake_type),
+            F.col(scratch(f"value_{n}")).cast(table.column(name).lake_type),
         ).otherwise(F.col(quoted(name)))
         for n, name in enumerate(columns)
     }
@@ -312,11 +320,11 @@ def fill(
         MISSING, F.array(*(F.lit(name) for name in columns)).cast("array<string>")
     )
     left = F.when(found & (F.size(rest) > 0), rest).when(~found, F.col(MISSING))
-    operation = F.col("_cdc_op")
+    operation = F.col(OP)
     if absent_is_deleted:
         left = F.when(found, left)
         operation = F.when(found, operation).otherwise(F.lit("d"))
-    changed = {**given, "_cdc_op": operation, MISSING: left}
+    changed = {**given, OP: operation, MISSING: left}
     filled = joined.select(
         *(changed.get(name, F.col(quoted(name))).alias(name) for name in folded.columns)
     )

@@ -1,12 +1,8 @@
 """From Kafka records to changes in one normal form, decoded in the JVM by the writer's schema id.
 
-Normal form, one row per record (two where an update changed a key; see :func:`decode`): the lake's
-meta columns and the table's columns in lake types, and five columns of our own that never reach the
-lake: ``_cdc_partition``, ``_cdc_transaction``, ``_cdc_unavailable`` (names of the columns whose
-value the connector did not have, null when it had all), ``_cdc_unclear`` (whether some of these may
-have changed: a NULL that was sent as the column's default, or a column that is always asked of the
-source) and ``_cdc_problem`` (why the record cannot be applied, null when it can). A record with a
-problem has no ``_cdc_op``.
+Normal form is one row per record (two where an update changed a key; see :func:`decode`): the
+lake's meta columns, the table's columns in lake types, and columns that never reach the lake
+(:data:`cdc.rows.columns.DECODED_ONLY`). A record with a ``PROBLEM`` has no ``OP``.
 """
 
 from __future__ import annotations
@@ -30,7 +26,21 @@ from cdc.binlog_values import (
     zero_date_test,
 )
 from cdc.errors import DecodeError
-from cdc.own_key import FORMER, PROBLEM, UNAVAILABLE, UNCLEAR, changed_key, key_type, split
+from cdc.own_key import FORMER, changed_key, key_type, split
+from cdc.rows.columns import (
+    INGESTED_AT,
+    OFFSET,
+    OP,
+    ORDER,
+    PARTITION,
+    POSITION,
+    PROBLEM,
+    SCHEMA_ID,
+    SOURCE_TS,
+    TRANSACTION,
+    UNAVAILABLE,
+    UNCLEAR,
+)
 from cdc.semantic_types import (
     default_test,
     garbled_test,
@@ -48,22 +58,13 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-META_COLUMNS = (
-    "_cdc_op",
-    "_cdc_source_ts",
-    "_cdc_position",
-    "_cdc_offset",
-    "_cdc_schema_id",
-    "_cdc_ingested_at",
-)
-PARTITION, TRANSACTION, ORDER = "_cdc_partition", "_cdc_transaction", "_cdc_order"
 TOMBSTONE = "tombstone"
-"""What ``_cdc_op`` says of a record without a value."""
+"""``OP`` of a record without a value."""
 
 UNKNOWN_SCHEMA = "unknown schema id"
-"""What ``_cdc_problem`` says of a record whose schema was not given to :func:`decode`."""
+"""``PROBLEM`` of a record whose schema was not given to :func:`decode`."""
 
-SCHEMA_ID = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
+SCHEMA_ID_SQL = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
 """Spark SQL of the schema id in a record's ``value``."""
 
 _ROW_OPS, _ROWLESS_OPS = ("c", "r", "u"), ("d", "t")
@@ -86,8 +87,8 @@ def decode(
 ) -> DataFrame:
     """Bring records into normal form, each by the schema it was written with.
 
-    Nothing is dropped and nothing raises here: a record that cannot be read has ``_cdc_problem``
-    set, and a record of a schema that is not in ``schemas`` says :data:`UNKNOWN_SCHEMA`. Avro's own
+    Nothing is dropped and nothing raises here: a record that cannot be read has a ``PROBLEM``,
+    and a record of a schema that is not in ``schemas`` says :data:`UNKNOWN_SCHEMA`. Avro's own
     decoders do not mind bytes behind the body; here they are a problem, since they are what a
     record looks like whose id has come to mean another schema.
 
@@ -96,11 +97,11 @@ def decode(
         schemas: The writers' schemas by id.
         table: The lake's columns and key. Fields that are not columns of it are ignored.
         placeholder: What the connector sends for an unchanged value it does not have.
-        ingested_at: Time of the run, for ``_cdc_ingested_at``.
+        ingested_at: Time of the run, for ``INGESTED_AT``.
         absent: By column, Spark SQL of what a row has there whose event lacks it; else NULL.
         former: By column, names that an event may have it under instead of its own.
         nulls_are_kept: Whether the converter sends a NULL as NULL. Else a value that equals its
-            column's default may be one: it is taken as unavailable, and ``_cdc_unclear`` is set.
+            column's default may be one: it is taken as unavailable, and ``UNCLEAR`` is set.
         own_key: Whether the table's key may be another than the connector's. An update of such a
             key is one event; it becomes two rows, as the connector itself makes of its own key:
             the delete of the former key and an insert.
@@ -111,9 +112,9 @@ def decode(
     value = F.col("value")
     headed = records.select(
         F.col("partition").alias(PARTITION),
-        F.col("offset").alias("_cdc_offset"),
+        F.col("offset").alias(OFFSET),
         value,
-        F.expr(SCHEMA_ID).alias("_cdc_schema_id"),
+        F.expr(SCHEMA_ID_SQL).alias(SCHEMA_ID),
         F.expr("hex(substring(value, 2, 4))").alias("_schema"),
     )
     readable = F.expr(
@@ -124,13 +125,13 @@ def decode(
     # does not merge this projection with the next, which would decode once per column.
     events = headed.select(
         PARTITION,
-        "_cdc_offset",
-        "_cdc_schema_id",
+        OFFSET,
+        SCHEMA_ID,
         "_schema",
         F.when(value.isNull(), TOMBSTONE)
         .when(F.length(value) < WIRE_HEADER_BYTES, f"shorter than {WIRE_HEADER_BYTES} bytes")
         .when(~readable, "does not start with a zero byte")
-        .when(F.col("_cdc_schema_id").isNull(), "its schema id is larger than any registry's")
+        .when(F.col(SCHEMA_ID).isNull(), "its schema id is larger than any registry's")
         .alias("_frame"),
         *(
             F.when(
@@ -315,15 +316,15 @@ def _normal(
     }
     flat = events.selectExpr(
         PARTITION,
-        "_cdc_offset",
-        "_cdc_schema_id",
+        OFFSET,
+        SCHEMA_ID,
         "_schema",
         "_frame",
         f"{of('operation', 'STRING')} AS _op",
         f"{of('whole', 'BOOLEAN')} AS _whole",
         f"{of('has_row', 'BOOLEAN')} AS _has_row",
-        f"{of('source_ts', 'TIMESTAMP')} AS _cdc_source_ts",
-        f"{of('position', 'STRING')} AS _cdc_position",
+        f"{of('source_ts', 'TIMESTAMP')} AS {SOURCE_TS}",
+        f"{of('position', 'STRING')} AS {POSITION}",
         f"{of('transaction', 'BIGINT')} AS {TRANSACTION}",
         f"{of('order', 'BIGINT')} AS {ORDER}",
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
@@ -358,8 +359,8 @@ def _normal(
         WHEN _op IS NULL THEN 'the body does not match its schema'
         WHEN NOT _whole THEN 'the body is longer than its schema says'
         WHEN _op NOT IN ({rows}, {rowless}) THEN concat('unknown operation ', left(_op, 20))
-        WHEN _cdc_source_ts IS NULL THEN 'its source block has no time'
-        WHEN _cdc_position IS NULL THEN 'its source block has no position'
+        WHEN {SOURCE_TS} IS NULL THEN 'its source block has no time'
+        WHEN {POSITION} IS NULL THEN 'its source block has no position'
         WHEN {TRANSACTION} IS NULL THEN 'its source block has no transaction'
         WHEN _op IN ({rows}) AND NOT _has_row THEN 'the row after the change is missing'
         WHEN _op IN ({rowless}) AND _has_row THEN 'there is a row after a delete or TRUNCATE'
@@ -373,12 +374,12 @@ def _normal(
     judged = flat.select("*", F.expr(problem).alias(PROBLEM))
     operation = f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame WHEN {PROBLEM} IS NULL THEN _op END"
     return judged.select(
-        F.expr(operation).alias("_cdc_op"),
-        "_cdc_source_ts",
-        "_cdc_position",
-        "_cdc_offset",
-        "_cdc_schema_id",
-        _constant(ingested_at).alias("_cdc_ingested_at"),
+        F.expr(operation).alias(OP),
+        SOURCE_TS,
+        POSITION,
+        OFFSET,
+        SCHEMA_ID,
+        _constant(ingested_at).alias(INGESTED_AT),
         *(F.col(quoted(column.name)) for column in table.columns),
         PARTITION,
         TRANSACTION,
@@ -395,5 +396,5 @@ def _constant(moment: datetime) -> SparkColumn:
 
     Of a literal, each batch would compile the same projection again and run it cold.
     """
-    first = F.expr("CAST(_cdc_offset - _cdc_offset AS INT)")
+    first = F.expr(f"CAST({OFFSET} - {OFFSET} AS INT)")
     return F.array(F.lit(moment).cast("timestamp"))[first]

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc.errors import ConfigError
+from cdc.rows.columns import scratch
 from cdc.semantic_types import quoted
 
 if TYPE_CHECKING:
@@ -27,7 +28,7 @@ MASK = "***"
 """What stands for every value of a column that is masked."""
 
 _BLOCK_BYTES = 64
-_INNER, _OUTER = "_cdc_inner_key", "_cdc_outer_key"
+_INNER, _OUTER = scratch("inner_key"), scratch("outer_key")
 
 
 def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame:

@@ -8,17 +8,23 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
-from cdc.decode import ORDER, PARTITION, TRANSACTION
-from cdc.own_key import PROBLEM, UNAVAILABLE, UNCLEAR
+from cdc.rows.columns import (
+    DECODED_ONLY,
+    OFFSET,
+    OP,
+    ORDER,
+    PARTITION,
+    POSITION,
+    PROBLEM,
+    ROW,
+    TRANSACTION,
+    scratch,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-ROW = "_cdc_row"
-"""Identifies a row of a log."""
-
-_TURN = "_cdc_turn"
-_OF_EVENTS = (PARTITION, TRANSACTION, ORDER, UNAVAILABLE, UNCLEAR, PROBLEM)
+_TURN = scratch("turn")
 
 
 def inserted(
@@ -39,15 +45,15 @@ def inserted(
         from_binlog: Whether they are from a binlog.
         beyond: How far the batches before it went.
     """
-    rows = changes.filter(F.col("_cdc_op").isin("c", "r"))
+    rows = changes.filter(F.col(OP).isin("c", "r"))
     if after_offset is not None:
-        rows = rows.filter(F.col("_cdc_offset") > after_offset)
+        rows = rows.filter(F.col(OFFSET) > after_offset)
     if from_binlog:
-        return _once(rows, beyond).drop(*_OF_EVENTS)
+        return _once(rows, beyond).drop(*DECODED_ONLY)
     # As many digits as any offset has, so that places sort as the offsets do.
-    digits = F.lpad(F.col("_cdc_offset").cast("string"), 19, "0")
+    digits = F.lpad(F.col(OFFSET).cast("string"), 19, "0")
     place = F.concat_ws("-", F.col(PARTITION).cast("string"), digits)
-    return rows.withColumn(ROW, place).drop(*_OF_EVENTS)
+    return rows.withColumn(ROW, place).drop(*DECODED_ONLY)
 
 
 @dataclass(frozen=True)
@@ -86,12 +92,12 @@ def reached(changes: DataFrame, before: Reached | None) -> Reached | None:
         changes: The batch in normal form.
         before: How far the ones before it went.
     """
-    events = changes.filter(F.col(PROBLEM).isNull() & F.col("_cdc_position").isNotNull())
-    last = events.agg(F.max_by(TRANSACTION, "_cdc_offset")).first()
+    events = changes.filter(F.col(PROBLEM).isNull() & F.col(POSITION).isNotNull())
+    last = events.agg(F.max_by(TRANSACTION, OFFSET)).first()
     if last is None or last[0] is None:
         return before
     of_it = events.filter(F.col(TRANSACTION) == last[0])
-    furthest = of_it.agg(F.max("_cdc_position"), F.max(ORDER)).first()
+    furthest = of_it.agg(F.max(POSITION), F.max(ORDER)).first()
     if furthest is None:
         raise AssertionError("a transaction has an event")
     place, order = furthest
@@ -104,12 +110,12 @@ def _once(rows: DataFrame, beyond: Reached | None) -> DataFrame:
     if beyond is not None:
         again = (
             (F.col(TRANSACTION) == beyond.transaction)
-            & (F.col("_cdc_position") <= beyond.place)
+            & (F.col(POSITION) <= beyond.place)
             & (F.col(ORDER) <= beyond.order)
         )
         rows = rows.filter(~again)
     # What tells two events apart that are at one place, as those of a compressed transaction.
     told = (F.lpad(F.col(ORDER).cast("string"), 10, "0"), F.hex(TRANSACTION))
-    placed = rows.withColumn(ROW, F.concat_ws(":", "_cdc_position", *told))
-    first = F.row_number().over(Window.partitionBy(ROW).orderBy("_cdc_offset"))
+    placed = rows.withColumn(ROW, F.concat_ws(":", POSITION, *told))
+    first = F.row_number().over(Window.partitionBy(ROW).orderBy(OFFSET))
     return placed.withColumn(_TURN, first).filter(F.col(_TURN) == 1).drop(_TURN)

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
+from cdc.rows.columns import OP, PROBLEM, UNAVAILABLE, UNCLEAR
 from cdc.semantic_types import quoted
 
 if TYPE_CHECKING:
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from schemas.table import TableSchema
 
 FORMER, _GONE = "_former", "_gone"
-UNAVAILABLE, UNCLEAR, PROBLEM = "_cdc_unavailable", "_cdc_unclear", "_cdc_problem"
 
 
 def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]) -> str:
@@ -51,7 +51,7 @@ def split(changes: DataFrame, table: TableSchema) -> DataFrame:
     changed = {
         **{name: key.otherwise(F.col(quoted(name))) for name, key in keys.items()},
         **{name: F.when(~gone, F.col(quoted(name))) for name in (*values, UNAVAILABLE)},
-        "_cdc_op": F.when(gone, "d").when(moved, "c").otherwise(F.col("_cdc_op")),
+        OP: F.when(gone, "d").when(moved, "c").otherwise(F.col(OP)),
         UNCLEAR: ~gone & F.col(UNCLEAR),
     }
     return changes.select("*", F.explode(halves).alias(_GONE)).select(

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc.lake.key_text import is_natural, key_text
+from cdc.rows.columns import DELETED, KEY, META_COLUMNS, OP, ROW, is_reserved
 from cdc.sources.selection import LAKE_NAME
 from schemas.errors import SchemaError
 from schemas.table import Column, TableSchema
@@ -16,38 +17,17 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame
 
-OP, OFFSET, POSITION, DELETED = "_cdc_op", "_cdc_offset", "_cdc_position", "_cdc_deleted"
-SNAPSHOT_OFFSET = -1
-SNAPSHOT_POSITION = "0"
-"""Sorts before the position of every change; short, since each row of a snapshot has it."""
-
-META_COLUMNS: tuple[tuple[str, str], ...] = (
-    (OP, "string"),
-    ("_cdc_source_ts", "timestamp"),
-    (POSITION, "string"),
-    (OFFSET, "bigint"),
-    ("_cdc_schema_id", "int"),
-    ("_cdc_ingested_at", "timestamp"),
-)
-"""Name and Spark type of the columns before the source's, in order."""
-
-KEY_COLUMN = "_cdc_key"
-"""The record key of tables whose key columns are not left to Hudi's own key generators."""
-
-ROW_COLUMN = "_cdc_row"
-"""The record key of tables without a key: where a row comes from, in the copy or in the topic."""
-
 
 @dataclass(frozen=True)
 class RowLayout:
     """How rows of one table are laid out in the lake.
 
-    A table without a key is a log: its rows come with a `ROW_COLUMN`, and none is ever replaced.
+    A table without a key is a log: its rows come with a `ROW`, and none is ever replaced.
 
     Args:
         schema: The table.
         partition_by: Lake partition columns; empty for an unpartitioned table.
-        soft_delete: Whether deleted rows stay, with ``_cdc_deleted`` set.
+        soft_delete: Whether deleted rows stay, with ``DELETED`` set.
 
     Raises:
         SchemaError: The table cannot be laid out: a reserved or colliding column name, or a
@@ -62,7 +42,7 @@ class RowLayout:
         seen: dict[str, str] = {}
         for column in self.schema.columns:
             folded = column.name.lower()
-            if folded.startswith(("_cdc_", "_hoodie_")):
+            if is_reserved(folded):
                 raise _bad_column(self.schema, column.name, "its prefix is reserved in the lake")
             if not LAKE_NAME.fullmatch(column.name):
                 reason = "Hudi's schema takes letters, digits and _ only"
@@ -84,15 +64,15 @@ class RowLayout:
 
     @property
     def needs_key_column(self) -> bool:
-        """Whether the record key is the column ``_cdc_key``; integers and UUIDs need none."""
+        """Whether the record key is the column ``KEY``; integers and UUIDs need none."""
         return not all(map(is_natural, self._key))
 
     @property
     def record_key(self) -> tuple[str, ...]:
         """The lake columns that form the record key."""
         if self.is_log:
-            return (ROW_COLUMN,)
-        return (KEY_COLUMN,) if self.needs_key_column else self.schema.key
+            return (ROW,)
+        return (KEY,) if self.needs_key_column else self.schema.key
 
     @property
     def moves_partitions(self) -> bool:
@@ -105,7 +85,7 @@ class RowLayout:
 
     @property
     def _meta(self) -> tuple[tuple[str, str], ...]:
-        return (*META_COLUMNS, (ROW_COLUMN, "string")) if self.is_log else META_COLUMNS
+        return (*META_COLUMNS, (ROW, "string")) if self.is_log else META_COLUMNS
 
     @property
     def input_columns(self) -> tuple[tuple[str, str], ...]:
@@ -130,7 +110,7 @@ class RowLayout:
         return (
             *self._meta,
             *(((DELETED, "boolean"),) if self.soft_delete else ()),
-            *(((KEY_COLUMN, "string"),) if self.needs_key_column else ()),
+            *(((KEY, "string"),) if self.needs_key_column else ()),
             *((column.name, column.lake_type) for column in self.schema.columns),
         )
 
@@ -143,7 +123,7 @@ class RowLayout:
         have = {name.lower() for name in rows.columns}
         selected: list[SparkColumn] = []
         for name, lake_type in self.columns:
-            if name == KEY_COLUMN:
+            if name == KEY:
                 selected.append(key_text(self._key).alias(name))
             elif name == DELETED:
                 selected.append((column(OP) == F.lit("d")).alias(name))

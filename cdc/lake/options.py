@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from cdc.errors import ConfigError
 from cdc.lake.commit import COMMIT_PREFIX
 from cdc.lake.index import IndexLayout
-from cdc.lake.layout import OFFSET, OP, RowLayout
+from cdc.lake.layout import RowLayout
 from cdc.lake.services import (
     CLUSTERING_KEY,
     MOST_BETWEEN_CLUSTERINGS,
@@ -16,6 +16,7 @@ from cdc.lake.services import (
     TARGET_FILE_BYTES,
     service_options,
 )
+from cdc.rows.columns import OFFSET, OP
 from schemas.errors import SchemaError
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from pyspark.sql import functions as F
 
 from cdc.errors import FencedError, LakeError, LeaseHeldError
 from cdc.lake.commit import CommitRecord
-from cdc.lake.layout import OFFSET, OP, RowLayout, column
+from cdc.lake.layout import RowLayout, column
 from cdc.lake.publish import attempt_path, current_path, delete_path
 from cdc.lake.shard_write import (
     ShardWrite,
@@ -40,6 +40,7 @@ from cdc.lake.shard_write import (
 )
 from cdc.lake.timeline import Committed, Timeline
 from cdc.lake.write import LakeTable
+from cdc.rows.columns import OFFSET, OP, is_reserved
 from schemas.table import Shard, TableSchema
 
 if TYPE_CHECKING:
@@ -300,7 +301,7 @@ class ShardTable(LakeTable):
             *(
                 column(name).cast(types[name]).alias(name) if name in types else column(name)
                 for name in rows.columns
-                if name in types or name.startswith(("_hoodie_", "_cdc_"))
+                if name in types or is_reserved(name)
             )
         )
 

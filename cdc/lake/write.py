@@ -17,11 +17,12 @@ from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.instants import lead, ordered_client
-from cdc.lake.layout import OP, RowLayout, column
+from cdc.lake.layout import RowLayout, column
 from cdc.lake.options import check_overrides, require_keyed, table_options
 from cdc.lake.services import CLUSTERING_KEY, Retention
 from cdc.lake.timeline import Committed, Timeline
 from cdc.lake.upkeep import Upkeep, drop_clusterings
+from cdc.rows.columns import OP
 from cdc.spark import java_class, java_reason
 from schemas.table import TableSchema
 
@@ -96,9 +97,9 @@ class LakeTable:
         return self._write(rows, "bulk_insert", commit, index, guard=None)
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Apply changes in one commit: rows with ``_cdc_op = 'd'`` go, the others replace.
+        """Apply changes in one commit: rows with ``OP = 'd'`` go, the others replace.
 
-        In soft delete mode the former stay, with ``_cdc_deleted`` set.
+        In soft delete mode the former stay, with ``DELETED`` set.
 
         Args:
             rows: Meta and source columns, at most one row per key. Evaluated once.

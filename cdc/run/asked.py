@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql import functions as F
 
-from cdc.decode import TRANSACTION
 from cdc.hidden import hidden
+from cdc.rows.columns import TRANSACTION
 from cdc.semantic_types import quoted
 
 if TYPE_CHECKING:

@@ -11,12 +11,12 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from cdc import plan
-from cdc.changes import MISSING, MOVED, Problem, fill, fold
-from cdc.decode import TRANSACTION
+from cdc.changes import Problem, fill, fold
 from cdc.errors import PausedByPolicyError
 from cdc.failpoints import crash
 from cdc.lake.commit import CommitRecord
 from cdc.log_rows import Reached, inserted, reached
+from cdc.rows.columns import MISSING, MOVED, OP, TRANSACTION
 from cdc.run.asked import Asked
 from cdc.run.late import LateColumns, settled
 from cdc.run.left_out import LeftOut
@@ -257,7 +257,7 @@ class BatchWriter:
         if truncated is None:
             instant = self._lake.upsert(rows, commit, guard)
         else:
-            left = rows if self._soft else rows.filter(F.col("_cdc_op") != "d")
+            left = rows if self._soft else rows.filter(F.col(OP) != "d")
             instant = self._lake.overwrite(left, commit, guard)
         return Applied(commit, instant, summary.events)
 
@@ -305,12 +305,12 @@ class BatchWriter:
         if from_lake and not gaps:
             rows = self._from_lake(rows, missing)
         elif from_lake:
-            deleted = F.col("_cdc_op") == "d"
+            deleted = F.col(OP) == "d"
             known = self._from_lake(rows.filter(deleted), missing)
             rows = rows.filter(~deleted).unionByName(known)
         if self._soft:
             # Nobody knows more of a deleted row than the lake did.
-            unknown = F.when(F.col("_cdc_op") != "d", F.col(MISSING))
+            unknown = F.when(F.col(OP) != "d", F.col(MISSING))
             rows = rows.withColumn(MISSING, unknown)
         rows = self._hold(rows)
         missing = _missing(rows)

@@ -14,6 +14,7 @@ from cdc.failpoints import crash
 from cdc.hidden import hidden
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
+from cdc.rows.columns import OP
 from cdc.run.shape import Comparison, carried, fill_value, followed, renames
 from cdc.semantic_types import quoted
 from cdc.sources.values import Fingerprint
@@ -136,7 +137,7 @@ def _rewritten(
     new = []
     for column in lake.layout.schema.columns:
         if column.name in fills:
-            value = F.when(F.col("_cdc_op") != "d", F.expr(fills[column.name]))
+            value = F.when(F.col(OP) != "d", F.expr(fills[column.name]))
             new.append(value.alias(column.name))
         elif column.name in renamed:
             new.append(F.col(quoted(renamed[column.name])).alias(column.name))

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 
 from cdc import plan
 from cdc.changes import Problem, Summary, problems, summarize
-from cdc.decode import SCHEMA_ID, UNKNOWN_SCHEMA, decode
+from cdc.decode import SCHEMA_ID_SQL, UNKNOWN_SCHEMA, decode
 from cdc.errors import DecodeError, copy_again
 from cdc.hidden import hidden
 from cdc.records import read_changes
@@ -130,7 +130,7 @@ class BatchReader:
         records = self._records(piece.start, piece.end, tasks=tasks)
         if not self._writers.known:
             # Nothing is known of the topic yet: the first record's schema is most often the only.
-            first = records.filter("length(value) >= 5").selectExpr(SCHEMA_ID).first()
+            first = records.filter("length(value) >= 5").selectExpr(SCHEMA_ID_SQL).first()
             self._writers.expect(found for found in first or () if found is not None)
         while True:
             decoded = decode(

@@ -198,7 +198,7 @@ class Source(Protocol):
         """
 
     def commit_position(self, last: str) -> str | None:
-        """Up to where every commit lies before the event of that ``_cdc_position``, if known."""
+        """Up to where every commit lies before the event of that ``POSITION``, if known."""
 
     def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
         """Drop the slot, waiting until its reader has gone; returns whether there was one."""

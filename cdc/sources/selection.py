@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 
 from cdc.config import TableSettings
+from cdc.rows.columns import is_reserved
 from cdc.sources.refused_columns import refusal
 from cdc.sources.values import SourceColumn, SourceTable
 from schemas.errors import SchemaError, UnsupportedTypeError
@@ -12,7 +13,6 @@ from schemas.renames import related
 from schemas.table import Column, TableSchema
 from schemas.type_rule import TypeRule
 
-RESERVED = ("_cdc_", "_hoodie_")
 """Prefixes of columns that the lake adds."""
 LAKE_NAME = re.compile(r"[^\W\d]\w*")
 """Names that a lake's column can have: letters of any alphabet, digits behind one, and ``_``."""
@@ -229,7 +229,7 @@ def _unusable_names(names: list[str]) -> dict[str, str]:
             found[name] = (
                 f"differs from column {other!r} by case only, which the lake does not tell"
             )
-        elif name.lower().startswith(RESERVED):
+        elif is_reserved(name):
             found[name] = "begins like a column that the lake adds"
         elif not LAKE_NAME.fullmatch(name):
             found[name] = "has a name that the lake cannot have: Hudi takes letters, digits and _"

@@ -139,9 +139,6 @@ class SourceTable:
     withheld: tuple[str, ...] = ()
 
 
-PLACE_COLUMN = "_cdc_row"
-"""What the copy of a table without a key has beside its columns: text that tells rows apart."""
-
 READ_AT = "read_at"
 """What a source whose log tells all statements had executed before its catalog was read."""
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql import functions as F
 from pyspark.storagelevel import StorageLevel
 
+from cdc.rows.columns import DELETED
 from operate.verify.settle import Key, RowDigest
 from schemas.table import TableSchema
 
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
     from pyspark.sql import DataFrame, SparkSession
 
-_DELETED = "_cdc_deleted"
 _SEEDS = (20_011, 90_001)
 """Two independent 64-bit hashes make one digest of 128 bits."""
 
@@ -78,8 +78,8 @@ def source_rows(
 
 def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
     """The lake's live rows with the source's columns; a column it does not have yet is NULL."""
-    if _DELETED in lake.columns:
-        lake = lake.where(~F.coalesce(F.col(_DELETED), F.lit(False)))
+    if DELETED in lake.columns:
+        lake = lake.where(~F.coalesce(F.col(DELETED), F.lit(False)))
     present = {name.lower() for name in lake.columns}
     return lake.select(
         *(

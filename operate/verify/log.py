@@ -18,6 +18,7 @@ from bootstrap.boundary import Origin, find_boundary
 from bootstrap.snapshot import read_once
 from cdc.errors import LakeError
 from cdc.replay_pause import resuming
+from cdc.rows.columns import OFFSET
 from operate.verify.compare import BagComparison, as_table, compare_bags
 
 if TYPE_CHECKING:
@@ -104,7 +105,7 @@ class LogComparison:
                     capture, context.registry, origin, split, timeout_s=self.wait_s
                 )
                 self.advance(boundary)
-                lake = self.lake.read().where(F.col("_cdc_offset") < max(boundary.values()))
+                lake = self.lake.read().where(F.col(OFFSET) < max(boundary.values()))
                 found = compare_bags(rows, as_table(lake, schema), schema, limit=_REPORTED)
                 task.advance(found.source_rows)
             finally:

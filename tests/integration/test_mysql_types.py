@@ -18,8 +18,8 @@ from cdc import spark as spark_module
 from cdc.config import Config, MysqlSourceConfig
 from cdc.decode import decode
 from cdc.kafka import KafkaAdmin
-from cdc.own_key import PROBLEM, UNAVAILABLE, UNCLEAR
 from cdc.records import read_changes
+from cdc.rows.columns import PROBLEM, UNAVAILABLE, UNCLEAR
 from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.values import KeyRange, SourceTable
 from schemas.avro import DebeziumSchema

@@ -15,9 +15,9 @@ from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
 from cdc.decode import decode
 from cdc.kafka import KafkaAdmin
-from cdc.own_key import PROBLEM
 from cdc.progress import NullProgress
 from cdc.records import read_changes
+from cdc.rows.columns import PROBLEM
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import SourceTable
 from schemas.avro import DebeziumSchema

@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc.changes import MISSING, MOVED, fill, fold, problems, summarize
+from cdc.changes import fill, fold, problems, summarize
 from cdc.decode import UNKNOWN_SCHEMA, decode
+from cdc.rows.columns import MISSING, MOVED
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic
 

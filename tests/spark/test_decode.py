@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from cdc.decode import UNKNOWN_SCHEMA, decode
 from cdc.errors import DecodeError, SchemaChangeError
-from cdc.own_key import PROBLEM, UNAVAILABLE, UNCLEAR
+from cdc.rows.columns import PROBLEM, UNAVAILABLE, UNCLEAR
 from schemas.avro import END_MARK
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import DATE, DECIMAL, MICROS, PLACEHOLDER, STRING, ZONED, Topic

@@ -20,7 +20,7 @@ from pyspark.sql import Row, SparkSession
 
 from cdc.changes import fold, problems, summarize
 from cdc.decode import decode
-from cdc.own_key import PROBLEM, UNAVAILABLE
+from cdc.rows.columns import PROBLEM, UNAVAILABLE
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import DATE, DECIMAL, MICROS, PLACEHOLDER, STRING, ZONED, Topic
 

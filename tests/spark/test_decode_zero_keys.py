@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.decode import decode
-from cdc.own_key import PROBLEM
+from cdc.rows.columns import PROBLEM
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import DATE, MICROS, PLACEHOLDER, ZONED, Binlog, Topic
 

@@ -13,7 +13,7 @@ from cdc.decode import decode
 from cdc.lake.index import SnapshotSize
 from cdc.lake.write import LakeTable
 from cdc.log_rows import Reached, inserted, reached
-from cdc.own_key import PROBLEM
+from cdc.rows.columns import PROBLEM
 from operate.verify.compare import compare_bags
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Binlog, Topic

@@ -7,12 +7,13 @@ from collections.abc import Sequence
 
 from cdc.config import MysqlEndpoint
 from cdc.errors import PermanentError, ReplicaError, SnapshotLostError, SourceError
+from cdc.rows.columns import ROW
 from cdc.sources.mysql.connection import APPLICATION, CONNECT_TIMEOUT_S, Connections, quoted
 from cdc.sources.mysql.gate import BEGIN, Gate
 from cdc.sources.mysql.keys import key_types, predicate, range_key, relation, zero_date
 from cdc.sources.mysql.primary import identity_test
 from cdc.sources.selection import rules
-from cdc.sources.values import PLACE_COLUMN, KeyRange, SnapshotQuery, SourceTable
+from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable
 from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
 from schemas.type_rule import TypeRule
@@ -77,7 +78,7 @@ def snapshot_query(
     ]
     if not schema.key:
         # Its rows have no place of their own here; each is read once, by one task.
-        select.insert(0, f"cast(monotonically_increasing_id() as string) AS {PLACE_COLUMN}")
+        select.insert(0, f"cast(monotonically_increasing_id() as string) AS {ROW}")
     return SnapshotQuery(
         url=jdbc_url(connections.endpoint(on_replica=on_replica)),
         table=f"(SELECT {', '.join(outputs + keys)} FROM {relation(table)}) AS source_rows",  # noqa: S608 - quoted

@@ -10,9 +10,10 @@ from psycopg import sql
 
 from cdc.config import Endpoint
 from cdc.errors import PermanentError, ReplicaError, SourceError
+from cdc.rows.columns import ROW
 from cdc.sources.postgres.connection import APPLICATION, CONNECT_TIMEOUT_S, Connections
 from cdc.sources.selection import rules
-from cdc.sources.values import PLACE_COLUMN, KeyRange, SnapshotQuery, SourceTable
+from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable
 from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
 from schemas.type_rule import unfit_value
@@ -49,7 +50,7 @@ def snapshot_query(
     Columns get generated names, since Spark does not escape quotes in names; they get their own
     back in ``select``. The server flattens the subquery, so predicates use the key's index.
     A table without a key is read by the places of its rows (``ctid``), which come along as
-    `PLACE_COLUMN`, with the table's or partition's id: under one view, each row has its own.
+    `ROW`, with the table's or partition's id: under one view, each row has its own.
     """
     endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
     rule = rules(table, schema)
@@ -71,7 +72,7 @@ def snapshot_query(
     if not schema.key:
         keys = [sql.SQL("ctid AS k0"), sql.SQL("tableoid::oid::text || ctid::text AS place")]
         types.append("place string")
-        select.insert(0, f"place AS {PLACE_COLUMN}")
+        select.insert(0, f"place AS {ROW}")
     subquery = sql.SQL("(SELECT {} FROM {}) AS source_rows").format(
         sql.SQL(", ").join(outputs + keys), relation(table)
     )

@@ -9,8 +9,9 @@ import pytest
 from cdc.config import TableSettings
 from cdc.errors import ConfigError
 from cdc.lake.index import IndexLayout, SnapshotSize
-from cdc.lake.layout import KEY_COLUMN, RowLayout
+from cdc.lake.layout import RowLayout
 from cdc.lake.options import check_overrides, require_keyed, table_options
+from cdc.rows.columns import KEY
 from schemas.errors import SchemaError
 from schemas.table import Column, TableId, TableSchema
 
@@ -138,9 +139,9 @@ def test_rows_that_can_change_partition_are_found_in_all_of_them() -> None:
     [
         ("id", {}, ("id",)),
         ("id,line", {"line": "int"}, ("id", "line")),
-        ("code", {"code": "string"}, (KEY_COLUMN,)),
-        ("id,at", {"at": "timestamp"}, (KEY_COLUMN,)),
-        ("id,amount", {"amount": "decimal(10,0)"}, (KEY_COLUMN,)),
+        ("code", {"code": "string"}, (KEY,)),
+        ("id,at", {"at": "timestamp"}, (KEY,)),
+        ("id,amount", {"amount": "decimal(10,0)"}, (KEY,)),
     ],
 )
 def test_only_integer_keys_are_left_to_hudi(
