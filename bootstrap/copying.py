@@ -15,7 +15,6 @@ from bootstrap.snapshot import SnapshotCopy, wait_to_retry
 from bootstrap.standstill import require_same_server, unspoiled
 from cdc.errors import FencedError, LakeError, PermanentError, SnapshotLostError, StateError
 from cdc.failpoints import crash
-from cdc.jvm_guard import was_killed
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import delete_path
 from cdc.replay_pause import resuming
@@ -94,8 +93,8 @@ class Copying:
             except (AttemptSpoiledError, SchemaError, FencedError, StateError, PermanentError):
                 raise
             except TributaryError as error:
-                if was_killed():
-                    raise  # the command ends, and so does Spark: another try would only hold it up
+                if self.context.ending:
+                    raise  # another try would only hold up the command's end
                 self._require_fingerprint()
                 failed = 1 if self._committed() > before else failed + 1
                 lost = isinstance(error, SnapshotLostError) and not self._one_view

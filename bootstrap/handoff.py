@@ -27,7 +27,6 @@ from cdc.attempt import Attempt
 from cdc.debezium import names
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.failpoints import crash
-from cdc.jvm_guard import was_killed
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.lake.timeline import Timeline
 from cdc.run.shape import settings_digest
@@ -385,7 +384,7 @@ class _Bootstrap:
 
     def _fail(self, error: TributaryError) -> None:
         """Record the error where the state allows it; it is raised in any case."""
-        if was_killed():
+        if self._context.ending:
             return  # the command ends, and nothing is wrong with the copy
         current = self._context.store.newest(self._record)
         if current.state in (State.BOOTSTRAPPING, State.CATCHING_UP):

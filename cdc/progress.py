@@ -66,11 +66,11 @@ class Interruptible:
 
     def __init__(self, progress: Progress) -> None:
         self._progress = progress
-        self._stopped = threading.Event()
+        self.interrupted = threading.Event()
 
     def interrupt(self) -> None:
         """Let no task begin or go on with a wait from now on."""
-        self._stopped.set()
+        self.interrupted.set()
 
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
         """Begin a task.
@@ -87,7 +87,7 @@ class Interruptible:
         Raises:
             StoppedError: All were told to end.
         """
-        if self._stopped.is_set():
+        if self.interrupted.is_set():
             raise StoppedError(
                 f"{task}: interrupted, since the process was asked to stop",
                 remedy="Nothing to do: the next run goes on with it.",

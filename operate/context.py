@@ -161,6 +161,7 @@ class Services:
             progress=self.interruptible,
             run_id=str(uuid.uuid4()),
             connect=self.connect,
+            interrupted=self.interruptible.interrupted,
         )
 
     def close(self) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.debezium import names
 from cdc.errors import StateError
+from cdc.jvm_guard import was_killed
 from cdc.lake.shards import ShardTable, SharedTable, timeline_of
 from cdc.lake.write import LakeTable
 from cdc.run.serving import Served
@@ -53,6 +54,7 @@ class RunContext:
         progress: Where long work is shown.
         run_id: Identity of this run, recorded in commits and history.
         connect: Kafka Connect, to repeat the proof of capture; None leaves that part out.
+        interrupted: Set once the command ends, and with it what it has under way.
     """
 
     config: Config
@@ -65,6 +67,7 @@ class RunContext:
     progress: Progress
     run_id: str
     connect: ConnectClient | None = None
+    interrupted: threading.Event = field(default_factory=threading.Event)
     topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
     """Where the topics of captures without heartbeats ended, in sum, at the last look at them."""
     served: Served = field(default_factory=Served, init=False, repr=False)
@@ -78,6 +81,11 @@ class RunContext:
     def spark(self) -> SparkSession:
         """The session, as the current one of whichever thread asks."""
         return in_this_thread(self.session)
+
+    @property
+    def ending(self) -> bool:
+        """Whether what fails now fails because the command ends, and has not failed by itself."""
+        return was_killed() or self.interrupted.is_set()
 
     def settings(self, record: TableRecord) -> TableSettings:
         """The settings of a table on the plan, as far as they still fit it.

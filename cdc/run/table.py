@@ -24,7 +24,6 @@ from cdc.errors import (
 )
 from cdc.failpoints import crash
 from cdc.history import RunEntry, SchemaEntry
-from cdc.jvm_guard import was_killed
 from cdc.lake.timeline import Committed
 from cdc.run.batch import Applied, BatchWriter
 from cdc.run.checks import CaptureChecks, one_topic, still_in_topic
@@ -320,7 +319,7 @@ class _TableRun:
 
     def _stop(self, error: TributaryError) -> None:
         """Move the table to the state that the error asks for."""
-        if was_killed():
+        if self._context.ending:
             # The command ends, and nothing is wrong with the table.
             self.result = replace(self.result, error=error.to_dict())
             return

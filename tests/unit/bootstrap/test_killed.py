@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -13,13 +14,14 @@ import pytest
 import yaml
 
 from bootstrap.handoff import bootstrap_table
+from bootstrap.steps import Step
 from cdc import jvm_guard
 from cdc.attempt import Attempt
 from cdc.config import parse
-from cdc.errors import LakeError
+from cdc.errors import LakeError, StoppedError
 from cdc.progress import NullProgress
-from cdc.run import RunContext
-from cdc.state import State
+from cdc.run import RunContext, run_table
+from cdc.state import State, TableRecord
 from operate.context import Services
 from operate.onboard import register
 from schemas.table import TableId
@@ -28,43 +30,91 @@ from tests.unit.cdc.configuration import minimal
 TABLE = TableId("shop", "public", "orders")
 
 
-@pytest.mark.parametrize(
-    ("killed", "state", "failures"), [(False, State.FAILED, 1), (True, State.BOOTSTRAPPING, 0)]
-)
-def test_a_copy_whose_spark_is_killed_as_the_command_ends_has_not_failed(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, killed: bool, state: State, failures: int
-) -> None:
-    """A failure would make it wait, longer with each."""
+HOW = pytest.mark.parametrize("how", ["failed", "killed", "interrupted"])
 
-    def fails(*_args: object, **_kwargs: object) -> None:
-        if killed:
+
+class Command:
+    """A command with one table, in which something fails.
+
+    Args:
+        folder: Holds its state store.
+        how: Whether it fails by itself, since Spark was killed, or since its jobs were cancelled;
+            both of these as the command ends.
+    """
+
+    def __init__(self, folder: Path, how: str) -> None:
+        self.services = Services(parse(yaml.safe_dump(minimal()), base=folder), NullProgress())
+        self.how = how
+        register(self.services, TABLE)
+
+    def fails(self, *_args: object, **_kwargs: object) -> None:
+        if self.how == "killed":
             jvm_guard._killed.set()
+        if self.how == "interrupted":
+            self.services.interruptible.interrupt()
         raise LakeError("Spark is gone", remedy="Start it.")
 
-    monkeypatch.setattr(jvm_guard, "_killed", type(jvm_guard._killed)())
-    services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
-    nothing = cast("Any", None)
-    try:
-        register(services, TABLE)
-        known = services.store.get(TABLE)
+    def put(self, state: State, **facts: Any) -> TableRecord:
+        known = self.services.store.get(TABLE)
         assert known is not None
-        attempt = Attempt(UUID(int=1), datetime.now(timezone.utc), "/lake/a")
-        record = services.store.put(replace(known, state=State.BOOTSTRAPPING, attempt=attempt))
-        context = RunContext(
-            config=services.config,
-            session=nothing,
-            store=services.store,
-            kafka=nothing,
-            registry=nothing,
-            sources={"shop": cast("Any", SimpleNamespace(fingerprint=fails))},
-            leases=services.leases,
-            progress=NullProgress(),
-            run_id="r",
-        )
-        with pytest.raises(LakeError, match="Spark is gone"):
-            bootstrap_table(context, nothing, record)
-        left = services.store.get(TABLE)
-        assert left is not None
-        assert (left.state, left.failures) == (state, failures)
-    finally:
-        services.close()
+        attempt = Attempt(UUID(int=1), datetime.now(timezone.utc), "/lake/a", **facts)
+        return self.services.store.put(replace(known, state=state, attempt=attempt))
+
+    def context(self, **changes: Any) -> RunContext:
+        """What runs of the command work with, without servers."""
+        self.services.__dict__.update(kafka=None, schemas=None, connect=None)
+        return replace(self.services.run_context, **changes)
+
+    def left(self) -> tuple[State, int]:
+        """The table's state, and how often it has failed."""
+        record = self.services.store.get(TABLE)
+        assert record is not None
+        return record.state, record.failures
+
+
+@pytest.fixture
+def command(tmp_path: Path, how: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    monkeypatch.setattr(jvm_guard, "_killed", type(jvm_guard._killed)())
+    monkeypatch.setattr(Services, "spark", None)
+    command = Command(tmp_path, how)
+    yield command
+    command.services.close()
+
+
+@HOW
+def test_a_copy_whose_spark_is_killed_as_the_command_ends_has_not_failed(
+    command: Command, how: str
+) -> None:
+    """A failure would make it wait, longer with each."""
+    record = command.put(State.BOOTSTRAPPING)
+    sources = {"shop": cast("Any", SimpleNamespace(fingerprint=command.fails))}
+    with pytest.raises(LakeError, match="Spark is gone"):
+        bootstrap_table(command.context(sources=sources), cast("Any", None), record)
+    failed = (State.FAILED, 1)
+    assert command.left() == (failed if how == "failed" else (State.BOOTSTRAPPING, 0))
+
+
+@HOW
+def test_a_table_whose_jobs_are_cancelled_as_the_command_ends_has_not_failed(
+    command: Command, how: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = command.put(State.CATCHING_UP, handoff_offsets={0: 1})
+    monkeypatch.setattr("cdc.run.table.check_serving", command.fails)
+    monkeypatch.setattr(RunContext, "spark", None)
+    result = run_table(command.context(), record)
+    assert result.error is not None
+    failed = (State.FAILED, 1)
+    assert command.left() == (failed if how == "failed" else (State.CATCHING_UP, 0))
+
+
+@pytest.mark.parametrize("how", ["interrupted"])
+def test_a_copy_that_is_interrupted_before_it_catches_up_has_not_failed(
+    command: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("bootstrap.handoff._Bootstrap._advance", lambda _: Step.CATCH_UP)
+    record = command.put(State.CATCHING_UP, handoff_offsets={0: 1})
+    context = command.context(sources={"shop": cast("Any", None)})
+    command.services.interruptible.interrupt()
+    with pytest.raises(StoppedError):
+        bootstrap_table(context, cast("Any", None), record)
+    assert command.left() == (State.CATCHING_UP, 0)
