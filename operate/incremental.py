@@ -11,7 +11,7 @@ from types import FrameType
 from typing import TYPE_CHECKING
 
 from cdc.jvm_guard import end_soon
-from cdc.run import run_continuously, run_tables, silences
+from cdc.run import expiring, run_continuously, run_tables, silences
 from cdc.spark import cancel_jobs
 from cdc.state import State
 from cdc.task_watch import held_cores
@@ -20,7 +20,7 @@ from operate.unattended import Unattended
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
-    from cdc.run import RunResult, Silence
+    from cdc.run import Expiring, RunResult, Silence
     from cdc.state import TableRecord
     from operate.context import Services
     from operate.outcome import Outcome
@@ -47,6 +47,8 @@ class Runs:
         self._unattended = Unattended(services, self._records)
         self.silences: list[Silence] = []
         """The captures that sent no changes when they were last looked at."""
+        self.expiring: list[Expiring] = []
+        """Topics that may drop changes unread, as of the same look."""
 
     def once(self) -> list[RunResult]:
         """One run of the tables that have new changes."""
@@ -56,12 +58,14 @@ class Runs:
         return results
 
     def watch(self) -> None:
-        """See through which captures no changes come.
+        """See through which captures no changes come, and which topics do not keep them.
 
         What cannot be looked at is a warning: it says nothing about changes.
         """
+        context, records = self._services.run_context, self._records()
         try:
-            self.silences = silences(self._services.run_context, self._records())
+            self.silences = silences(context, records)
+            self.expiring = expiring(context, records)
         except TributaryError as error:
             _log.warning("captures were not looked at: %s", error)
 
@@ -78,6 +82,7 @@ class Runs:
         report: Callable[[list[RunResult]], None],
         report_resync: Callable[[list[Outcome]], None],
         report_silences: Callable[[list[Silence]], None],
+        report_expiring: Callable[[list[Expiring]], None],
     ) -> None:
         """Run after run until SIGINT or SIGTERM, or until tasks of Spark hold cores for ever.
 
@@ -98,7 +103,10 @@ class Runs:
 
         def watch() -> None:
             known = {silence.capture for silence in self.silences}
+            told = self.expiring
             self.watch()
+            if new := [topics for topics in self.expiring if topics not in told]:
+                report_expiring(new)
             if {silence.capture for silence in self.silences} != known:
                 report_silences(self.silences)
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from cdc.errors import SourceError
+from cdc.kafka import expiries, kept_for
 from cdc.sources.values import Check
 from operate.verdict import DEFAULT_MESSAGE_BYTES, too_large
 
@@ -68,19 +69,11 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
                 "Offboard the table with --delete-data and onboard it again.",
             )
         ]
-    kept, wanted = int(actual.get("retention.ms", "-1")), services.config.kafka.topic.retention_ms
-    hours = "for ever" if kept < 0 else f"for {kept / 3_600_000:.1f} h"
-    if kept >= 0 and (wanted < 0 or kept < wanted):
-        return [
-            Check(
-                name,
-                "warning",
-                f"keeps changes {hours}, less than kafka.topic.retention_ms",
-                f"Raise retention.ms of topic {record.topic}.",
-            )
-        ]
+    short = expiries(actual, services.config.kafka.topic.retention_ms)
+    weak = [(one.what, one.remedy(name)) for one in short]
     _, brokers = services.kafka.ping()
-    if weak := list(durability(record.topic, info.replicas, brokers, actual)):
+    weak += durability(record.topic, info.replicas, brokers, actual)
+    if weak:
         return [Check(name, "warning", detail, remedy) for detail, remedy in weak]
     source = services.source(record.table.source)
     table = source.table(record.table)
@@ -99,7 +92,7 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
                 " kafka.topic, which the connector's producer follows.",
             )
         ]
-    return [Check(name, "ok", f"one partition, keeps changes {hours}")]
+    return [Check(name, "ok", f"one partition, keeps changes {kept_for(actual)}")]
 
 
 def durability(
@@ -113,12 +106,6 @@ def durability(
         brokers: How many brokers there are; with one there is nothing to choose.
         settings: Its effective settings.
     """
-    kept = int(settings.get("retention.bytes", "-1"))
-    if kept >= 0:
-        yield (
-            f"keeps {kept} bytes, and drops older changes whether they were read or not",
-            f"Set retention.bytes=-1 on topic {topic}; retention.ms bounds it.",
-        )
     if brokers > 1 and replicas == 1:
         yield (
             "is on one broker only: its changes go with that disk",

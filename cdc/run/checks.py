@@ -271,6 +271,7 @@ def with_settings(context: RunContext, topics: Mapping[str, TopicFacts]) -> dict
         KafkaError: The cluster cannot be asked.
     """
     found = context.kafka.topic_configs(topics)
+    context.topic_settings.update(found)
     return {
         name: replace(
             facts,

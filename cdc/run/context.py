@@ -70,6 +70,10 @@ class RunContext:
     interrupted: threading.Event = field(default_factory=threading.Event)
     topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
     """Where the topics of captures without heartbeats ended, in sum, at the last look at them."""
+    topic_settings: dict[str, Mapping[str, str]] = field(
+        default_factory=dict, init=False, repr=False
+    )
+    """The settings of topics that runs have seen since what they do to records was looked at."""
     served: Served = field(default_factory=Served, init=False, repr=False)
     """What was seen of the pointers of idle tables."""
     leaders_seen: dict[str, Led] = field(default_factory=dict, init=False, repr=False)

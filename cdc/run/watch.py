@@ -28,7 +28,8 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
-_UNWATCHED = frozenset({State.RETIRED, State.NEEDS_BOOTSTRAP})
+UNWATCHED = frozenset({State.RETIRED, State.NEEDS_BOOTSTRAP})
+"""States of tables to which it makes no difference whether changes come."""
 _ASLEEP = frozenset({"PAUSED", "STOPPED"})
 _NAMED = 5
 _RETRY = "run `tributary retry` for one of its tables"
@@ -53,10 +54,7 @@ class Silence:
     @property
     def message(self) -> str:
         """What is wrong, and for which tables."""
-        named = ", ".join(map(str, self.tables[:_NAMED]))
-        more = len(self.tables) - _NAMED
-        listed = f"{named} and {more} more" if more > 0 else named
-        return f"{self.reason}; until then no changes come for {listed}"
+        return f"{self.reason}; until then no changes come for {listed(self.tables)}"
 
     def to_json(self) -> dict[str, Any]:
         """The silence as plain values."""
@@ -68,6 +66,12 @@ class Silence:
             "remedy": self.remedy,
             "tables": [str(table) for table in self.tables],
         }
+
+
+def listed(names: Sequence[object]) -> str:
+    """The first names of a list, and how many more there are."""
+    named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
+    return f"{named} and {more} more" if more > 0 else named
 
 
 def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silence]:
@@ -83,7 +87,7 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
     """
     groups: dict[CaptureNames, list[TableId]] = {}
     for record in records:
-        if record.state not in _UNWATCHED and record.table.source in context.config.sources:
+        if record.state not in UNWATCHED and record.table.source in context.config.sources:
             groups.setdefault(context.capture(record), []).append(record.table)
     beats = context.kafka.newest_times(capture.heartbeat_topic for capture in groups)
     return list(_Watch(context, beats).found(groups))

@@ -182,6 +182,7 @@ def run(
                 lambda results: _show_runs(renderer, results),
                 lambda outcomes: _show_resyncs(renderer, outcomes),
                 lambda silences: _show_silences(renderer, silences),
+                lambda topics: _show_expiring(renderer, topics),
             )
             waiting = runs.waiting()
         else:
@@ -198,11 +199,13 @@ def run(
                     "waiting": {str(r.table): r.state.value for r in waiting},
                     "not_resynced": runs.not_resynced,
                     "silent": [silence.to_json() for silence in runs.silences],
+                    "expiring": [topics.to_json() for topics in runs.expiring],
                 }
             )
             if not renderer.json:
                 _show_resyncs(renderer, resynced)
                 _show_silences(renderer, runs.silences)
+                _show_expiring(renderer, runs.expiring)
         code, held = runs.exit_code(), held_cores()
     if held:
         renderer.line(
@@ -232,12 +235,20 @@ def _show_resyncs(renderer: Renderer, outcomes: list[Any]) -> None:
 
 
 def _show_silences(renderer: Renderer, silences: list[Any]) -> None:
+    _show_found(renderer, "silent", silences, "bold red")
+
+
+def _show_expiring(renderer: Renderer, expiring: list[Any]) -> None:
+    _show_found(renderer, "expiring", expiring, "yellow")
+
+
+def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> None:
     if renderer.json:
-        renderer.document({"silent": [silence.to_json() for silence in silences]})
+        renderer.document({key: [one.to_json() for one in found]})
         return
-    for silence in silences:
-        renderer.line(silence.message, style="bold red")
-        renderer.line(f"  What to do: {silence.remedy}")
+    for one in found:
+        renderer.line(one.message, style=style)
+        renderer.line(f"  What to do: {one.remedy}")
 
 
 def _show_runs(renderer: Renderer, results: list[Any]) -> None:

@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pyspark.sql import SparkSession
 
 from cdc.attempt import Attempt
@@ -70,11 +69,7 @@ class Replication:
         """Take the stack's configuration, with settings per ``schema__table``."""
         for name, settings in tables.items():
             self.tables[name.replace("__", ".")] = settings
-        document = yaml.safe_load(self.database.stack.config_text())
-        (section,) = document["sources"].values()
-        for endpoint in ("primary", "replica"):
-            section[endpoint]["database"] = self.database.name
-        document["sources"] = {self.database.name: section}
+        document = self.database.document(self.folder)
         document["lake"] = {"url": (self.folder / "lake").as_uri()}
         document["state"] = {"url": f"sqlite:///{self.folder / 'state.db'}"}
         document["tables"] = self.tables

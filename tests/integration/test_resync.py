@@ -339,7 +339,7 @@ def test_a_run_copies_again_what_cannot_follow_within_its_limits(table: Table) -
         begun = time.monotonic()
         asked = threading.Thread(target=stop_when_copying, args=(shop, known))
         asked.start()
-        Runs(table.services, [known]).repeat(0.2, *[lambda _: None] * 3)
+        Runs(table.services, [known]).repeat(0.2, *[lambda _: None] * 4)
         asked.join()
         assert time.monotonic() - begun < 90
     left = shop.store.get(known)

@@ -17,8 +17,8 @@ from cdc import plan
 from cdc.errors import ConfigError, FencedError, SourceError
 from cdc.lake.pointer import local_folder
 from cdc.lease import Lease, Leases
-from cdc.run import run_table, run_tables
-from cdc.run.checks import cut_off, topic_facts
+from cdc.run import expiring, run_table, run_tables
+from cdc.run.checks import cut_off, one_topic, topic_facts
 from cdc.state import State, transition
 from schemas.errors import RegistryError
 from schemas.registry import SchemaRegistry
@@ -121,7 +121,18 @@ def test_a_batch_that_was_read_before_another_commit_is_refused(
 def test_a_topic_that_lost_records_needs_a_bootstrap(orders: Orders, shared: Replication) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)", "INSERT INTO T VALUES (2, 'a', 'b', 1)")
     shared.settle()
-    topic = shared.record(orders.name).topic
+    record, context = shared.record(orders.name), shared.context()
+    topic = record.topic
+    assert expiring(context, [record]) == []
+    alter_topic(shared.config.kafka, topic, retention_ms="3600000", retention_bytes="1000000")
+    for_time, for_size = expiring(context, [record])
+    assert f"topic {topic}: changes are kept for 1.0 h, less than" in for_time.message
+    assert for_time.remedy == f"Set retention.ms=604800000 on topic {topic}."
+    assert "1000000 bytes are kept" in for_size.message
+    one_topic(context, topic)
+    alter_topic(shared.config.kafka, topic, retention_ms="-1", retention_bytes="-1")
+    assert len(expiring(context, [record])) == 2, "what a run has just seen is not asked again"
+    assert expiring(context, [record]) == []
     delete_records(shared.config.kafka, topic, 1)
     result = orders.run()
     assert result.state is State.NEEDS_BOOTSTRAP

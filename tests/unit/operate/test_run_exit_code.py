@@ -64,9 +64,10 @@ def test_one_run_looks_at_captures_once_its_tables_are_done(
     services.__dict__["run_context"] = None
     monkeypatch.setattr(incremental, "run_tables", lambda *_: done.append("tables") or [])
     monkeypatch.setattr(incremental, "silences", lambda *_: done.append("captures") or [])
+    monkeypatch.setattr(incremental, "expiring", lambda *_: done.append("topics") or [])
     try:
         assert Runs(services, [TABLE]).once() == []
-        assert done == ["tables", "captures"]
+        assert done == ["tables", "captures", "topics"]
     finally:
         services.close()
 

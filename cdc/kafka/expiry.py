@@ -1,0 +1,55 @@
+"""Which settings let a topic drop changes that nobody has read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+_HOUR_MS = 3_600_000
+
+
+@dataclass(frozen=True)
+class Expiry:
+    """A setting of a topic by which changes go before they must have been read.
+
+    Args:
+        setting: Its name.
+        needed: The value that it needs.
+        what: What it does to changes.
+    """
+
+    setting: str
+    needed: str
+    what: str
+
+    def remedy(self, topics: str) -> str:
+        """What to do for topics, which are named as in ``topic t``."""
+        return f"Set {self.setting}={self.needed} on {topics}."
+
+
+def kept_for(settings: Mapping[str, str]) -> str:
+    """How long a topic with these settings keeps records, for people."""
+    kept = _kept_ms(settings)
+    return "for ever" if kept < 0 else f"for {kept / _HOUR_MS:.1f} h"
+
+
+def expiries(settings: Mapping[str, str], wanted_ms: int) -> Iterator[Expiry]:
+    """How a topic's settings drop records earlier than they may.
+
+    Args:
+        settings: Its effective settings.
+        wanted_ms: How long records have to stay, in milliseconds; less than 0 is for ever.
+    """
+    kept = _kept_ms(settings)
+    if kept >= 0 and (wanted_ms < 0 or kept < wanted_ms):
+        bound = "less than kafka.topic.retention_ms" if wanted_ms >= 0 else "and must not expire"
+        what = f"changes are kept {kept_for(settings)}, {bound}"
+        yield Expiry("retention.ms", str(max(wanted_ms, -1)), what)
+    size = int(settings.get("retention.bytes", "-1"))
+    if size >= 0:
+        what = f"{size} bytes are kept, and older changes are dropped whether they were read or not"
+        yield Expiry("retention.bytes", "-1", what)
+
+
+def _kept_ms(settings: Mapping[str, str]) -> int:
+    return int(settings.get("retention.ms", "-1"))
