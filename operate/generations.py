@@ -9,7 +9,6 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import StateError
-from cdc.failpoints import crash
 from cdc.lake.generations import Generation, Kind, generations, named, superfluous
 from operate.lifecycle import LEASE_WAIT_S, forget_build
 from schemas.errors import TributaryError
@@ -64,11 +63,14 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
         StateError: A name means none, or one that is in use; nothing was removed then.
         LakeError: A folder cannot be deleted; the same command goes on.
     """
+    from cdc.lake.publish import delete_attempts
+
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):
         chosen = _chosen(services, table, names)
         if any(one.beside for one in chosen):
             forget_build(services, table)
-        _delete(services, _known(services, table), chosen)
+        base = _known(services, table).base_path
+        delete_attempts(services.spark, base, [one.attempt for one in chosen])
         return Removed(tuple(chosen), tuple(look(services, table)))
 
 
@@ -103,15 +105,6 @@ def _chosen(services: Services, table: TableId, names: Sequence[str]) -> list[Ge
                 raise _in_use(table, one)
             chosen[one.attempt] = one
     return list(chosen.values())
-
-
-def _delete(services: Services, record: TableRecord, chosen: Sequence[Generation]) -> None:
-    from cdc.lake.publish import attempt_path, delete_path
-
-    for one in chosen:
-        crash("generations.before_delete")
-        delete_path(services.spark, attempt_path(record.base_path, one.attempt))
-        crash("generations.after_delete")
 
 
 def _known(services: Services, table: TableId) -> TableRecord:

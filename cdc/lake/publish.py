@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -14,6 +14,7 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from cdc.errors import LakeError
+from cdc.failpoints import crash
 from cdc.lake.pointer import (
     POINTER,
     Pointer,
@@ -134,6 +135,30 @@ def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
                 size = files.getContentSummary(status.getPath()).getLength()
                 found[name.removeprefix(ATTEMPT)] = int(size)
         return found
+
+
+def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> list[str]:
+    """Those of the attempts that have a folder, without a look at what is in it.
+
+    Raises:
+        LakeError: The table's folder cannot be read.
+    """
+    with _files(spark, table_base) as (files, _):
+        return [
+            one for one in attempts if files.exists(_path(spark, attempt_path(table_base, one)))
+        ]
+
+
+def delete_attempts(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> None:
+    """Delete the folders of attempts, under the table's lease; what is gone is passed over.
+
+    Raises:
+        LakeError: One cannot be deleted.
+    """
+    for attempt in attempts:
+        crash("generations.before_delete")
+        delete_path(spark, attempt_path(table_base, attempt))
+        crash("generations.after_delete")
 
 
 def delete_path(spark: SparkSession, path: str) -> bool:

@@ -16,6 +16,7 @@ from cdc.debezium import fresh_starts
 from cdc.errors import LostHistoryError, SecretError
 from cdc.run.checks import CaptureChecks, cut_off, topic_facts, with_settings
 from cdc.run.context import RunResult
+from cdc.run.former import remove_former
 from cdc.run.naming import follow_name
 from cdc.run.shape import settings_digest
 from cdc.run.table import run_table
@@ -53,7 +54,7 @@ def run_tables(
         records: The tables; those that a run may not work on are passed over.
         parallel: How many at a time; None takes ``spark.parallel_tables``.
         look_at_idle: Whether to look at slot, catalog and topic settings of tables without new
-            offsets.
+            offsets, and to remove former generations whose time is over.
         spaced: Whether ``min_commit_interval`` leaves tables for a later run that are not late.
 
     Returns:
@@ -66,6 +67,21 @@ def run_tables(
     wanted = [record for record in records if plan.runnable(record, now)]
     if not wanted:
         return []
+    results = _run_all(context, wanted, parallel, now, look_at_idle=look_at_idle, spaced=spaced)
+    if look_at_idle:
+        remove_former(context, wanted)
+    return results
+
+
+def _run_all(
+    context: RunContext,
+    wanted: Sequence[TableRecord],
+    parallel: int | None,
+    now: datetime,
+    *,
+    look_at_idle: bool,
+    spaced: bool,
+) -> list[RunResult]:
     topics = topic_facts(context, [record.topic for record in wanted])
     if look_at_idle:
         topics = with_settings(context, topics)

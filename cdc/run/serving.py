@@ -14,6 +14,7 @@ from cdc.state import State
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cdc.lake.pointer import Pointer
     from cdc.state import TableRecord
     from schemas.table import TableId
 
@@ -28,6 +29,19 @@ class Served:
 
     def __init__(self) -> None:
         self._agreed: dict[TableId, tuple[int, str]] = {}
+        self._settled: dict[TableId, Pointer] = {}
+        self.with_former: dict[TableId, Pointer] = {}
+        """The pointers that name former generations of which some may have to go."""
+
+    def saw(self, record: TableRecord, pointer: Pointer | None) -> None:
+        """Keep what a pointer says about former generations."""
+        self.with_former.pop(record.table, None)
+        if pointer is not None and pointer.former and pointer != self._settled.get(record.table):
+            self.with_former[record.table] = pointer
+
+    def settle(self, table: TableId) -> None:
+        """No former generation has to go until others are named."""
+        self._settled[table] = self.with_former.pop(table)
 
     def elsewhere(
         self, spark: Callable[[], SparkSession], records: Sequence[TableRecord], parallel: int
@@ -47,7 +61,7 @@ class Served:
 
         def look(record: TableRecord) -> LostHistoryError | LakeError | None:
             try:
-                check_serving(spark(), record)
+                self.saw(record, check_serving(spark(), record))
             except (LostHistoryError, LakeError) as error:
                 return error
             return None
@@ -65,7 +79,7 @@ def _version(record: TableRecord) -> tuple[int, str]:
     return record.version, record.attempt.path if record.attempt is not None else ""
 
 
-def check_serving(spark: SparkSession, record: TableRecord) -> None:
+def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
     """Refuse to go on with a generation that readers are not sent to.
 
     A state store that was restored from a backup names a former generation: what is applied there
@@ -75,18 +89,21 @@ def check_serving(spark: SparkSession, record: TableRecord) -> None:
         spark: The session whose file systems are used.
         record: The table; only one that is kept up to date is looked at.
 
+    Returns:
+        The pointer of the table's own folder; None where it was not looked at, or shards share it.
+
     Raises:
         LostHistoryError: Record and pointer do not agree.
         LakeError: The pointer cannot be read.
     """
     attempt = record.attempt
     if attempt is None or State.INCREMENTAL not in (record.state, record.resume_to):
-        return
+        return None
     shared = record.shard if attempt.shard is not None else None
     base = shared.base_path if shared is not None else record.base_path
     pointer = read_pointer(spark, base)
     if pointer is not None and pointer.path == attempt.path:
-        return
+        return None if shared is not None else pointer
     known = f"the state store knows generation {record.generation}, attempt {attempt.id}"
     if pointer is None:
         found = "readers are sent nowhere: there is no pointer"

@@ -142,7 +142,8 @@ class _TableRun:
         attempt = self._record.attempt
         if attempt is None:
             raise no_offsets(self._record, "it has no attempt")
-        check_serving(self._context.spark, self._record)
+        pointer = check_serving(self._context.spark, self._record)
+        self._context.served.saw(self._record, pointer)
         latest = self._context.timeline(attempt).latest_offsets()
         if latest is None:
             raise no_offsets(self._record, f"no commit under {attempt.path} carries offsets")

@@ -124,6 +124,16 @@ def test_the_serving_generation_is_followed_until_the_next_one_takes_its_place(
     assert shop.spark.read.format("hudi").load(former).count() > 0, "who has it open reads on"
     shop.catch_up_and_compare(table.name, *COLUMNS)
 
+    folder, record = local_folder(former), shop.record(table.name)
+    assert folder is not None
+    for keep, there in (("1h", True), ("1s", False)):
+        settings = {"retain_generations": 0, "readers_keep": keep}
+        shop.configure(**{f"public__{table.name}": settings})
+        assert run_tables(shop.context(), [record]) == [], "it is idle"
+        assert folder.exists() is there, "a look removes what is former for as long as readers_keep"
+    assert run_tables(shop.context(), [record]) == []
+    assert table.published() > 0
+
 
 def test_readers_never_see_an_older_state_after_the_swap(table: Table) -> None:
     def change() -> None:

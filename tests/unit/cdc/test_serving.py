@@ -11,7 +11,7 @@ import pytest
 
 from cdc.attempt import Attempt
 from cdc.errors import LakeError
-from cdc.lake.pointer import Pointer, Published
+from cdc.lake.pointer import Pointer, Published, moved
 from cdc.run import serving
 from cdc.state import State, TableRecord
 from schemas.table import TableId
@@ -85,3 +85,18 @@ def test_a_lake_that_is_away_stops_no_idle_table(lake: Lake) -> None:
     lake.away = False
     lake.paths["/lake/other"] = "/lake/other/former"
     assert look(served, ONE, OTHER) == {"other"}, "it was not looked at before"
+
+
+def test_only_pointers_with_former_generations_are_kept_and_settled_ones_until_they_move() -> None:
+    served = serving.Served()
+    first = Pointer(Published("/lake/one/a", 1, "a", NOW))
+    second = moved(first, Published("/lake/one/b", 2, "b", NOW))
+    third = moved(second, Published("/lake/one/c", 3, "c", NOW))
+    for pointer, kept in ((None, {}), (first, {}), (second, {ONE.table: second})):
+        served.saw(ONE, pointer)
+        assert served.with_former == kept
+    served.settle(ONE.table)
+    served.saw(ONE, second)
+    assert served.with_former == {}
+    served.saw(ONE, third)
+    assert served.with_former == {ONE.table: third}
