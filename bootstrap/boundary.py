@@ -91,7 +91,8 @@ def boundary_of(
         transactions=attempt.transaction_offsets,
         transactions_id=attempt.transaction_topic_id,
     )
-    split = capture.source.position((attempt.view or {}).get("split") or "")
+    known = attempt.view.split if attempt.view is not None else None
+    split = capture.source.position(known or "")
     return find_boundary(capture, registry, origin, split, timeout_s=timeout_s)
 
 

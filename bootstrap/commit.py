@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError
 from cdc.lake.commit import CommitRecord
-from cdc.run.shape import column_facts, hash_key_fact, key_text_fact
+from cdc.lake.handoff import Handoff, hash_key_of
 
 if TYPE_CHECKING:
     from bootstrap.chunks import Chunk
@@ -41,7 +41,6 @@ def handoff_commit(
     context: RunContext,
 ) -> CommitRecord:
     """The empty commit that hands the table to the stream, with all that the handoff rests on."""
-    view = dict(attempt.view or {})
     return CommitRecord(
         kind="handoff",
         table=record.table,
@@ -52,25 +51,12 @@ def handoff_commit(
         epochs=attempt.start_epochs or {},
         topic=record.topic,
         topic_id=attempt.topic_id,
-        handoff={
-            "start_offsets": _plain(attempt.start_offsets),
-            "split": view.get("split"),
-            "handoff_offsets": _plain(attempt.handoff_offsets),
-            "topic_id": attempt.topic_id,
-            "reads_upto": attempt.reads_upto,
-            "x0": attempt.x0,
-            "marker_id": str(attempt.marker_id),
-            "system_identifier": view.get("system_identifier"),
-            "timeline": view.get("timeline"),
-            "told_upto": attempt.told_upto,
-            "view": view,
-            "fingerprint_digest": attempt.fingerprint_digest,
-            "fingerprint": dict(attempt.fingerprint or {}),
-            "columns": [column_facts(column) for column in schema.columns],
-            "key": list(schema.key),
-            **key_text_fact(schema, shared=record.shard is not None),
-            **hash_key_fact(schema.columns, context.config.lake),
-        },
+        handoff=Handoff.of_copy(
+            attempt,
+            schema,
+            shared=record.shard is not None,
+            hash_key=hash_key_of(schema.columns, context.config.lake),
+        ),
         run_id=context.run_id,
     )
 
@@ -96,7 +82,3 @@ def require_planned(record: TableRecord, attempt: Attempt, commits: Iterable[Com
             table=record.table,
             path=attempt.path,
         )
-
-
-def _plain(offsets: Mapping[int, int] | None) -> dict[str, int]:
-    return {str(partition): at for partition, at in (offsets or {}).items()}

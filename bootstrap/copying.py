@@ -13,6 +13,7 @@ from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
 from bootstrap.standstill import require_same_server, unspoiled
+from cdc.attempt import CopyView
 from cdc.errors import FencedError, LakeError, PermanentError, SnapshotLostError, StateError
 from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
@@ -142,10 +143,10 @@ class Copying:
         if len(now) < len(left):
             return False
         # That all is copied is on record now; R itself is found with the marker after the copy.
-        facts = dict(self._attempt.view or {})
-        if view.split is not None:
-            facts["split"] = str(view.split.known())
-        self._note(reads_upto=str(view.upper_bound), view=facts)
+        known = self._attempt.view
+        if view.split is not None and known is not None:
+            known = replace(known, split=str(view.split.known()))
+        self._note(reads_upto=str(view.upper_bound), view=known)
         return True
 
     @property
@@ -234,14 +235,14 @@ class Copying:
             return
         self._note(
             chunks=tuple(chunk.to_json() for chunk in chunks),
-            view={
-                "snapshot": view.snapshot_id,
-                "upper_bound": str(view.upper_bound),
-                "opened_at": view.opened_at.isoformat(),
-                "on_replica": view.on_replica,
-                "system_identifier": view.marker.system_identifier,
-                "timeline": view.marker.timeline,
-            },
+            view=CopyView(
+                snapshot=view.snapshot_id,
+                upper_bound=str(view.upper_bound),
+                opened_at=view.opened_at,
+                on_replica=view.on_replica,
+                system_identifier=view.marker.system_identifier,
+                timeline=view.marker.timeline,
+            ),
         )
 
     def _waves(

@@ -13,7 +13,6 @@ from cdc.lake.shard_write import ShardWrite
 from cdc.lake.shards import ShardTimeline, identity_of, shared_path
 from cdc.quarantine import Quarantine
 from cdc.run import keep_name
-from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
     from cdc.attempt import Attempt
@@ -82,11 +81,7 @@ def _joined(
                 table=record.table,
                 path=attempt.path,
             )
-        columns = (
-            Column(str(one["name"]), str(one["lake"]), str(one["lake"]))
-            for one in handoff["columns"]
-        )
-        schema = TableSchema(record.table, tuple(columns), tuple(handoff["key"]))
+        schema = handoff.lake_schema(record.table)
         copied = context.lake(record, schema, settings)
         context.shared(path).write(
             ShardWrite(

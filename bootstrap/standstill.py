@@ -96,12 +96,13 @@ def require_same_server(record: TableRecord, marker: Marker) -> None:
         AttemptSpoiledError: It is another cluster, or on another timeline: what the former one
             had committed and this one lacks may have been copied.
     """
-    view = (record.attempt.view if record.attempt is not None else None) or {}
-    for name, found in (
-        ("system_identifier", marker.system_identifier),
-        ("timeline", marker.timeline),
+    view = record.attempt.view if record.attempt is not None else None
+    if view is None:
+        return
+    for name, known, found in (
+        ("system_identifier", view.system_identifier, marker.system_identifier),
+        ("timeline", view.timeline, marker.timeline),
     ):
-        known = view.get(name)
         if known is not None and found is not None and known != found:
             raise AttemptSpoiledError(
                 f"source {record.table.source} became another server while table {record.table}"

@@ -8,6 +8,31 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
+from cdc.documents import Part
+
+
+@dataclass(frozen=True)
+class CopyView(Part):
+    """The image of the source that a copy reads; its first one where a resume opens more.
+
+    Args:
+        snapshot: By which its sessions shared it; empty where each has a view of its own.
+        upper_bound: Position of the log that was replayed when it was opened, as text.
+        opened_at: When, aware UTC.
+        on_replica: Whether a replica was read.
+        system_identifier: The cluster; None where the server does not say.
+        timeline: That cluster's timeline; None where the server does not say.
+        split: S, the position at which the view ends exactly, as text; None where it is not known.
+    """
+
+    snapshot: str
+    upper_bound: str
+    opened_at: datetime
+    on_replica: bool
+    system_identifier: str | None
+    timeline: int | None
+    split: str | None = None
+
 
 @dataclass(frozen=True)
 class Attempt:
@@ -23,7 +48,7 @@ class Attempt:
         marker_id: Identity of the marker row written after O.
         x0: What showed that no transaction is captured in part: a transaction id, or a marker's.
         chunks: The planned chunks as plain values.
-        view: The snapshot view as plain values (id, position, whether on the replica).
+        view: The image of the source that it copies.
         fingerprint_digest: Digest of the table's catalog facts under the view.
         fingerprint: The facts themselves, to name what differs.
         settings_digest: Digest of the settings that its rows are made by.
@@ -45,7 +70,7 @@ class Attempt:
     marker_id: UUID | None = None
     x0: str | None = None
     chunks: tuple[Mapping[str, Any], ...] = ()
-    view: Mapping[str, Any] | None = None
+    view: CopyView | None = None
     fingerprint_digest: str | None = None
     fingerprint: Mapping[str, Any] | None = None
     settings_digest: str | None = None
@@ -68,7 +93,9 @@ class Attempt:
             "marker_id": None if self.marker_id is None else str(self.marker_id),
             "x0": self.x0,
             "chunks": [dict(chunk) for chunk in self.chunks],
-            "view": None if self.view is None else dict(self.view),
+            "view": None
+            if self.view is None
+            else {**vars(self.view), "opened_at": self.view.opened_at.isoformat()},
             "fingerprint_digest": self.fingerprint_digest,
             "fingerprint": None if self.fingerprint is None else dict(self.fingerprint),
             "settings_digest": self.settings_digest,
@@ -93,7 +120,9 @@ class Attempt:
             marker_id=None if value["marker_id"] is None else UUID(value["marker_id"]),
             x0=value["x0"],
             chunks=tuple(value["chunks"]),
-            view=value["view"],
+            view=None
+            if (view := value["view"]) is None
+            else CopyView(**{**view, "opened_at": datetime.fromisoformat(view["opened_at"])}),
             fingerprint_digest=value["fingerprint_digest"],
             fingerprint=value["fingerprint"],
             settings_digest=value.get("settings_digest"),

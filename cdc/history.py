@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cdc.state import State, TableRecord
 from schemas.changes import Change, Verdict
 from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.lake.handoff import Handoff
 
 
 @dataclass(frozen=True)
@@ -104,7 +107,7 @@ class SchemaEntry:
     version: int
     at: datetime
     schema_ids: tuple[int, ...]
-    changes: tuple[Mapping[str, Any], ...]
+    changes: tuple[Mapping[str, object], ...]
     outcome: str
     key: str
 
@@ -114,32 +117,32 @@ class SchemaEntry:
         return Verdict.gravest(Verdict(change["verdict"]) for change in self.changes)
 
     @classmethod
-    def followed(cls, record: TableRecord, handoff: Mapping[str, Any]) -> SchemaEntry | None:
+    def followed(cls, record: TableRecord, handoff: Handoff) -> SchemaEntry | None:
         """The newest change that a lake table has followed, as its commit says; None without one.
 
         Args:
             record: The table.
-            handoff: What the commit carries of the handoff.
+            handoff: That of the commit.
         """
-        written = handoff.get("schema")
+        written = handoff.schema
         if written is None or record.attempt is None:
             return None
         return cls(
             table=record.table,
             generation=record.generation,
-            version=written["version"],
-            at=datetime.fromisoformat(written["at"]),
-            schema_ids=tuple(written["schema_ids"]),
-            changes=tuple(written["changes"]),
+            version=written.version,
+            at=written.at,
+            schema_ids=written.schema_ids,
+            changes=written.changes,
             outcome="followed",
-            key=f"{record.attempt.id}/{written['version']}",
+            key=f"{record.attempt.id}/{written.version}",
         )
 
     @classmethod
     def stopped(
         cls,
         record: TableRecord,
-        handoff: Mapping[str, Any],
+        handoff: Handoff,
         changes: Sequence[Change],
         outcome: State,
         *,
@@ -151,14 +154,14 @@ class SchemaEntry:
 
         Args:
             record: The table.
-            handoff: What the lake's newest commit carries of the handoff.
+            handoff: That of the lake's newest commit.
             changes: The difference to the version that the lake has.
             outcome: What the table became.
             catalog: Digest of the catalog at which it stopped; the same one is one entry.
             schema_ids: Registry ids of the schemas that were read last.
             at: Now.
         """
-        version = int((handoff.get("schema") or {}).get("version", 1)) + 1
+        version = handoff.version + 1
         attempt = record.attempt.id if record.attempt is not None else None
         return cls(
             table=record.table,

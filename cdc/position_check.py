@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from cdc.attempt import CopyView
 from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
 from cdc.position import LogPosition
 from cdc.sources.values import LogHealth, ServerIdentity
@@ -134,14 +135,12 @@ def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
     )
 
 
-def check_server(
-    table: TableId, *, known: Mapping[str, Any] | None, now: ServerIdentity | None
-) -> None:
+def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity | None) -> None:
     """Check that the source is the same cluster on the same timeline as at the handoff.
 
     Args:
         table: The table.
-        known: ``system_identifier`` and ``timeline`` as recorded; what is missing is not compared.
+        known: The view that was copied, which says which server it was of.
         now: The primary; None when it was not asked.
 
     Raises:
@@ -150,12 +149,11 @@ def check_server(
     """
     if known is None or now is None:
         return
-    for name, found in (
-        ("system_identifier", now.system_identifier),
-        ("timeline", now.timeline),
+    for name, recorded, found in (
+        ("system_identifier", known.system_identifier, now.system_identifier),
+        ("timeline", known.timeline, now.timeline),
     ):
-        recorded = known.get(name)
-        if recorded is not None and found is not None and str(recorded) != str(found):
+        if recorded is not None and found is not None and recorded != found:
             raise _lost(
                 table,
                 f"source {table.source} is another server: its {name.replace('_', ' ')} was"

@@ -74,10 +74,11 @@ def of_another_server(services: Services, capture: CaptureNames, source: Source)
     Returns:
         None where a table rests on the present server, or none on any.
     """
-    views = [record.attempt.view or {} for record in on_plan(services, capture) if record.attempt]
-    known = {str(view["system_identifier"]) for view in views if view.get("system_identifier")}
+    attempts = (record.attempt for record in on_plan(services, capture))
+    views = (attempt.view for attempt in attempts if attempt is not None)
+    known = {one.system_identifier for one in views if one is not None and one.system_identifier}
     now = source.identity().system_identifier
-    if not known or now is None or str(now) in known:
+    if not known or now is None or now in known:
         return None
     return f"is that of server {now}, and was captured on {', '.join(sorted(known))}"
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import LakeError, StateError
-from cdc.run.shape import Comparison, compare, lake_columns
+from cdc.run.shape import Comparison, compare
 from cdc.run.told import told
 from operate.lifecycle import require
 from schemas.avro import DebeziumSchema
@@ -17,6 +17,7 @@ from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.history import SchemaEntry
+    from cdc.lake.handoff import Handoff
     from operate.context import Services
 
 
@@ -102,7 +103,7 @@ def difference(services: Services, table: TableId) -> Difference:
     registered = services.registry.newest(f"{record.topic}-value")
     writer = None if registered is None else DebeziumSchema.parse(registered.text)
     source = {column.name: str(column.type) for column in compared.source_table.columns}
-    lake = lake_columns(handoff)
+    lake = handoff.lake_columns
     sides = []
     for name in dict.fromkeys([*source, *lake.types]):
         field = None if writer is None else writer.field(name)
@@ -144,7 +145,7 @@ def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
     return services.store.schema_history(table)
 
 
-def _now(services: Services, table: TableId) -> tuple[Mapping[str, Any], Comparison, Told | None]:
+def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, Told | None]:
     """What the lake follows, the lake beside the source, and what the log tells since."""
     from cdc.lake.shards import timeline_of
 

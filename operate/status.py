@@ -291,9 +291,9 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
             continue
         for change in entry.changes:
             if change["change"] == "AddColumn" and change["frozen"]:
-                names[change["name"]] = None
+                names[str(change["name"])] = None
             elif change["change"] == "DropColumn":
-                names.pop(change["name"], None)
+                names.pop(str(change["name"]), None)
     return [f"it is frozen, and the lake leaves out: {', '.join(names)}"] if names else []
 
 

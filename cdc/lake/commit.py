@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import base64
 import getpass
-import json
 import socket
 import zlib
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import dataclass, field
 from datetime import datetime
+from functools import cached_property
 from importlib import metadata
-from typing import Any
+from typing import Annotated, Any, Literal
 
+from pydantic import PlainSerializer, PlainValidator, TypeAdapter
+
+from cdc.documents import Codec, Part
 from cdc.errors import LakeError
+from cdc.lake.handoff import Handoff
 from schemas.table import TableId
 
 COMMIT_PREFIX = "tributary."
@@ -24,8 +28,6 @@ COMMIT_KEY = COMMIT_PREFIX + "commit"
 
 INDEX_KEY = COMMIT_PREFIX + "index"
 """Key of the index that the table is written with."""
-
-_FORMAT = 1
 
 
 def _tool_version() -> str:
@@ -43,7 +45,60 @@ def _user() -> str:
 
 
 @dataclass(frozen=True)
-class CommitRecord:
+class ShardAccount(Part):
+    """What the commits of a shared table carry along of one shard.
+
+    Args:
+        text: The shard's own last :class:`CommitRecord`, as its JSON: who looks for one shard reads
+            no other's.
+        instant: The instant of the commit that it was written in; None for this commit.
+    """
+
+    text: str
+    instant: str | None = None
+
+    @cached_property
+    def record(self) -> CommitRecord:
+        """The shard's last record.
+
+        Raises:
+            LakeError: It cannot be read.
+        """
+        return CommitRecord.from_json(self.text, "the account of a shard in a lake commit")
+
+
+_ACCOUNTS = TypeAdapter(dict[str, ShardAccount])
+
+
+def _packed(accounts: Mapping[str, ShardAccount]) -> str:
+    return base64.b64encode(zlib.compress(_ACCOUNTS.dump_json(dict(accounts)))).decode()
+
+
+def _unpacked(text: Any) -> dict[str, ShardAccount]:
+    try:
+        return _ACCOUNTS.validate_json(zlib.decompress(base64.b64decode(text)))
+    except (ValueError, TypeError, zlib.error) as error:
+        raise ValueError(f"no packed accounts of shards: {type(error).__name__}") from error
+
+
+@dataclass(frozen=True)
+class SharedState(Part):
+    """What a commit of a table that several source tables feed says of all of them.
+
+    Args:
+        types: The table's columns without that of the shard: Spark SQL type by name.
+        accounts: The last account of each shard, by the shard's name. They are much alike, and each
+            commit carries all of them: they are stored compressed.
+    """
+
+    types: Mapping[str, str]
+    accounts: Annotated[
+        Mapping[str, ShardAccount], PlainSerializer(_packed), PlainValidator(_unpacked)
+    ]
+
+
+@dataclass(frozen=True)
+class CommitRecord(Part):
     """One commit's account of what it holds; stored in the commit, so it is as durable as the data.
 
     Args:
@@ -62,16 +117,16 @@ class CommitRecord:
         schema_ids: Registry ids of the writer schemas of the events.
         last_event: Of a log from a binlog, how far that has been read.
         chunk_ids: Snapshot chunks that this commit holds.
-        handoff: Facts of the handoff (O, R, H, x0, marker, fingerprint, ...) as plain JSON values.
-        shards: Of a table that several source tables feed, for each by its shard's name: its own
-            last record as plain JSON values, and the instant of its commit, None for this one.
+        handoff: What the stream rests on and the lake follows; None before the end of a snapshot.
+        shared: All shards of a table that several source tables feed; None for any other table.
         run_id: The run that wrote it.
         tool_version: Version of this product.
         host: Machine that wrote it.
         user: Operating system user that wrote it.
+        format: Version of this document.
     """
 
-    kind: str
+    kind: Literal["chunk", "handoff", "run"]
     table: TableId
     attempt: str
     generation: int = 1
@@ -86,12 +141,13 @@ class CommitRecord:
     schema_ids: tuple[int, ...] = ()
     last_event: str | None = None
     chunk_ids: tuple[int, ...] = ()
-    handoff: Mapping[str, Any] | None = None
-    shards: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    handoff: Handoff | None = None
+    shared: SharedState | None = None
     run_id: str | None = None
     tool_version: str = field(default_factory=_tool_version)
     host: str = field(default_factory=socket.gethostname)
     user: str = field(default_factory=_user)
+    format: Literal[1] = 1
 
     def __post_init__(self) -> None:
         if self.kind not in ("chunk", "handoff", "run"):
@@ -99,69 +155,45 @@ class CommitRecord:
         if self.watermark is not None and self.watermark.tzinfo is None:
             raise ValueError("the watermark of a commit must be an aware datetime")
 
-    def to_plain(self) -> dict[str, Any]:
-        """The record as plain JSON values."""
-        return dict(json.loads(self.to_json()))
+    @property
+    def shards(self) -> Mapping[str, ShardAccount]:
+        """The accounts of the shards that feed the table, by name; empty for any other table."""
+        return {} if self.shared is None else self.shared.accounts
+
+    def require_handoff(self) -> Handoff:
+        """The handoff, which every commit has that the stream makes.
+
+        Raises:
+            LakeError: This one has none.
+        """
+        if self.handoff is None:
+            raise LakeError(
+                f"a commit of table {self.table} carries no handoff",
+                remedy=f"Copy the table again: `tributary bootstrap {self.table}`.",
+                table=self.table,
+            )
+        return self.handoff
 
     def to_json(self) -> str:
         """The record as one line of JSON."""
-        values = asdict(self)
-        # Each commit carries all of them, and they are much alike.
-        values["shards"] = _packed(self.shards) if self.shards else None
-        values["table"] = [self.table.source, self.table.schema, self.table.name]
-        values["watermark"] = self.watermark.isoformat() if self.watermark else None
-        return json.dumps({"format": _FORMAT, **values}, separators=(",", ":"), sort_keys=True)
+        return _CODEC.write(self)
 
     @classmethod
-    def from_json(cls, text: str) -> CommitRecord:
-        """Read what :meth:`to_json` wrote; unknown keys of later versions are ignored.
+    def from_json(cls, text: str, name: str = "a lake commit's record") -> CommitRecord:
+        """Read what :meth:`to_json` wrote.
+
+        Args:
+            text: The JSON.
+            name: What errors call the record.
 
         Raises:
-            LakeError: The text is not a commit record, or of a format this version cannot read.
+            LakeError: The text is something else, or of another version.
         """
-        try:
-            return cls.from_plain(json.loads(text))
-        except ValueError as error:
-            raise _unreadable(str(error)) from error
-
-    @classmethod
-    def from_plain(cls, values: dict[str, Any]) -> CommitRecord:
-        """Read what :meth:`to_plain` gave.
-
-        Raises:
-            LakeError: As :meth:`from_json`.
-        """
-        try:
-            values = dict(values)
-            if values.pop("format") != _FORMAT:
-                raise _unreadable("it has a format that this version does not know")
-            known = {item.name for item in fields(cls)}
-            values = {key: value for key, value in values.items() if key in known}
-            values["table"] = TableId(*values["table"])
-            if values.get("watermark"):
-                values["watermark"] = datetime.fromisoformat(values["watermark"])
-            for name in ("start_offsets", "offsets", "epochs"):
-                values[name] = {int(key): int(at) for key, at in values.get(name, {}).items()}
-            values["shards"] = _unpacked(values["shards"]) if values.get("shards") else {}
-            for name in ("schema_ids", "chunk_ids"):
-                values[name] = tuple(values.get(name, ()))
-            return cls(**values)
-        except (ValueError, KeyError, TypeError, AttributeError, zlib.error) as error:
-            raise _unreadable(str(error)) from error
+        return _CODEC.read(text, name, field=COMMIT_KEY)
 
 
-def _packed(values: Mapping[str, Any]) -> str:
-    text = json.dumps(values, separators=(",", ":"), sort_keys=True)
-    return base64.b64encode(zlib.compress(text.encode())).decode()
-
-
-def _unpacked(text: str) -> Any:
-    return json.loads(zlib.decompress(base64.b64decode(text)))
-
-
-def _unreadable(reason: str) -> LakeError:
-    return LakeError(
-        f"a lake commit's {COMMIT_KEY} record cannot be read: {reason}",
-        remedy="Use the version of this tool that wrote the table, or a later one.",
-        field=COMMIT_KEY,
-    )
+_CODEC = Codec(
+    CommitRecord,
+    error=LakeError,
+    remedy="Use the version of this tool that wrote the table, or copy the table again.",
+)

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 from cdc.errors import ConfigError
-from cdc.lake.commit import CommitRecord
+from cdc.lake.commit import CommitRecord, ShardAccount, SharedState
 from schemas.errors import SchemaError
 from schemas.table import Column, Shard, TableId, TableSchema
 from schemas.widening import merged_types
@@ -53,19 +53,19 @@ class ShardWrite:
         return self.instant is not None or self.error is not None
 
 
-def carried(latest: Committed | None) -> dict[str, Mapping[str, Any]]:
+def carried(latest: Committed | None) -> dict[str, ShardAccount]:
     """The shards' own accounts as the next commit carries them along."""
     if latest is None:
         return {}
     return {
-        name: {"record": one["record"], "instant": one["instant"] or latest.instant}
+        name: replace(one, instant=one.instant or latest.instant)
         for name, one in latest.record.shards.items()
     }
 
 
 def record_of(
     wanted: Sequence[ShardWrite],
-    entries: Mapping[str, Mapping[str, Any]],
+    entries: Mapping[str, ShardAccount],
     types: Mapping[str, str],
 ) -> CommitRecord:
     """The commit of what some shards want, which carries the others' accounts along."""
@@ -73,21 +73,21 @@ def record_of(
     for one in wanted:
         shards.pop(one.shard.name, None)
         if one.commit is not None:
-            shards[one.shard.name] = {"record": one.commit.to_plain(), "instant": None}
+            shards[one.shard.name] = ShardAccount(one.commit.to_json())
     first = wanted[0]
     return CommitRecord(
         kind="run",
         table=_table(first.shard),
         attempt=first.commit.attempt if first.commit is not None else "",
         run_id=first.commit.run_id if first.commit is not None else None,
-        shards=shards,
-        handoff={"types": dict(types)},
+        shared=SharedState(dict(types), shards),
     )
 
 
 def types_before(latest: Committed | None) -> dict[str, str]:
     """The shared table's columns as its newest commit has them, without that of the shard."""
-    return dict(((latest.record.handoff if latest is not None else None) or {}).get("types", {}))
+    shared = latest.record.shared if latest is not None else None
+    return dict(shared.types) if shared is not None else {}
 
 
 def types_of(before: Mapping[str, str], wanted: Sequence[ShardWrite]) -> dict[str, str]:
@@ -121,23 +121,16 @@ def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
                 )
 
 
-def _columns_of(entry: Mapping[str, Any]) -> list[tuple[str, str]]:
-    handoff = entry["record"].get("handoff") or {"columns": ()}
-    return [(str(one["name"]), str(one["lake"])) for one in handoff["columns"]]
-
-
-def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, Mapping[str, Any]]) -> None:
+def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount]) -> None:
     """Refuse a shard whose rows are found by another key than those of the others.
 
     Raises:
         SchemaError: Names the two.
     """
-    keys = {
-        name: tuple((entry["record"].get("handoff") or {"key": ()})["key"])
-        for name, entry in entries.items()
-    }
-    keys |= {one.shard.name: one.schema.key for one in wanted[:1] if not keys}
-    known, key = next(iter(keys.items()))
+    known, key = wanted[0].shard.name, wanted[0].schema.key
+    if entries:
+        known, account = next(iter(entries.items()))
+        key = account.record.require_handoff().key
     for one in wanted:
         if one.schema.key != key and one.commit is not None:
             raise SchemaError(
@@ -154,11 +147,9 @@ def settings_of(wanted: ShardWrite) -> TableSettings:
     return wanted.settings.model_copy(update={"partition_by": by})
 
 
-def schema_before(entry: Mapping[str, Any], shard: Shard) -> TableSchema:
+def schema_before(account: ShardAccount, shard: Shard) -> TableSchema:
     """A shard's columns as its last commit left them."""
-    columns = (Column(name, kind, kind) for name, kind in _columns_of(entry))
-    key = (entry["record"].get("handoff") or {"key": ()})["key"]
-    return TableSchema(_table(shard), tuple(columns), tuple(key))
+    return account.record.require_handoff().lake_schema(_table(shard))
 
 
 def schema_of(wanted: ShardWrite, types: Mapping[str, str]) -> TableSchema:

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc.errors import FencedError, LakeError, LeaseHeldError
-from cdc.lake.commit import CommitRecord
+from cdc.lake.commit import CommitRecord, SharedState
 from cdc.lake.layout import RowLayout, column
 from cdc.lake.publish import attempt_path, current_path, delete_path
 from cdc.lake.shard_write import (
@@ -77,9 +77,8 @@ class ShardTimeline(Timeline):
             if mine is None:
                 return  # it came later, or had left by then
             self._whole(committed)
-            record = CommitRecord.from_plain(dict(mine["record"]))
-            instant = str(mine["instant"] or committed.instant)
-            yield Committed(instant, committed.action, record, committed.index)
+            instant = mine.instant or committed.instant
+            yield Committed(instant, committed.action, mine.record, committed.index)
 
 
 def shared_path(spark: SparkSession, shard: Shard) -> str:
@@ -222,7 +221,9 @@ class SharedTable:
                 for one in wanted:
                     if one.rows is not None:
                         one.rows = held.enter_context(_read(one.rows))
-                alone = replace(record_of(wanted, entries, types), shards=entries)
+                alone = replace(
+                    record_of(wanted, entries, types), shared=SharedState(types, entries)
+                )
                 lake.overwrite(_filled(lake.read(), lake), alone, only_ours)
                 latest = Timeline(spark, self.path).latest()
             instant = self._write(
@@ -295,8 +296,8 @@ class ShardTable(LakeTable):
         """The shard's rows as of the last commit, with its own columns and their types."""
         rows = super().read().where(column(self._shard.column) == F.lit(self._shard.name))
         latest = self.timeline().latest_offsets()
-        handoff = (latest.record.handoff if latest is not None else None) or {"columns": ()}
-        types = {str(one["name"]): str(one["lake"]) for one in handoff["columns"]}
+        handoff = latest.record.handoff if latest is not None else None
+        types = handoff.lake_columns.types if handoff is not None else {}
         return rows.select(
             *(
                 column(name).cast(types[name]).alias(name) if name in types else column(name)

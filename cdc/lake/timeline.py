@@ -205,7 +205,7 @@ class Timeline:
         return Committed(
             time,
             str(instant.getAction()),
-            CommitRecord.from_json(text),
+            CommitRecord.from_json(text, f"the record of commit {time} of {self.path}"),
             IndexLayout.from_json(index) if index is not None else None,
         )
 

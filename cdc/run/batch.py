@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
@@ -18,7 +18,7 @@ from cdc.lake.commit import CommitRecord
 from cdc.log_rows import Reached, inserted, reached
 from cdc.rows.columns import MISSING, MOVED, OP, TRANSACTION
 from cdc.run.asked import Asked
-from cdc.run.late import LateColumns, settled
+from cdc.run.late import LateColumns
 from cdc.run.left_out import LeftOut
 from cdc.run.reading import Batch, BatchReader
 from cdc.semantic_types import quoted
@@ -132,7 +132,7 @@ class BatchWriter:
         """
         known = {column.name for column in self._source_table.columns}
         known.update(self._settings.columns.exclude)
-        self._reader.expect(previous.schema_ids, LateColumns.of(_handoff(previous), known))
+        self._reader.expect(previous.schema_ids, LateColumns.of(previous.require_handoff(), known))
         left_out = LeftOut(self._context, previous, self._settings)
         tolerated = left_out.tolerated(piece)
         try:
@@ -166,7 +166,7 @@ class BatchWriter:
             PausedByPolicyError: There is a TRUNCATE among the changes, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
-        late = LateColumns.of(_handoff(previous), replayed=True)
+        late = LateColumns.of(previous.require_handoff(), replayed=True)
         self._reader.expect(previous.schema_ids, late)
         left_out = LeftOut(self._context, previous, self._settings)
         within = left_out.within(piece)
@@ -285,7 +285,7 @@ class BatchWriter:
             watermark=previous.watermark if gaps else reached,
             counts=counts,
             schema_ids=summary.schema_ids or previous.schema_ids,
-            handoff=settled(_handoff(previous), self._reader.written(summary)),
+            handoff=previous.require_handoff().settled(self._reader.written(summary)),
             run_id=self._context.run_id,
         )
 
@@ -372,10 +372,6 @@ def _missing(rows: DataFrame) -> tuple[str, ...]:
     """Columns of which some row lacks the value."""
     found = rows.agg(F.flatten(F.collect_set(MISSING))).first()
     return tuple(sorted(set(found[0]))) if found is not None else ()
-
-
-def _handoff(record: CommitRecord) -> Mapping[str, Any]:
-    return record.handoff or {"columns": ()}
 
 
 def _reached(record: CommitRecord) -> Reached | None:

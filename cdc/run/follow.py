@@ -13,11 +13,11 @@ from pyspark.sql import functions as F
 from cdc.failpoints import crash
 from cdc.hidden import hidden
 from cdc.lake.commit import CommitRecord
+from cdc.lake.handoff import hash_key_of, renames
 from cdc.lake.timeline import Committed
 from cdc.rows.columns import OP
-from cdc.run.shape import Comparison, carried, fill_value, followed, renames
+from cdc.run.shape import Comparison, fill_value
 from cdc.semantic_types import quoted
-from cdc.sources.values import Fingerprint
 from schemas.changes import AddColumn, Verdict, WidenType
 
 if TYPE_CHECKING:
@@ -68,16 +68,16 @@ def follow(
         The lake table, and its newest commit with offsets now.
     """
     record = latest.record
-    handoff = record.handoff or {}
+    handoff = record.require_handoff()
     table = compared.source_table
     settings = compared.settings
     source = context.sources[table.table.source]
     schema = source.schema(table, settings)
     # What is no change is not to be looked at again: who looks next would take a column that came
     # and went for a new one, or an owner of long ago for the reason of a new name.
-    moved = Fingerprint(handoff["fingerprint"]).digest != compared.fingerprint.digest
+    moved = handoff.fingerprint.digest != compared.fingerprint.digest
     if not (compared.changes or compared.statements or moved):
-        lake = context.lake(kept, carried(schema, handoff), settings)
+        lake = context.lake(kept, handoff.carried(schema), settings)
         return LakeShape(lake, table, schema), latest
     for change in compared.changes:
         _log.info("table %s: %s (%s)", table.table, change, change.verdict.value)
@@ -87,15 +87,16 @@ def follow(
             column = schema.column(change.name)
             fills[change.name] = fill_value(*source.stored_value(table, column, change.stored))
     now = datetime.now(timezone.utc)
-    new = followed(
-        handoff,
-        compared,
+    new = handoff.followed(
+        compared.wanted,
+        compared.changes,
+        compared.fingerprint,
         fills=fills,
         at=now,
         schema_ids=record.schema_ids,
-        config=context.config.lake,
+        hash_key=hash_key_of(compared.wanted, context.config.lake),
     )
-    lake = context.lake(kept, carried(schema, new), settings)
+    lake = context.lake(kept, new.carried(schema), settings)
     commit = CommitRecord(
         kind="run",
         table=record.table,

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cdc.errors import SchemaChangeError
-from schemas.table import DROPPED
 
 if TYPE_CHECKING:
+    from cdc.lake.handoff import Handoff
     from schemas.avro import DebeziumSchema
     from schemas.table import TableSchema
 
@@ -34,29 +34,28 @@ class LateColumns:
 
     @classmethod
     def of(
-        cls, handoff: Mapping[str, Any], known: Iterable[str] = (), *, replayed: bool = False
+        cls, handoff: Handoff, known: Iterable[str] = (), *, replayed: bool = False
     ) -> LateColumns:
         """What the newest commit says of it.
 
         Args:
-            handoff: As that commit has it.
+            handoff: That of the commit.
             known: Names of columns that the source has now, and that the settings leave out.
             replayed: Whether events are read again that may be older than any column of the lake.
         """
-        columns = handoff["columns"]
-        late = {str(one["name"]) for one in columns if one.get("late") and not replayed}
+        late = {one.name for one in handoff.columns if one.late and not replayed}
         return cls(
             new=frozenset(late),
             known=frozenset(known),
             absent={
-                str(one["name"]): str(one.get("fill", "NULL"))
-                for one in columns
-                if one["source"] == DROPPED or one.get("added" if replayed else "late")
+                one.name: one.fill or "NULL"
+                for one in handoff.columns
+                if one.dropped or (one.added if replayed else one.late)
             },
             former={
-                str(one["name"]): tuple(map(str, one["former"]))
-                for one in columns
-                if one.get("former") and (replayed or one.get("renamed"))
+                one.name: one.former
+                for one in handoff.columns
+                if one.former and (replayed or one.renamed)
             },
         )
 
@@ -118,23 +117,3 @@ class LateColumns:
                 schema_id=schema_id,
                 field=name,
             )
-
-
-def settled(handoff: Mapping[str, Any], written: Mapping[int, DebeziumSchema]) -> dict[str, Any]:
-    """The handoff after a batch: a column that all its events had is late no more.
-
-    Args:
-        handoff: As the commit before has it.
-        written: The writers' schemas of the batch.
-    """
-
-    def shown(name: str) -> bool:
-        return bool(written) and all(one.field(name) is not None for one in written.values())
-
-    columns = [
-        {key: value for key, value in one.items() if key not in ("late", "renamed")}
-        if shown(str(one["name"]))
-        else one
-        for one in handoff["columns"]
-    ]
-    return {**handoff, "columns": columns}

@@ -151,7 +151,7 @@ class _Replay:
         """
         source = self._context.sources[self._table.source]
         source_table, fingerprint = source.described(self._table, self._record.publication)
-        handoff = latest.record.handoff or {}
+        handoff = latest.record.require_handoff()
         lake = self._context.config.lake
         statements = told(self._context, self._record, handoff, fingerprint)
         compared = compare(

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from cdc import plan, position_check
 from cdc.debezium import fresh_starts
@@ -39,6 +39,7 @@ from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
+    from cdc.lake.handoff import Handoff
     from cdc.lease import Lease
     from cdc.position_check import TopicFacts
     from cdc.run.context import RunContext
@@ -165,7 +166,7 @@ class _TableRun:
         shape, followed = follow(self._context, self._record, latest, compared, guard)
         if followed is not latest:
             self.result = replace(self.result, commits=self.result.commits + 1)
-            self._keep_history(followed.record.handoff or {})
+            self._keep_history(followed.record.require_handoff())
         behind = any(at[partition] < end.get(partition, 0) for partition in at)
         self._remember(followed, recovered=not behind)
         self._accept(compared)
@@ -205,14 +206,14 @@ class _TableRun:
         finally:
             task.done()
 
-    def _compared(self, handoff: Mapping[str, Any], schema_ids: Sequence[int]) -> Comparison:
+    def _compared(self, handoff: Handoff, schema_ids: Sequence[int]) -> Comparison:
         """Check source, capture and catalog, and compare the lake with them."""
         facts = self._checks.facts(self._record)
-        position_check.check_server(self._table, known=handoff, now=facts.server)
+        position_check.check_server(self._table, known=handoff.view, now=facts.server)
         source = self._context.sources[self._table.source]
-        recorded = source.position(upto) if (upto := handoff.get("reads_upto")) else None
+        recorded = source.position(handoff.reads_upto)
         position_check.check_log(self._table, facts.log, stored=facts.stored, recorded=recorded)
-        position_check.check_starts(self._table, fresh_starts(facts.told), handoff.get("told_upto"))
+        position_check.check_starts(self._table, fresh_starts(facts.told), handoff.told_upto)
         source_table, fingerprint = source.described(self._table, self._record.publication)
         capture = facts.names
         problems = source.audit_publication(
@@ -267,7 +268,7 @@ class _TableRun:
             )
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 
-    def _keep_history(self, handoff: Mapping[str, Any]) -> None:
+    def _keep_history(self, handoff: Handoff) -> None:
         """Keep what the lake says of the newest change that it has followed.
 
         The lake's commit is the durable word; until it is kept here, no run commits another.

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
 
 from cdc.binlog_position import BinlogPosition
 from cdc.debezium import definition_changes, stored_position
 from cdc.errors import CaptureError, PositionError
-from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
 from schemas.ddl_mysql import Told, read_statements
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames, DefinitionChange
+    from cdc.lake.handoff import Handoff
     from cdc.position import LogPosition
     from cdc.progress import Progress
     from cdc.run.context import RunContext
     from cdc.sources.base import Source
+    from cdc.sources.values import Fingerprint
     from cdc.state import TableRecord
     from schemas.table import TableId
 
@@ -31,7 +32,7 @@ _POLL_S = 0.5
 def told(
     context: RunContext,
     record: TableRecord,
-    handoff: Mapping[str, Any],
+    handoff: Handoff,
     now: Fingerprint,
     changes: Iterable[DefinitionChange] = (),
 ) -> Told | None:
@@ -40,7 +41,7 @@ def told(
     Args:
         context: What runs work with.
         record: The table.
-        handoff: What the lake's newest commit carries of the handoff.
+        handoff: That of the lake's newest commit.
         now: The catalog's facts.
         changes: What the connector has told so far.
 
@@ -52,12 +53,12 @@ def told(
         DecodeError: A record tells of no statement.
         KafkaError: The topic cannot be read in time.
     """
-    before, after = Catalog.read(handoff["fingerprint"]), Catalog.read(now.facts)
+    before, after = handoff.catalog, Catalog.read(now.facts)
     if after.numbered:
         return None
     source, capture = context.sources[record.table.source], context.capture(record)
     found = list(since(source, record.table, before.read_at, changes))
-    same = Fingerprint(handoff["fingerprint"]).digest == now.digest
+    same = handoff.fingerprint.digest == now.digest
     if (found or not same) and context.connect is not None:
         _wait(context.connect, context.progress, record.table, source, capture, after.read_at)
         changes = definition_changes(context.kafka, context.registry, capture)

@@ -15,7 +15,7 @@ from cdc.errors import LakeError, LostHistoryError, StateError
 from cdc.hidden import hidden
 from cdc.run import run_table
 from cdc.run.serving import check_serving
-from cdc.run.shape import frozen, lake_columns
+from cdc.run.shape import frozen
 from cdc.sources.values import KeyRange
 from cdc.state import State
 from operate.lifecycle import require
@@ -181,7 +181,7 @@ class _Verification:
         latest = self._context.timeline(self._attempt).latest_offsets()
         if latest is None or latest.record.handoff is None:
             return settings
-        return frozen(settings, self._table, lake_columns(latest.record.handoff))
+        return frozen(settings, self._table, latest.record.handoff.lake_columns)
 
     def run(self) -> Verification:
         started = time.monotonic()

@@ -14,19 +14,19 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc.attempt import Attempt
+from cdc.attempt import Attempt, CopyView
 from cdc.config import Config
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
 from cdc.kafka import KafkaAdmin
 from cdc.lake.commit import CommitRecord
+from cdc.lake.handoff import Handoff
 from cdc.lake.publish import write_pointer
 from cdc.lake.write import LakeTable
 from cdc.lease import Leases
 from cdc.position import Lsn
 from cdc.progress import NullProgress
 from cdc.run import RunContext, RunResult, run_tables
-from cdc.run.shape import column_facts, key_text_fact
 from cdc.sources import open_source
 from cdc.sources.postgres.source import PostgresSource
 from cdc.state import State, TableRecord, transition
@@ -122,6 +122,7 @@ class Replication:
         topic = self.capture.topic(table)
         base = self.config.table_path(table)
         attempt_id = uuid.uuid4()
+        marker = self.source.write_marker()
         fingerprint = self.source.fingerprint(table, self.capture.publication, on_replica=False)
         offsets = self.kafka.stable_offsets(topic)
         now = datetime.now(timezone.utc)
@@ -132,13 +133,23 @@ class Replication:
             topic_id=self.kafka.topic_id(topic),
             start_offsets=offsets,
             handoff_offsets=offsets,
+            marker_id=marker.id,
+            x0=str(marker.id),
+            reads_upto=str(marker.position),
+            view=CopyView(
+                snapshot="",
+                upper_bound=str(marker.position),
+                opened_at=now,
+                on_replica=False,
+                system_identifier=marker.system_identifier,
+                timeline=marker.timeline,
+            ),
             fingerprint=dict(fingerprint.facts),
             fingerprint_digest=fingerprint.digest,
         )
         settings = self.config.table_settings(table)
         described = self.source.table(table)
         schema = self.source.schema(described, settings)
-        server = self.source.identity()
         LakeTable(self.spark, attempt.path, schema, settings).empty_commit(
             CommitRecord(
                 kind="handoff",
@@ -148,14 +159,7 @@ class Replication:
                 offsets=offsets,
                 topic=topic,
                 topic_id=attempt.topic_id,
-                handoff={
-                    "fingerprint": dict(fingerprint.facts),
-                    "key": list(schema.key),
-                    **key_text_fact(schema, shared=False),
-                    "columns": [column_facts(column) for column in schema.columns],
-                    "system_identifier": server.system_identifier,
-                    "timeline": server.timeline,
-                },
+                handoff=Handoff.of_copy(attempt, schema, shared=False, hash_key=None),
             ),
             lambda _timeline: None,
         )

@@ -181,5 +181,5 @@ def overlook_the_catalog(shop: Shop, name: str) -> None:
     )
     latest = lake.timeline().latest_offsets()
     assert latest is not None
-    handoff = {**(latest.record.handoff or {}), "fingerprint": dict(now.facts)}
+    handoff = replace(latest.record.require_handoff(), fingerprint=now)
     lake.empty_commit(replace(latest.record, handoff=handoff), lambda _timeline: None)

@@ -45,11 +45,11 @@ def test_each_row_arrives_once_while_transactions_straddle_the_view(log: Log) ->
     assert len(set(new)) == 2, "rows were written before the view and after it"
     assert max(log.at_source().values()) > 50, "rows are equal"
     view = log.attempt.view
-    assert view["on_replica"] is True
+    assert view.on_replica is True
     latest = Timeline(log.shop.services.spark, log.attempt.path).latest_offsets()
     assert latest is not None
-    assert latest.record.handoff is not None
-    assert latest.record.handoff["split"] == view["split"]
+    assert view.split is not None
+    assert latest.record.require_handoff().view.split == view.split
     assert log.shop.verify("events").equal
 
 

@@ -38,7 +38,7 @@ def test_without_the_right_to_pause_the_choices_are_named_and_nothing_is_capture
     assert sum(done) > 0
     log.run()
     log.assert_equal()
-    assert log.attempt.view["on_replica"] is False
+    assert log.attempt.view.on_replica is False
     assert shop.verify("events").equal
     assert shop.scalar("SELECT count(*) FROM pg_replication_slots WHERE temporary") == 0
     shop.services.close()

@@ -107,12 +107,11 @@ def test_snapshot_rows_explain_themselves(shop: Bootstrapping) -> None:
     assert rows == [("r", "0", -1, None)] * 3
     handed_off = Timeline(shop.spark, attempt.path).handoff()
     assert handed_off is not None
-    facts = handed_off.record.handoff
-    assert facts is not None
-    assert facts["x0"] == attempt.x0
-    assert facts["reads_upto"] == attempt.reads_upto
-    assert facts["handoff_offsets"] == {"0": (attempt.handoff_offsets or {})[0]}
-    assert facts["system_identifier"] == shop.source.identity().system_identifier
+    handoff = handed_off.record.require_handoff()
+    assert handoff.x0 == attempt.x0
+    assert handoff.reads_upto == attempt.reads_upto
+    assert handoff.handoff_offsets == attempt.handoff_offsets
+    assert handoff.view.system_identifier == shop.source.identity().system_identifier
 
 
 def test_a_transaction_open_across_the_publication_change_is_waited_for(
@@ -318,7 +317,8 @@ def test_without_a_replica_the_primary_is_read(shop: Bootstrapping) -> None:
     assert sum(done) > 0
     attempt = shop.record("orders").attempt
     assert attempt is not None
-    assert (attempt.view or {})["on_replica"] is False
+    assert attempt.view is not None
+    assert attempt.view.on_replica is False
     shop.catch_up_and_compare("orders", *COLUMNS)
 
 

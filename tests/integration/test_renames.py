@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from cdc.lake.handoff import LakeColumn
 from cdc.progress import NullProgress
 from cdc.state import State
 from operate.context import Services
@@ -30,9 +31,8 @@ def batches(orders: Orders, size: int | None) -> dict[str, Any]:
     return {"config": config.model_copy(update={"defaults": defaults})}
 
 
-def column(orders: Orders, name: str) -> dict[str, Any]:
-    handoff = orders.newest.handoff or {}
-    return next(one for one in handoff["columns"] if one["name"] == name)
+def column(orders: Orders, name: str) -> LakeColumn:
+    return next(one for one in orders.newest.require_handoff().columns if one.name == name)
 
 
 @settings(columns={"renames": RENAMED})
@@ -66,8 +66,8 @@ def test_a_renamed_column_keeps_every_value(orders: Orders, size: int | None) ->
     orders.execute("UPDATE T SET note = 'd'", f"UPDATE T SET content = {BIG} WHERE id = 6")
     assert orders.run().error is None
     orders.assert_equal(NOW)
-    assert "renamed" not in column(orders, "content")
-    assert column(orders, "content")["former"] == ["body"]
+    assert not column(orders, "content").renamed
+    assert column(orders, "content").former == ("body",)
     # What takes the old name again is another column.
     orders.execute("ALTER TABLE T ADD COLUMN body text")
     assert orders.run().state is State.NEEDS_BOOTSTRAP

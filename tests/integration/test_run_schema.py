@@ -112,10 +112,10 @@ def test_old_rows_get_the_default_of_a_new_column(orders: Orders) -> None:
     orders.execute("UPDATE T SET note = 'z' WHERE id = 4")
     assert orders.run().error is None
     orders.assert_equal(columns)
-    columns_now = orders.newest.handoff["columns"] if orders.newest.handoff else []
-    assert not [one for one in columns_now if "late" in one]
+    columns_now = orders.newest.require_handoff().columns
+    assert not [one for one in columns_now if one.late]
     # What a replay of older events would need stays.
-    assert {one["name"] for one in columns_now if one.get("added")} == set("ntbldo") | {"at"}
+    assert {one.name for one in columns_now if one.added} == set("ntbldo") | {"at"}
 
 
 def small_batches(orders: Orders) -> dict[str, Any]:

@@ -113,7 +113,8 @@ def test_sixteen_shards_merge_under_writers_and_a_17th_is_added(shop: Shop) -> N
     latest = Timeline(shop.services.spark, path).latest()
     assert latest is not None
     assert set(latest.record.shards) == set(everyone)
-    assert all(one["record"]["handoff"]["handoff_offsets"] for one in latest.record.shards.values())
+    accounts = latest.record.shards.values()
+    assert all(one.record.require_handoff().handoff_offsets for one in accounts)
 
 
 @for_each_kind(POSTGRES)

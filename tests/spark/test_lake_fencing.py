@@ -20,8 +20,10 @@ from pyspark.sql import SparkSession
 from cdc.errors import FencedError, LakeError
 from cdc.lake import services, upkeep
 from cdc.lake.guard import CommitGuard, Guard
+from cdc.lake.handoff import LakeColumn
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
+from tests.handoffs import handed
 from tests.spark.lake import (
     CLUSTERED,
     ORDERS,
@@ -434,7 +436,7 @@ def test_the_handoff_and_the_offsets_outlive_archiving_and_services(
     hudi = {**CLUSTERED, "hoodie.clustering.inline.max.commits": "9"}  # more than KEPT_COMMITS
     table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi, index="bloom", readers_keep="1s")
     insert(spark, table, *[(i, "old") for i in range(20)])
-    handoff = record("handoff", offsets={0: 0}, handoff={"O": {"0": 0}, "x0": 7})
+    handoff = record("handoff", offsets={0: 0}, handoff=handed([LakeColumn("id", "int", "int")]))
     table.empty_commit(handoff, accept)
 
     for at in range(16):
@@ -446,7 +448,7 @@ def test_the_handoff_and_the_offsets_outlive_archiving_and_services(
     assert latest is not None
     assert latest.record.offsets == {0: 16}
     assert len(timeline.commits()) < 16, "nothing was archived, so this proves nothing"
-    assert latest.record.handoff == {"O": {"0": 0}, "x0": 7}
+    assert latest.record.handoff == handoff.handoff
     known = timeline.handoff()
     assert known is not None
     assert known.record.handoff == latest.record.handoff

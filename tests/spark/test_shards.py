@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from cdc.config import TableSettings
 from cdc.errors import FencedError, StateError
 from cdc.lake.commit import CommitRecord
+from cdc.lake.handoff import LakeColumn
 from cdc.lake.shard_write import ShardWrite
 from cdc.lake.shards import ShardTable, SharedTable
 from cdc.lake.timeline import Timeline
@@ -23,6 +24,7 @@ from cdc.spark import in_this_thread
 from cdc.store import Store
 from schemas.errors import SchemaError, TributaryError
 from schemas.table import Shard, TableSchema
+from tests.handoffs import handed
 from tests.spark.lake import ONE_COMMIT, SEVERAL_COMMITS, Event, accept, record, rows, schema
 
 ORDERS = schema("id", id="int", name="string")
@@ -39,14 +41,6 @@ def shared(spark: SparkSession, tmp_path: Path) -> Iterator[SharedTable]:
 
 def shard(name: str) -> Shard:
     return Shard("sales.orders", name, "_shard", "file:///lake/sales/orders")
-
-
-def handed(columns: TableSchema) -> dict[str, Any]:
-    """What the rest of a handoff does not matter for here."""
-    named = [
-        {"name": c.name, "source": c.source_type, "lake": c.lake_type} for c in columns.columns
-    ]
-    return {"columns": named, "key": list(columns.key)}
 
 
 def part(
@@ -83,7 +77,10 @@ def joined(
 
 
 def told(table: ShardTable, end: int) -> CommitRecord:
-    return record(offsets={0: end}, handoff=handed(table.layout.schema))
+    columns = table.layout.schema
+    return record(
+        offsets={0: end}, handoff=handed(map(LakeColumn.of, columns.columns), key=columns.key)
+    )
 
 
 def changed(spark: SparkSession, table: ShardTable, end: int, *events: Event) -> str:

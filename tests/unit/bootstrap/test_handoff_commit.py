@@ -15,12 +15,15 @@ from bootstrap.errors import AttemptSpoiledError
 from bootstrap.snapshot import FETCH_ROWS, fetch_rows
 from bootstrap.standstill import require_same_server
 from cdc.attempt import Attempt
+from cdc.errors import StateError
 from cdc.lake.commit import CommitRecord
+from cdc.lake.handoff import LakeColumn
 from cdc.lake.key_text import FORM
 from cdc.position import Lsn
-from cdc.sources.values import Marker
+from cdc.sources.values import Fingerprint, Marker
 from cdc.state import State, TableRecord
 from schemas.table import Column, Shard, TableId, TableSchema
+from tests.handoffs import VIEW
 
 TABLE = TableId("shop", "public", "orders")
 ATTEMPT = Attempt(
@@ -32,7 +35,7 @@ ATTEMPT = Attempt(
     marker_id=uuid.UUID(int=9),
     x0="77",
     chunks=({"id": 0}, {"id": 1}, {"id": 2}),
-    view={"system_identifier": "123", "timeline": 4, "snapshot": "s"},
+    view=replace(VIEW, system_identifier="123", timeline=4),
     fingerprint={"oid": 5},
     fingerprint_digest="digest",
     reads_upto="0/99",
@@ -72,15 +75,13 @@ def test_the_handoff_hands_over_at_the_start_not_at_the_handoff() -> None:
     context = SimpleNamespace(run_id="run", config=SimpleNamespace(lake=None))
     commit = handoff_commit(RECORD, ATTEMPT, SCHEMA, context)  # type: ignore[arg-type]
     assert commit.offsets == {0: 10}, "changes between O and H have to be replayed"
-    facts = commit.handoff
-    assert facts is not None
-    assert facts["handoff_offsets"] == {"0": 42}
-    assert (facts["topic_id"], facts["x0"], facts["reads_upto"]) == ("topic-uuid", "77", "0/99")
-    assert (facts["system_identifier"], facts["timeline"]) == ("123", 4)
-    assert (facts["fingerprint"], facts["key"]) == ({"oid": 5}, ["id"])
-    column = {"name": "id", "source": "integer", "lake": "int", "asked": False}
-    assert facts["columns"] == [column]
-    assert "key_text" not in facts, "Hudi renders integers by itself"
+    handoff = commit.require_handoff()
+    assert handoff.handoff_offsets == {0: 42}
+    assert (handoff.topic_id, handoff.x0, handoff.reads_upto) == ("topic-uuid", "77", "0/99")
+    assert handoff.view == ATTEMPT.view
+    assert (handoff.fingerprint, handoff.key) == (Fingerprint({"oid": 5}), ("id",))
+    assert handoff.columns == (LakeColumn("id", "integer", "int"),)
+    assert handoff.key_text is None, "Hudi renders integers by itself"
     assert CommitRecord.from_json(commit.to_json()) == commit
 
 
@@ -91,7 +92,17 @@ def test_the_handoff_names_the_form_of_keys_that_are_texts(kind: str, shard: Sha
     context = SimpleNamespace(run_id="run", config=SimpleNamespace(lake=None))
     schema = TableSchema(TABLE, (Column("id", kind, kind, False),), ("id",))
     commit = handoff_commit(replace(RECORD, shard=shard), ATTEMPT, schema, context)  # type: ignore[arg-type]
-    assert (commit.handoff or {})["key_text"] == FORM
+    assert commit.require_handoff().key_text == FORM
+
+
+@pytest.mark.parametrize(
+    "place", ["start_offsets", "handoff_offsets", "reads_upto", "x0", "marker_id", "view"]
+)
+def test_an_attempt_that_lacks_a_place_hands_nothing_off(place: str) -> None:
+    context = SimpleNamespace(run_id="run", config=SimpleNamespace(lake=None))
+    with pytest.raises(StateError, match="has not recorded") as caught:
+        handoff_commit(RECORD, replace(ATTEMPT, **{place: None}), SCHEMA, context)  # type: ignore[arg-type]
+    assert "tributary bootstrap" in caught.value.remedy
 
 
 def test_a_whole_copy_is_accepted() -> None:

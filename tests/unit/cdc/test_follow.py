@@ -9,14 +9,16 @@ import pytest
 
 from cdc.config import LakeConfig
 from cdc.lake.commit import CommitRecord
+from cdc.lake.handoff import LakeColumn
 from cdc.lake.timeline import Committed
 from cdc.run.follow import follow
-from cdc.run.shape import Comparison, lake_columns
+from cdc.run.shape import Comparison
 from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
 from schemas.changes import Change, Verdict
 from schemas.evolution import diff
 from schemas.table import Column, TableId, TableSchema
+from tests.handoffs import handed
 from tests.unit.schemas.catalogs import FACTS, LAKE, changed, column
 
 TABLE = TableId("shop", "public", "orders")
@@ -30,8 +32,7 @@ class Followed:
     """A lake table as its newest commit tells of it."""
 
     def __init__(self) -> None:
-        columns = [{"name": c.name, "source": c.source_type, "lake": c.lake_type} for c in COLUMNS]
-        handoff = {"columns": columns, "key": ["id"], "fingerprint": FACTS}
+        handoff = handed(map(LakeColumn.of, COLUMNS), fingerprint=Fingerprint(FACTS))
         record = CommitRecord(kind="handoff", table=TABLE, attempt="a", handoff=handoff)
         self.latest = Committed("1", "commit", record)
         self.commits = 0
@@ -42,10 +43,9 @@ class Followed:
 
     def look(self, facts: dict[str, Any]) -> tuple[Change, ...]:
         """What a run finds changed; it follows what it may."""
-        handoff = cast("dict[str, Any]", self.latest.record.handoff)
-        lake = lake_columns(handoff)
-        before, now = Catalog.read(handoff["fingerprint"]), Catalog.read(facts)
-        changes = diff(before, now, wanted=COLUMNS, lake=lake, stored={})
+        handoff = self.latest.record.require_handoff()
+        lake = handoff.lake_columns
+        changes = diff(handoff.catalog, Catalog.read(facts), wanted=COLUMNS, lake=lake, stored={})
         if Verdict.gravest(change.verdict for change in changes) is Verdict.BOOTSTRAP:
             return changes
         table = SimpleNamespace(table=TABLE)

@@ -2,22 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from cdc.config import LakeConfig
 from cdc.errors import SchemaChangeError
-from cdc.run.late import LateColumns, settled
-from cdc.run.shape import Comparison, followed
+from cdc.lake.handoff import Handoff, LakeColumn
+from cdc.run.late import LateColumns
 from cdc.sources.values import Fingerprint
 from schemas.avro import DebeziumSchema
 from schemas.changes import Change, RenameColumn, Verdict
-from schemas.evolution import LakeColumns
 from schemas.table import DROPPED, Column, TableId, TableSchema
+from tests.handoffs import handed
 
 TABLE = TableId("shop", "public", "t")
 
@@ -36,28 +35,19 @@ def written(*schemas: tuple[str, ...]) -> Mapping[int, DebeziumSchema]:
     return cast("Mapping[int, DebeziumSchema]", {n: Writer(*s) for n, s in enumerate(schemas)})
 
 
-def entry(name: str, **facts: Any) -> dict[str, Any]:
-    return {"name": name, "source": "text", "lake": "string", "asked": False, **facts}
+def entry(name: str, **facts: Any) -> LakeColumn:
+    return LakeColumn(name, "text", "string", **facts)
 
 
-def follow(
-    columns: list[dict[str, Any]], names: tuple[str, ...], *changes: Change
-) -> dict[str, Any]:
-    compared = Comparison(
-        source_table=cast("Any", None),
-        fingerprint=Fingerprint({}),
-        settings=cast("Any", None),
-        wanted=tuple(Column(name, "text", "string") for name in names),
-        lake=LakeColumns({}),
-        changes=changes,
-    )
-    return followed(
-        {"columns": columns},
-        compared,
+def follow(columns: Iterable[LakeColumn], names: tuple[str, ...], *changes: Change) -> Handoff:
+    return handed(columns).followed(
+        [Column(name, "text", "string") for name in names],
+        changes,
+        Fingerprint({}),
         fills={},
         at=datetime.now(timezone.utc),
         schema_ids=(),
-        config=LakeConfig(url="file:///lake"),
+        hash_key=None,
     )
 
 
@@ -66,19 +56,19 @@ def rename(old: str, new: str, *former: str) -> RenameColumn:
     return RenameColumn(verdict=Verdict.FILL, why="", name=old, to=new, former=names)
 
 
-def by_name(handoff: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    return {one["name"]: one for one in handoff["columns"]}
+def by_name(handoff: Handoff) -> dict[str, LakeColumn]:
+    return {one.name: one for one in handoff.columns}
 
 
 def test_the_new_name_is_looked_for_under_the_old_until_a_batch_has_it() -> None:
     now = follow([entry("id"), entry("a")], ("id", "b"), rename("a", "b"))
-    assert by_name(now)["a"]["source"] == DROPPED
+    assert by_name(now)["a"].source == DROPPED
     late = LateColumns.of(now)
     assert late.former == {"b": ("a",)}
     assert "b" not in late.absent, "an event without either name is not one of then"
-    mixed = settled(now, written(("id", "a"), ("id", "b")))
+    mixed = now.settled(written(("id", "a"), ("id", "b")))
     assert LateColumns.of(mixed).former == {"b": ("a",)}
-    done = settled(mixed, written(("id", "b")))
+    done = mixed.settled(written(("id", "b")))
     assert LateColumns.of(done).former == {}
     assert LateColumns.of(done, replayed=True).former == {"b": ("a",)}
 
@@ -92,9 +82,9 @@ def test_a_column_that_was_late_is_late_under_its_new_name() -> None:
 
 def test_renames_of_two_looks_add_up() -> None:
     first = follow([entry("id"), entry("a")], ("id", "b"), rename("a", "b"))
-    second = follow(first["columns"], ("id", "c"), rename("b", "c"))
+    second = follow(first.columns, ("id", "c"), rename("b", "c"))
     assert LateColumns.of(second).former == {"c": ("b", "a")}
-    assert {n for n, one in by_name(second).items() if one["source"] == DROPPED} == {"a", "b"}
+    assert {n for n, one in by_name(second).items() if one.source == DROPPED} == {"a", "b"}
 
 
 def schema(*names: str) -> TableSchema:

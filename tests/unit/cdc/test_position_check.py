@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from cdc.attempt import CopyView
 from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
 from cdc.position import Lsn
 from cdc.position_check import (
@@ -20,6 +22,7 @@ from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.values import LogHealth, ServerIdentity
 from schemas.changes import AddColumn, ChangeDefault, LoseEvents, NewFile, RenameColumn, Verdict
 from schemas.table import TableId
+from tests.handoffs import VIEW
 
 TABLE = TableId("shop", "public", "orders")
 TOPIC = "shop.public.orders"
@@ -77,12 +80,12 @@ def test_a_topic_that_keeps_everything_is_fine() -> None:
     "known",
     [
         None,
-        {},
-        {"system_identifier": "71", "timeline": 1},
-        {"system_identifier": 71, "timeline": None},
+        replace(VIEW, system_identifier=None, timeline=None),
+        replace(VIEW, system_identifier="71", timeline=1),
+        replace(VIEW, system_identifier="71", timeline=None),
     ],
 )
-def test_the_same_server_is_fine(known: dict[str, Any] | None) -> None:
+def test_the_same_server_is_fine(known: CopyView | None) -> None:
     check_server(TABLE, known=known, now=SERVER)
     check_server(TABLE, known=known, now=ServerIdentity(None, None, in_recovery=False))
 
@@ -92,8 +95,9 @@ def test_the_same_server_is_fine(known: dict[str, Any] | None) -> None:
     [({"system_identifier": "72"}, "system identifier was 72, is 71"), ({"timeline": 2}, "is 1")],
 )
 def test_another_server_stops(known: dict[str, Any], what: str) -> None:
+    known_view = replace(VIEW, **known)
     with pytest.raises(LostHistoryError, match=what):
-        check_server(TABLE, known=known, now=SERVER)
+        check_server(TABLE, known=known_view, now=SERVER)
 
 
 def slot(status: str | None) -> SlotHealth:

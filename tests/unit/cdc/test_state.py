@@ -22,6 +22,7 @@ from cdc.state import (
     with_commit,
 )
 from schemas.table import Shard, TableId
+from tests.handoffs import VIEW
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 LATER = NOW + timedelta(hours=1)
@@ -37,7 +38,7 @@ READY = Attempt(
     marker_id=UUID(int=8),
     x0="900",
     chunks=({"id": 0, "lower": None, "upper": ["5"]},),
-    view={"snapshot_id": "a-1"},
+    view=VIEW,
     fingerprint_digest="d",
     fingerprint={"oid": 1},
     reads_upto="0/16B3748",

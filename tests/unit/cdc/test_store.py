@@ -18,12 +18,14 @@ from cdc import store_tables
 from cdc.attempt import Attempt
 from cdc.errors import StateError
 from cdc.history import RunEntry, SchemaEntry
+from cdc.lake.handoff import FollowedSchema
 from cdc.state import CommitSummary, State, TableRecord
 from cdc.store import Store
 from cdc.store_tables import FORMAT
 from schemas.changes import DropColumn, Verdict
 from schemas.redaction import redact
 from schemas.table import TableId
+from tests.handoffs import handed
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
 TABLE = TableId("shop", "public", "orders")
@@ -268,14 +270,8 @@ def test_names_keep_their_case_and_documents_their_length_on_mysql() -> None:
     assert "record TEXT" in str(created.compile(dialect=make_url("postgresql://").get_dialect()()))
 
 
-HANDOFF = {
-    "schema": {
-        "version": 2,
-        "at": NOW.isoformat(),
-        "schema_ids": [7],
-        "changes": [{"change": "DropColumn", "what": "w", "why": "y", "verdict": "evolve"}],
-    }
-}
+DROPPED = {"change": "DropColumn", "what": "w", "why": "y", "verdict": "evolve"}
+HANDOFF = handed([], schema=FollowedSchema(2, NOW, (7,), (DROPPED,)))
 
 
 def test_the_schema_history_keeps_each_followed_change_once(store: Store) -> None:
@@ -290,7 +286,7 @@ def test_the_schema_history_keeps_each_followed_change_once(store: Store) -> Non
 
 
 def test_a_lake_that_followed_nothing_has_no_history() -> None:
-    assert SchemaEntry.followed(record(), {}) is None
+    assert SchemaEntry.followed(record(), handed([])) is None
 
 
 def stop(outcome: State, catalog: str = "d") -> SchemaEntry:

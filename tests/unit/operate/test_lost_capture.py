@@ -25,6 +25,7 @@ from cdc.state import Attempt, State, TableRecord, transition, with_attempt
 from operate.context import Services
 from operate.lost_capture import counted_otherwise, cut_off, of_another_server
 from schemas.table import TableId
+from tests.handoffs import VIEW
 from tests.unit.cdc.configuration import minimal
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
@@ -197,7 +198,7 @@ def test_a_capture_of_another_server_is_made_anew_once(
     for number, server in enumerate(copied_on):
         record = put(services, f"t{number}", State.BOOTSTRAPPING)
         assert record.attempt is not None
-        attempt = replace(record.attempt, view={"system_identifier": server})
+        attempt = replace(record.attempt, view=replace(VIEW, system_identifier=server))
         services.store.put(with_attempt(record, attempt, at=NOW))
     found = of_another_server(services, services.capture(table("t0")), cast("Source", Server(now)))
     assert bool(found) is anew

@@ -1,0 +1,126 @@
+"""One codec for all that outlives the process: lake commits, the pointer, the state store's rows.
+
+A document is a frozen dataclass. It is refused unless it has exactly the keys of this version, and
+values of their types: what is unknown, missing or of another format is named; nothing is guessed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import MISSING, fields
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
+
+from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
+
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+    from pydantic_core import CoreSchema, ErrorDetails
+
+    Document = TypeVar("Document", bound=DataclassInstance)
+else:
+    Document = TypeVar("Document")
+
+NOT_STORED: Mapping[str, bool] = {"not_stored": True}
+"""Metadata of a field that is no part of the document, and has its default when that is read."""
+
+
+class Part:
+    """Base of the frozen dataclasses that are documents, or parts of them.
+
+    Every field is a key of the document. A field's default is for who makes a value: a document
+    without the key is refused.
+    """
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
+
+    @classmethod
+    def __get_pydantic_core_schema__(
+        cls, source: type[Any], handler: GetCoreSchemaHandler
+    ) -> CoreSchema:
+        """What pydantic derives from the fields, without their defaults."""
+        schema: Any = handler.resolve_ref_schema(handler(source))
+        outside = {one.name for one in fields(source) if one.metadata.get("not_stored")}
+        for one in schema["schema"]["fields"]:
+            if one["name"] in outside:
+                one.update(init=False, serialization_exclude=True)
+            elif one["schema"]["type"] == "default":
+                one["schema"] = one["schema"]["schema"]
+        return schema  # type: ignore[no-any-return]
+
+
+class Codec(Generic[Document]):
+    """Writes and reads one kind of document.
+
+    Args:
+        kind: Its type, with a field ``format`` whose default is the version of the format.
+        error: What is raised for a text that is no such document.
+        remedy: What to do about one.
+    """
+
+    def __init__(
+        self, kind: type[Document], *, error: Callable[..., TributaryError], remedy: str
+    ) -> None:
+        self._adapter = TypeAdapter(kind)
+        self._format = next(one.default for one in fields(kind) if one.name == "format")
+        if self._format is MISSING:
+            raise TypeError(f"{kind.__name__} names no version of its format")
+        self._error = error
+        self._remedy = remedy
+
+    def write(self, document: Document, *, indent: int | None = None) -> str:
+        """The document as JSON in ASCII, on one line unless it is indented.
+
+        Raises:
+            pydantic_core.PydanticSerializationError: A value is not of its field's type.
+        """
+        text = self._adapter.dump_json(document, indent=indent, ensure_ascii=True, warnings="error")
+        return text.decode()
+
+    def read(self, text: str | bytes, name: str, **context: object) -> Document:
+        """Read what :meth:`write` gave.
+
+        Args:
+            text: The JSON.
+            name: What errors call the document.
+            context: What errors name beside it.
+
+        Raises:
+            TributaryError: The text is something else, or of another version.
+        """
+        try:
+            return self._adapter.validate_json(text)
+        except ValidationError as problem:
+            first = problem.errors(include_url=False, include_context=False, include_input=False)[0]
+            reason = self._other_format(text, first) or _reason(first)
+            raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
+
+    def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
+        """That the document is of another version, which explains whatever else is wrong."""
+        document = None if problem["type"] == "json_invalid" else json.loads(text)
+        if not isinstance(document, dict) or "format" not in document:
+            return None
+        found = document["format"]
+        if found == self._format:
+            return None
+        return f"has format {found!r}; this version reads format {self._format!r} only"
+
+
+def _reason(problem: ErrorDetails) -> str:
+    """What is wrong with a document, as a clause without its subject."""
+    what, place = problem["msg"].removeprefix("Value error, "), _path(problem["loc"])
+    if problem["type"] == "json_invalid":
+        return f"is not JSON: {what}"
+    if problem["type"] == "missing":
+        return f"lacks the key {place}"
+    if problem["type"] == "unexpected_keyword_argument":
+        return f"has the key {place}, which this version does not know"
+    return f"is not valid: {place}: {what}" if place else f"is not valid: {what}"
+
+
+def _path(place: tuple[int | str, ...]) -> str:
+    """Where something is in a document, as in ``handoff.columns[0].name``."""
+    path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in place)
+    return path.removeprefix(".")

@@ -1,0 +1,311 @@
+"""What a copy handed over to the stream, as the lake's commits carry it on, and what becomes of it.
+
+This module owns the document: whoever makes it, reads it or moves it on does so by these types.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from typing import TYPE_CHECKING, TypeVar
+from uuid import UUID
+
+from cdc.attempt import CopyView
+from cdc.documents import Part
+from cdc.errors import StateError
+from cdc.hidden import key_check
+from cdc.lake.key_text import key_form
+from cdc.sources.values import Fingerprint
+from schemas.catalog import Catalog
+from schemas.changes import Change, NewFile, RenameColumn, Verdict
+from schemas.evolution import LakeColumns
+from schemas.table import DROPPED, Column, TableId, TableSchema
+
+if TYPE_CHECKING:
+    from cdc.attempt import Attempt
+    from cdc.config import LakeConfig
+    from schemas.avro import DebeziumSchema
+
+_Value = TypeVar("_Value")
+
+
+@dataclass(frozen=True)
+class LakeColumn(Part):
+    """A column of a lake table.
+
+    Args:
+        name: Its name.
+        source: Its type as the source prints it; ``DROPPED`` where only the lake still has it.
+        lake: Its Spark SQL type in the lake.
+        asked: Whether its values are asked of the source by key.
+        hide: ``hash`` or ``mask`` where the lake holds that in place of the values, else empty.
+        plain: The Spark SQL type of values that are hidden, else empty.
+        late: Whether the next events may lack it, since it is new.
+        added: Whether it is younger than the copy, so that events which are replayed may lack it.
+        fill: Spark SQL of its value in rows and events that are older than it; None where they
+            have none.
+        renamed: Whether the next events may have it under a former name.
+        former: Its former names, newest first.
+    """
+
+    name: str
+    source: str
+    lake: str
+    asked: bool = False
+    hide: str = ""
+    plain: str = ""
+    late: bool = False
+    added: bool = False
+    fill: str | None = None
+    renamed: bool = False
+    former: tuple[str, ...] = ()
+
+    @property
+    def dropped(self) -> bool:
+        """Whether only the lake still has it."""
+        return self.source == DROPPED
+
+    @classmethod
+    def of(cls, column: Column) -> LakeColumn:
+        """A column as it is copied."""
+        return cls(
+            column.name,
+            column.source_type,
+            column.lake_type,
+            asked=column.asked,
+            hide=column.hide,
+            plain=column.plain if column.hide else "",
+        )
+
+    def with_name(self, change: RenameColumn) -> LakeColumn:
+        """The column under its new name; events without any name lack what the old one lacked."""
+        former = (*change.former, *self.former)
+        return replace(self, name=change.to, renamed=True, former=former)
+
+    def as_in(self, column: Column) -> LakeColumn:
+        """The column with the types that the source has now; what events may lack stays."""
+        return replace(
+            LakeColumn.of(column),
+            late=self.late,
+            added=self.added,
+            fill=self.fill,
+            renamed=self.renamed,
+            former=self.former,
+        )
+
+    def left(self) -> LakeColumn:
+        """The column after the source has dropped it, or the settings leave it out."""
+        return LakeColumn(self.name, DROPPED, self.lake)
+
+
+@dataclass(frozen=True)
+class FollowedSchema(Part):
+    """The newest change of the source's schema that the lake has followed.
+
+    Args:
+        version: Counts these changes in a generation; the columns as copied are version 1.
+        at: When the lake followed, aware UTC.
+        schema_ids: Registry ids of the schemas that were read last before.
+        changes: What changed, as ``Change.to_json`` gives it.
+    """
+
+    version: int
+    at: datetime
+    schema_ids: tuple[int, ...]
+    changes: tuple[Mapping[str, object], ...]
+
+
+@dataclass(frozen=True)
+class Handoff(Part):
+    """What a table's stream rests on: the places of its copy, and what the lake follows.
+
+    Args:
+        start_offsets: O, the first offset per partition that the stream applies.
+        handoff_offsets: H, the offset per partition at which everything up to R was captured.
+        reads_upto: R, an upper bound of the log position that the copy contains, as text.
+        x0: What showed that no transaction is captured in part: a transaction id, or a marker's.
+        marker_id: Identity of M, the marker row that the copy's view contains.
+        topic_id: UUID of the topic.
+        told_upto: Where the topic of statements ended before O; None without such a topic.
+        view: The image of the source that was copied.
+        fingerprint: The catalog's facts that the columns were taken from.
+        columns: The lake's columns, those first that the source has.
+        key: Names of the columns that identify a row; empty for a log.
+        key_text: Form of the text that is the record key; None where Hudi renders the key.
+        hash_key: Identifies the key of hashes; None where no column is hashed.
+        schema: The newest change that the lake has followed; None for the columns as copied.
+    """
+
+    start_offsets: Mapping[int, int]
+    handoff_offsets: Mapping[int, int]
+    reads_upto: str
+    x0: str
+    marker_id: UUID
+    topic_id: str | None
+    told_upto: int | None
+    view: CopyView
+    fingerprint: Fingerprint
+    columns: tuple[LakeColumn, ...]
+    key: tuple[str, ...]
+    key_text: int | None = None
+    hash_key: str | None = None
+    schema: FollowedSchema | None = None
+
+    @classmethod
+    def of_copy(
+        cls, attempt: Attempt, schema: TableSchema, *, shared: bool, hash_key: str | None
+    ) -> Handoff:
+        """What an attempt hands over that has recorded all its places.
+
+        Args:
+            attempt: The attempt.
+            schema: The columns that it copied.
+            shared: Whether the rows go to a table that several source tables feed.
+            hash_key: As :func:`hash_key_of` gives it.
+
+        Raises:
+            StateError: The attempt has not recorded one of the places.
+        """
+
+        def recorded(value: _Value | None, what: str) -> _Value:
+            if value is None:
+                raise _not_recorded(schema.table, attempt, what)
+            return value
+
+        return cls(
+            start_offsets=recorded(attempt.start_offsets, "O"),
+            handoff_offsets=recorded(attempt.handoff_offsets, "H"),
+            reads_upto=recorded(attempt.reads_upto, "R"),
+            x0=recorded(attempt.x0, "x0"),
+            marker_id=recorded(attempt.marker_id, "its marker"),
+            topic_id=attempt.topic_id,
+            told_upto=attempt.told_upto,
+            view=recorded(attempt.view, "its view"),
+            fingerprint=Fingerprint(recorded(attempt.fingerprint, "the catalog")),
+            columns=tuple(map(LakeColumn.of, schema.columns)),
+            key=schema.key,
+            key_text=key_form(map(schema.column, schema.key), shared=shared),
+            hash_key=hash_key,
+        )
+
+    @property
+    def catalog(self) -> Catalog:
+        """The catalog that the lake follows."""
+        return Catalog.read(self.fingerprint.facts)
+
+    @property
+    def version(self) -> int:
+        """Counts the changes that the lake has followed, from 1 for the columns as copied."""
+        return 1 if self.schema is None else self.schema.version
+
+    @property
+    def lake_columns(self) -> LakeColumns:
+        """The lake's columns, as they are compared with the source's."""
+        return LakeColumns(
+            {one.name: one.lake for one in self.columns},
+            dropped=frozenset(one.name for one in self.columns if one.dropped),
+            asked=frozenset(one.name for one in self.columns if one.asked),
+            hidden={one.name: (one.hide, one.plain) for one in self.columns if one.hide},
+        )
+
+    def lake_schema(self, table: TableId) -> TableSchema:
+        """The lake's columns by their types there, whatever they are at the source."""
+        columns = (Column(one.name, one.lake, one.lake) for one in self.columns)
+        return TableSchema(table, tuple(columns), self.key)
+
+    def carried(self, schema: TableSchema) -> TableSchema:
+        """The source's columns, and those that only the lake still has."""
+        names = {column.name for column in schema.columns}
+        kept = (
+            Column(one.name, DROPPED, one.lake) for one in self.columns if one.name not in names
+        )
+        return replace(schema, columns=(*schema.columns, *kept))
+
+    def followed(
+        self,
+        wanted: Iterable[Column],
+        changes: Sequence[Change],
+        fingerprint: Fingerprint,
+        *,
+        fills: Mapping[str, str],
+        at: datetime,
+        schema_ids: Sequence[int],
+        hash_key: str | None,
+    ) -> Handoff:
+        """The handoff after the lake has followed its source.
+
+        A new column is ``late`` until a batch has shown that its events have begun: events from
+        before lack it, and have there what old rows have. It stays ``added``, for events that are
+        replayed. In the same way one that was ``renamed`` is looked for under its ``former`` names.
+
+        Args:
+            wanted: The columns that the settings replicate.
+            changes: What is not as the lake has it.
+            fingerprint: The catalog's facts now.
+            fills: By new column, Spark SQL of what old rows have.
+            at: Now, aware UTC.
+            schema_ids: Registry ids of the schemas that were read last.
+            hash_key: As :func:`hash_key_of` gives it.
+        """
+        had = {one.name: one for one in self.columns}
+        renamed = {one.to: had[one.name].with_name(one) for one in renames(changes)}
+        columns = []
+        for column in wanted:
+            new = renamed.get(column.name) or replace(LakeColumn.of(column), late=True, added=True)
+            followed = had.pop(column.name, new).as_in(column)
+            fill = fills.get(column.name, followed.fill)
+            columns.append(replace(followed, fill=fill))
+        columns += [one.left() for one in had.values()]
+        told = tuple(one.to_json() for one in changes if not isinstance(one, NewFile))
+        newer = FollowedSchema(self.version + 1, at, tuple(schema_ids), told)
+        return replace(
+            self,
+            columns=tuple(columns),
+            fingerprint=fingerprint,
+            hash_key=hash_key or self.hash_key,
+            schema=newer if told else self.schema,
+        )
+
+    def settled(self, written: Mapping[int, DebeziumSchema]) -> Handoff:
+        """The handoff after a batch: a column that all its events had is late no more.
+
+        Args:
+            written: The writers' schemas of the batch, by registry id.
+        """
+
+        def shown(name: str) -> bool:
+            return bool(written) and all(one.field(name) is not None for one in written.values())
+
+        columns = (
+            replace(one, late=False, renamed=False)
+            if (one.late or one.renamed) and shown(one.name)
+            else one
+            for one in self.columns
+        )
+        return replace(self, columns=tuple(columns))
+
+
+def renames(changes: Iterable[Change]) -> Iterator[RenameColumn]:
+    """The columns that go on under another name."""
+    for change in changes:
+        if isinstance(change, RenameColumn) and change.verdict is Verdict.FILL:
+            yield change
+
+
+def hash_key_of(columns: Iterable[Column], config: LakeConfig) -> str | None:
+    """What identifies the key of hashes; None where no column is hashed.
+
+    Raises:
+        SecretError: The key cannot be read.
+    """
+    return key_check(config) if any(one.hide == "hash" for one in columns) else None
+
+
+def _not_recorded(table: TableId, attempt: Attempt, what: str) -> StateError:
+    return StateError(
+        f"attempt {attempt.id} of table {table} has not recorded {what}, and cannot hand it off",
+        remedy=f"The state store was altered: copy the table again, `tributary bootstrap {table}`.",
+        table=table,
+        field=what,
+    )
