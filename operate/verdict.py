@@ -84,13 +84,15 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
         return Verdict(*refused)
     missing = [name for name in key if name not in table.identity_columns]
     if table.replica_identity not in _WHOLE and missing:
-        columns = ", ".join(table.identity_columns) or "no column"
-        relation = table.table.relation
+        columns, relation = ", ".join(table.identity_columns), table.table.relation
+        identity = "DEFAULT" if set(key) <= set(table.primary_key) else "FULL"
+        choice = (
+            f"; or set key_columns: [{columns}] for the table" if table.identity_columns else ""
+        )
         return Verdict(
-            f"has the key ({', '.join(key)}), but the log identifies deleted rows by {columns}",
-            f"Run ALTER TABLE {relation} REPLICA IDENTITY "
-            f"{'DEFAULT' if set(key) <= set(table.primary_key) else 'FULL'}; or set key_columns:"
-            f" [{', '.join(table.identity_columns)}] for the table.",
+            f"has the key ({', '.join(key)}), but the log identifies deleted rows by"
+            f" {columns or 'no column'}",
+            f"Run ALTER TABLE {relation} REPLICA IDENTITY {identity}{choice}.",
         )
     return Verdict(
         notes=(

@@ -1,0 +1,134 @@
+"""What a refused table is told to do makes it fit: the statements are run as they are printed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from cdc.config import TableSettings
+from operate.verdict import judge
+from tests.integration.conftest import Database
+from tests.integration.sources import open_source, table_id
+from tests.integration.test_postgres_shapes import APPEND, BY_ID, KEYED, PARTED, A, Shape
+
+PLAIN = "CREATE TABLE T (id int NOT NULL, v int)"
+UNIQUE = "CREATE UNIQUE INDEX T_i ON T (id)"
+BY_V = ("CREATE UNIQUE INDEX T_v ON T (v)", f"{A} REPLICA IDENTITY USING INDEX T_v")
+NOTHING = (KEYED, f"{A} REPLICA IDENTITY NOTHING")
+OTHER_KEY = TableSettings(key_columns=("v",))
+NO_SETTINGS = TableSettings()
+
+
+@dataclass(frozen=True)
+class Refused:
+    """A table that cannot travel, and the choice that is taken of what it is told to do.
+
+    Args:
+        shape: The table, with the settings under which it is refused.
+        choice: Finds the choice in the remedy; its groups together are a statement.
+        filled: What a person writes where the remedy leaves something open.
+        first: What the choice asks for in words.
+        settings: Those that the choice names.
+    """
+
+    shape: Shape
+    choice: str
+    filled: Mapping[str, str] = field(default_factory=dict)
+    first: tuple[str, ...] = ()
+    settings: TableSettings = NO_SETTINGS
+
+
+CASES = [
+    Refused(
+        Shape("keyed", (PLAIN,)), r"1\. .*?(ALTER .*? ADD PRIMARY KEY \(\.\.\.\))", {"...": "id"}
+    ),
+    Refused(
+        Shape("indexed", (PLAIN, UNIQUE)),
+        r"2\. .*?(ALTER .*? USING INDEX <[^>]*>), and key_columns: \[id\]",
+        {"<name of that index>": "T_i"},
+        settings=BY_ID,
+    ),
+    Refused(
+        Shape("index_added", (PLAIN,)),
+        r"2\. add a unique index .*?(ALTER .*? USING INDEX <[^>]*>), and key_columns",
+        {"<index>": "T_i"},
+        (UNIQUE,),
+        BY_ID,
+    ),
+    Refused(
+        Shape("whole", (PLAIN, UNIQUE)), r"3\. .*?(ALTER .*? FULL) and key_columns", settings=BY_ID
+    ),
+    Refused(Shape("a_log", (PLAIN,)), r"4\. .*?mode: append", settings=APPEND),
+    Refused(
+        Shape("unindexed", (PLAIN, f"{A} REPLICA IDENTITY FULL"), settings=BY_ID),
+        r"(CREATE UNIQUE INDEX .*?\))",
+        settings=BY_ID,
+    ),
+    Refused(Shape("by_key", NOTHING), r"(ALTER .*? DEFAULT)"),
+    Refused(
+        Shape("by_index", NOTHING),
+        r"(ALTER .*?) DEFAULT .*? or (USING INDEX <unique index>)",
+        {"<unique index>": "T_pkey"},
+    ),
+    Refused(Shape("by_row", NOTHING), r"(ALTER .*?) DEFAULT .*? or (FULL)"),
+    Refused(Shape("nothing_log", NOTHING), "mode: append", settings=APPEND),
+    Refused(
+        Shape("unlogged", (KEYED.replace("TABLE", "UNLOGGED TABLE"),)),
+        r"(ALTER .*? SET LOGGED)",
+        {"...": "T"},
+    ),
+    Refused(Shape("another", (KEYED, *BY_V)), r"(ALTER .*? DEFAULT)"),
+    Refused(Shape("other_key", (KEYED, *BY_V)), r"key_columns: \[v\]", settings=OTHER_KEY),
+    Refused(
+        Shape("other_row", (KEYED, BY_V[0]), settings=OTHER_KEY),
+        r"(ALTER .*? FULL)",
+        settings=OTHER_KEY,
+    ),
+    Refused(
+        Shape("index_gone", (KEYED, *BY_V, "DROP INDEX T_v")),
+        r"Run (ALTER .*? DEFAULT)\.$",
+    ),
+    Refused(
+        Shape("deferred", ("CREATE TABLE T (id int PRIMARY KEY DEFERRABLE, v int NOT NULL)",)),
+        r"(ALTER .*? USING INDEX <index>) and key_columns",
+        {"<index>": "T_v"},
+        BY_V[:1],
+        OTHER_KEY,
+    ),
+    Refused(
+        Shape("part_unlogged", (*PARTED, "CREATE UNLOGGED TABLE T_2 PARTITION OF T DEFAULT")),
+        r"(ALTER .*? SET LOGGED)",
+    ),
+    Refused(
+        Shape("part_nothing", (*PARTED, f"{A}_1 REPLICA IDENTITY NOTHING")), r"(ALTER .*? DEFAULT)"
+    ),
+    Refused(
+        Shape("parts", (f"{PLAIN} PARTITION BY RANGE (id)", UNIQUE), settings=BY_ID),
+        r"(ALTER .*? ADD PRIMARY KEY \(\.\.\.\))",
+        {"...": "id"},
+    ),
+    Refused(
+        Shape("parts_log", (f"{PLAIN} PARTITION BY RANGE (id)", UNIQUE), settings=BY_ID),
+        "mode: append",
+        settings=APPEND,
+    ),
+]
+
+
+def test_refused_tables_fit_after_what_they_are_told(database: Database) -> None:
+    source = open_source(database)
+    for case in CASES:
+        shape, table = case.shape, table_id(database, case.shape.name)
+        database.execute(*shape.sql(shape.create))
+        refused = judge(source.table(table), shape.settings)
+        assert not refused.ok, shape.name
+        chosen = re.search(case.choice, refused.remedy)
+        assert chosen, (shape.name, refused.remedy)
+        statement = " ".join(chosen.groups())
+        for place, value in case.filled.items():
+            assert place in statement, (shape.name, statement)
+            statement = statement.replace(place, *shape.sql((value,)))
+        database.execute(*shape.sql(case.first), *filter(None, [statement]))
+        fits = judge(source.table(table), case.settings)
+        assert fits.ok, (shape.name, statement, fits)
