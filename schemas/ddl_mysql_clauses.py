@@ -79,7 +79,7 @@ class AddUnique:
 
 @dataclass(frozen=True)
 class DropIndex:
-    """DROP INDEX or CONSTRAINT; only the catalog knows what it is."""
+    """DROP INDEX or CONSTRAINT, but for the primary key."""
 
     name: str
 
@@ -92,16 +92,7 @@ class RenameIndex:
     to: str
 
 
-@dataclass(frozen=True)
-class SetEngine:
-    """ENGINE."""
-
-    engine: str
-
-
-Clause = (
-    Add | Redefine | Drop | Rename | SetDefault | AddUnique | DropIndex | RenameIndex | SetEngine
-)
+Clause = Add | Redefine | Drop | Rename | SetDefault | AddUnique | DropIndex | RenameIndex
 
 
 @dataclass(frozen=True)

@@ -26,7 +26,6 @@ from schemas.ddl_mysql_clauses import (
     Rename,
     RenameIndex,
     SetDefault,
-    SetEngine,
     Statement,
 )
 from schemas.errors import DdlError
@@ -69,6 +68,7 @@ _GRAVE = frozenset(
 )
 """How clauses begin of which nobody can tell what became of the rows, or that nobody looks into."""
 _OF_COLUMN = frozenset({"COLUMN", "INDEX", "KEY"})
+_OF_INDEX = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 _OTHER_WORDS = re.compile(r"INT[1-8]|FLOAT[48]|REAL|NCHAR|NVARCHAR|LONG", re.IGNORECASE)
 """Names of types that the parser takes for other types than the servers do."""
 _ASKED = (
@@ -169,7 +169,7 @@ def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
             named = other if _is(other, table) else named
     if not _is(named, table):
         raise _refused(table, text, "it is about another table")
-    if not any(_is_grave(_words(clause)) for clause in clauses):
+    if not any(_is_grave(_words(clause)) or _is_of_table(clause) for clause in clauses):
         raise _refused(table, text, "it is not understood")
 
 
@@ -179,6 +179,14 @@ def _is_grave(words: Sequence[str]) -> bool:
         return second not in _OF_COLUMN
     several = first == "ADD" and "(" in (second, words[2] if second == "COLUMN" else "")
     return several or first in ("CHARSET", "COLLATE") or (first, second) in _GRAVE
+
+
+def _is_of_table(clause: Sequence[Token]) -> bool:
+    """Whether the clause gives the table another engine, or drops its key by the key's name."""
+    said = [one.text.upper() for one in clause]
+    if said[0] == "ENGINE":
+        return said[-1] != "INNODB"
+    return said[0] == "DROP" and said[1] in _OF_INDEX and said[-1] == "PRIMARY"
 
 
 def _altered(alter: exp.Alter, text: str, table: TableId) -> Iterator[Clause]:
@@ -207,9 +215,6 @@ def _altered(alter: exp.Alter, text: str, table: TableId) -> Iterator[Clause]:
                 yield SetDefault(action.this.name, None if default is None else _sql(default))
         elif isinstance(action, exp.AddConstraint):
             yield from _keys(action)
-    for option in alter.args.get("options") or ():
-        if isinstance(option, exp.EngineProperty):
-            yield SetEngine(option.this.name)
 
 
 def _definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:

@@ -34,7 +34,6 @@ from schemas.ddl_mysql_clauses import (
     Rename,
     RenameIndex,
     SetDefault,
-    SetEngine,
     Statement,
 )
 from schemas.errors import DdlError
@@ -195,13 +194,11 @@ class _Draft:
         self._defaults = dict(lookups.defaults)
         # Their names are the same in any letters.
         self._indexes = {name.lower(): parts for name, parts in lookups.indexes.items()}
-        self._engine = found.engine
 
     def result(self) -> Described:
         key = (self._key,) if self._key else ()
         return replace(
             self._found,
-            engine=self._engine,
             columns=tuple(self._rows),
             primary_key=self._key,
             unique=(*key, *(parts for name, parts in self._unique() if name != "primary")),
@@ -285,14 +282,9 @@ class _Draft:
                 self._key = clause.columns
         elif isinstance(clause, DropIndex):
             self._indexes.pop(clause.name.lower(), None)
-            if clause.name.upper() == "PRIMARY":
-                self._key = ()
         elif isinstance(clause, RenameIndex):
             if (name := clause.name.lower()) in self._indexes:
                 self._indexes[clause.to.lower()] = self._indexes.pop(name)
-        elif isinstance(clause, SetEngine):
-            if clause.engine.lower() != self._engine.lower():
-                self._engine = clause.engine
         elif isinstance(clause, (Add, Redefine)):
             if clause.column.primary:
                 self._key = (clause.column.name,)

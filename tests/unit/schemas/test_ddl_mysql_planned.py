@@ -16,7 +16,6 @@ from schemas.ddl_mysql_clauses import (
     Rename,
     RenameIndex,
     SetDefault,
-    SetEngine,
 )
 from schemas.ddl_mysql_planned import read_planned
 from schemas.errors import DdlError
@@ -81,7 +80,7 @@ X = Definition("x", "`x` INT")
         ("CREATE UNIQUE INDEX i ON shop.orders (n)", [AddUnique("i", ("n",))]),
         ("CREATE INDEX i ON orders (n)", []),
         ("DROP INDEX i ON orders", [DropIndex("i")]),
-        (A + "ENGINE = MyISAM, COMMENT 'x', AUTO_INCREMENT = 5, FORCE", [SetEngine("MyISAM")]),
+        (A + "ENGINE = InnoDB, COMMENT 'x', AUTO_INCREMENT = 5, FORCE", []),
     ],
 )
 def test_what_a_statement_does_to_the_catalog(ddl: str, clauses: list[Clause]) -> None:
@@ -108,6 +107,10 @@ def test_what_a_statement_does_to_the_catalog(ddl: str, clauses: list[Clause]) -
         A + "PARTITION BY HASH (id) PARTITIONS 4",
         A + "REMOVE PARTITIONING",
         A + "DROP PRIMARY KEY, ADD PRIMARY KEY (n)",
+        A + "DROP INDEX `PRIMARY`, ADD PRIMARY KEY (n)",
+        A + "DROP CONSTRAINT IF EXISTS `PRIMARY`",
+        A + "ADD x int, ENGINE = MyISAM",
+        A + "ENGINE MyISAM",
         A + "ADD (x int, y int)",
         A + "ADD COLUMN (x int, y int)",
         A + "ORDER BY n",
