@@ -6,7 +6,6 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-import httpx
 import yaml
 
 from cdc.binlog_position import StoredPosition
@@ -33,6 +32,7 @@ from stack.ports import HOST
 from stack.roles import CAPTURE
 from tests.integration.captured import WAIT_S, Event, decode, describe, wait_until
 from tests.integration.mysql import MysqlDatabase
+from tests.integration.servers import connect_rest
 
 GtidSet = MysqlGtidSet | MariadbGtidSet
 
@@ -147,8 +147,8 @@ class MysqlCaptured:
 
     def forget_offsets(self) -> None:
         """Delete what Connect has stored for the connector, which is stopped."""
-        url = f"{self.config.connect.url}/connectors/{self.names.connector}/offsets"
-        httpx.delete(url, timeout=30).raise_for_status()
+        with connect_rest(self.database.stack) as connect:
+            connect.delete(f"/connectors/{self.names.connector}/offsets").raise_for_status()
 
     def events(self, topic: str, count: int, *, timeout_s: float = WAIT_S) -> list[Event]:
         """Wait for ``count`` records, and return all that there are then."""
