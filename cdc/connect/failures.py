@@ -6,12 +6,13 @@ import re
 
 _CAUSE = re.compile(r"^\s*Caused by: ", re.MULTILINE)
 _EXCEPTION = re.compile(r"^(?:[a-z_][\w$]*\.)+(?P<name>[A-Z][\w$]*)(?:: )?")
-_DUMP = re.compile(r"\s*\[[^\[\]]*\]")
+_DUMP = re.compile(r"\s*\[[^\[\]]*\]|\b\w*(?:Context|Info|Schema)\{[^{}]*\}")
 _LENGTH = 400
 
 _REMEDIES: tuple[tuple[str, str], ...] = (
     (
-        r"password authentication failed|no password was provided|not permitted to log in",
+        r"password authentication failed|no password was provided|not permitted to log in"
+        r"|access denied for user .*using password",
         "Check credentials.capture of the source, and that the worker's ConfigProvider reads the"
         " secret it refers to.",
     ),
@@ -50,16 +51,17 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         "Run `tributary onboard` again: it creates the publication.",
     ),
     (
+        r"gtid state requested|error code: 1236|binlog.*purged|purged.*binlog"
+        r"|binlogoffsetcontext.*no longer available",
+        "Changes after the stored position are no longer in the binlog. Run `tributary bootstrap`"
+        " for the tables of this source and tier, and keep binlogs for longer"
+        " (binlog_expire_logs_seconds).",
+    ),
+    (
         r"no longer available|has already been removed|can no longer get changes"
         r"|slot .* (?:was|has been) invalidated|ahead of|offset.*behind|wal_status",
         "Changes between the stored position and the slot are gone. Run `tributary bootstrap` for"
         " the tables of this source and tier.",
-    ),
-    (
-        r"gtid state requested|error code: 1236|binlog.*purged|purged.*binlog",
-        "Changes after the stored position are no longer in the binlog. Run `tributary bootstrap`"
-        " for the tables of this source and tier, and keep binlogs for longer"
-        " (binlog_expire_logs_seconds).",
     ),
     (
         r"columns that differ only by case",

@@ -27,6 +27,15 @@ but this is no longer available on the server. Reconfigure the connector to use 
 \tat io.debezium.connector.common.BaseSourceTask.validateSchemaHistory(BaseSourceTask.java:165)
 """
 
+PURGED = """\
+io.debezium.DebeziumException: The connector is trying to read change stream starting at \
+BinlogOffsetContext{sourceInfoSchema=Schema{io.debezium.connector.mysql.Source:STRUCT}, \
+sourceInfo=BinlogSourceInfo{currentGtid='null', currentBinlogFilename='binlog.000001', \
+tableIds=, databaseName='null'}, snapshotCompleted=false}, but this is no longer available on the \
+server. Reconfigure the connector to use a snapshot mode when needed.
+\tat io.debezium.connector.common.BaseSourceTask.validateSchemaHistory(BaseSourceTask.java:165)
+"""
+
 
 def test_a_trace_becomes_its_outermost_message_and_its_root_cause() -> None:
     assert explain(CONVERSION) == (
@@ -35,8 +44,9 @@ def test_a_trace_becomes_its_outermost_message_and_its_root_cause() -> None:
     )
 
 
-def test_dumps_of_java_objects_do_not_hide_the_sentence() -> None:
-    said = explain(LOST)
+@pytest.mark.parametrize("trace", [LOST, PURGED])
+def test_dumps_of_java_objects_do_not_hide_the_sentence(trace: str) -> None:
+    said = explain(trace)
     assert "no longer available on the server" in said
     assert "sourceInfo" not in said
 
@@ -68,7 +78,9 @@ def test_long_messages_are_cut() -> None:
         ('FATAL: database "nope" does not exist', "database's name"),
         ("Publication autocreation is disabled, please create one", "tributary onboard"),
         ("This worker does not have exactly-once source support enabled.", "exactly.once.source"),
-        (LOST, "tributary bootstrap"),
+        ("Access denied for user 'c'@'h' (using password: YES)", "credentials.capture"),
+        (LOST, "between the stored position and the slot"),
+        (PURGED, "no longer in the binlog"),
         ("io.apicurio.rest.client.error.RestClientException", "connect.registry_url"),
         ('replication slot "s" is active for PID 7', "Another reader"),
         ("org.apache.kafka.common.errors.RecordTooLargeException: 20", "max.message.bytes"),

@@ -1,0 +1,180 @@
+"""Captures of binlogs and of logs that send no changes: each is named, with its reason."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+import sqlalchemy as sa
+
+from cdc.run import RunContext, Silence, silences
+from cdc.store_tables import restart_rows
+from operate.lifecycle import retry
+from stack.mysql_software import MARIADB, MYSQL
+from stack.ports import HOST
+from stack.roles import CAPTURE
+from tests.integration.captured import wait_until
+from tests.integration.conftest import Database
+from tests.integration.kinds import database_of, kinds
+from tests.integration.logs import create_log
+from tests.integration.mysql import MysqlDatabase
+from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.shop import Shop, succeeded
+
+pytestmark = pytest.mark.breadth
+
+
+class Watched:
+    """Tables that are captured, and what a run says of their captures."""
+
+    def __init__(self, shop: Shop) -> None:
+        self.shop = shop
+        services = shop.services
+        self.connect = services.connect
+        self._context = RunContext(
+            config=services.config,
+            session=cast("Any", None),
+            store=services.store,
+            kafka=services.kafka,
+            registry=services.registry,
+            sources={},
+            leases=services.leases,
+            progress=services.progress,
+            run_id="run",
+            connect=services.connect,
+        )
+
+    def silences(self) -> list[Silence]:
+        """At a look at which each failed connector may be restarted again."""
+        with self.shop.services.store.transaction() as connection:
+            connection.execute(sa.update(restart_rows).values(next_at=0, times=0))
+        return silences(self._context, self.shop.services.store.tables())
+
+    def told(self) -> str:
+        return " | ".join(f"{one.message}. {one.remedy}" for one in self.silences())
+
+    def until(self, says: str) -> str:
+        """What is said, as soon as it says so."""
+        said: list[str] = []
+
+        def tells() -> bool:
+            said.append(self.told())
+            return says in said[-1]
+
+        try:
+            wait_until(tells, says, 120)
+        except AssertionError as error:
+            raise AssertionError(f"not {says!r}, but {said[-1]!r}") from error
+        return said[-1]
+
+    def until_changes_come(self) -> None:
+        wait_until(lambda: self.told() == "", "changes", 120)
+
+
+@pytest.fixture
+def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]:
+    """A captured table ``orders`` on a server with a binlog."""
+    with database_of(request, request.param) as database:
+        shop = Shop(database, None, tmp_path)
+        shop.create("orders", 1)
+        succeeded(shop.onboard("orders", with_bootstrap=False))
+        yield Watched(shop)
+        shop.services.close()
+
+
+@pytest.mark.parametrize("watched", kinds(of=(MARIADB, MYSQL)), indirect=True)
+def test_a_binlogs_capture_that_sends_nothing_is_told_with_its_reason(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop, connect = watched.shop, watched.connect
+    database = shop.database
+    assert isinstance(database, MysqlDatabase)
+    table = shop.table("orders")
+    name = shop.services.capture(table).connector
+    watched.until_changes_come()
+
+    password = database.stack.passwords.get(CAPTURE)
+    database.root(f"ALTER USER {CAPTURE}@'{HOST}' IDENTIFIED BY 'another-one'")
+    try:
+        connect.restart(name, only_failed=False)
+        said = watched.until("failed: ")
+    finally:
+        database.root(f"ALTER USER {CAPTURE}@'{HOST}' IDENTIFIED BY '{password}'")
+    assert f"connector {name} failed: " in said
+    assert "Access denied for user" in said
+    assert "credentials.capture" in said
+    assert str(table) in said
+    assert password not in said
+    assert "another-one" not in said
+    assert not re.search(r"\bat (?:org|io|java)\.|\n", said), "no Java stack"
+    watched.until_changes_come()
+
+    connect.pause(name)
+    assert f"connector {name} is PAUSED" in watched.told()
+    assert "tributary retry" in watched.told()
+    retry(shop.services, table)
+    watched.until_changes_come()
+
+    monkeypatch.setattr("cdc.run.watch.silence_bound_s", lambda _: 2.0)
+    with database.begin() as session, session.cursor() as cursor:
+        cursor.execute(f"SELECT 1 FROM tributary.heartbeat WHERE source = '{name}' FOR UPDATE")
+        assert "tributary.heartbeat" in watched.until("runs, and its last heartbeat")
+    monkeypatch.undo()
+    watched.until_changes_come()
+
+    connect.stop(name)
+    assert f"connector {name} is STOPPED" in watched.told()
+    database.execute("UPDATE orders SET v = 2 WHERE id = 1")
+    database.lose_log()
+    connect.resume(name)
+    said = watched.until("failed: ")
+    assert "no longer in the binlog" in said
+    assert "tributary bootstrap" in said
+
+    connect.delete(name)
+    assert f"there is no connector {name}" in watched.told()
+
+
+def test_the_connector_of_logs_is_told_apart_from_that_of_tables(
+    database: Database, tmp_path: Path
+) -> None:
+    shop = Shop(database, None, tmp_path, tables={"public.events": {"mode": "append"}})
+    database.let_pause()
+    create_log(database, "events", 10)
+    shop.create("orders", 1)
+    succeeded(shop.onboard("events", "orders", with_bootstrap=False))
+    watched, connect = Watched(shop), shop.services.connect
+    logs, orders = shop.table("events"), shop.table("orders")
+    name, other = (shop.services.capture(table).connector for table in (logs, orders))
+    assert name != other
+    watched.until_changes_come()
+
+    def only(says: str) -> str:
+        said = watched.until(says)
+        assert name in said
+        assert other not in said.replace(name, "")
+        assert (str(logs) in said, str(orders) in said) == (True, False)
+        return said
+
+    for stop, says in ((connect.pause, "is PAUSED"), (connect.stop, "is STOPPED")):
+        stop(name)
+        only(f"connector {name} {says}")
+        assert len(watched.silences()) == 1
+        retry(shop.services, logs)
+        watched.until_changes_come()
+
+    database.stack.psql("ALTER ROLE tributary_capture NOLOGIN")
+    try:
+        connect.restart(name, only_failed=False)
+        assert "not permitted to log in" in only("failed: ")
+    finally:
+        database.stack.psql("ALTER ROLE tributary_capture LOGIN")
+    watched.until_changes_come()
+
+    connect.delete(name, forget_offsets=False)
+    assert len(watched.silences()) == 1
+    only(f"there is no connector {name}")
+    shop.services.close()
