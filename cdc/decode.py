@@ -1,14 +1,13 @@
 """From Kafka records to changes in one normal form, decoded in the JVM by the writer's schema id.
 
-Normal form is one row per record (two where an update changed a key; see :func:`decode`): the
+Normal form is one row per record (two where an update changed a key; see :class:`EventRules`): the
 lake's meta columns, the table's columns in lake types, and columns that never reach the lake
 (:data:`cdc.rows.columns.DECODED_ONLY`). A record with a ``PROBLEM`` has no ``OP``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
@@ -16,17 +15,10 @@ from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro
 from pyspark.sql.types import StructType
 
-from cdc.binlog_values import (
-    binlog_position,
-    binlog_value,
-    doubt_test,
-    not_of_a_log,
-    order_in_transaction,
-    transaction_number,
-    zero_date_test,
-)
+from cdc.binlog_values import not_of_a_log
 from cdc.errors import DecodeError
-from cdc.own_key import FORMER, changed_key, key_type, split
+from cdc.event_plan import MARK_SQL, EventPlan, EventRules, event_plan
+from cdc.own_key import FORMER, key_type, split
 from cdc.rows.columns import (
     INGESTED_AT,
     OFFSET,
@@ -41,18 +33,9 @@ from cdc.rows.columns import (
     UNAVAILABLE,
     UNCLEAR,
 )
-from cdc.semantic_types import (
-    default_test,
-    garbled_test,
-    inexact,
-    lake_value,
-    names_where,
-    placeholder_test,
-    position,
-    quoted,
-)
-from schemas.avro import END_MARK, WIRE_HEADER_BYTES, DebeziumSchema
-from schemas.table import TableSchema
+from cdc.semantic_types import inexact, quoted
+from schemas.avro import WIRE_HEADER_BYTES, DebeziumSchema
+from schemas.table import Column, TableSchema
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn
@@ -68,22 +51,15 @@ SCHEMA_ID_SQL = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
 """Spark SQL of the schema id in a record's ``value``."""
 
 _ROW_OPS, _ROWLESS_OPS = ("c", "r", "u"), ("d", "t")
-_MARK = f"X'{END_MARK.hex()}'"
-_LAST_MICROS = 253_402_300_799_999_999
-"""The end of the year 9999, after which Python and most readers know no time."""
 
 
 def decode(
     records: DataFrame,
     schemas: Mapping[int, DebeziumSchema],
     table: TableSchema,
+    rules: EventRules,
     *,
-    placeholder: str,
     ingested_at: datetime,
-    absent: Mapping[str, str] | None = None,
-    former: Mapping[str, Sequence[str]] | None = None,
-    nulls_are_kept: bool = True,
-    own_key: bool = False,
 ) -> DataFrame:
     """Bring records into normal form, each by the schema it was written with.
 
@@ -96,19 +72,33 @@ def decode(
         records: Rows with Kafka's ``value``, ``partition`` and ``offset``.
         schemas: The writers' schemas by id.
         table: The lake's columns and key. Fields that are not columns of it are ignored.
-        placeholder: What the connector sends for an unchanged value it does not have.
+        rules: What the table's events leave open.
         ingested_at: Time of the run, for ``INGESTED_AT``.
-        absent: By column, Spark SQL of what a row has there whose event lacks it; else NULL.
-        former: By column, names that an event may have it under instead of its own.
-        nulls_are_kept: Whether the converter sends a NULL as NULL. Else a value that equals its
-            column's default may be one: it is taken as unavailable, and ``UNCLEAR`` is set.
-        own_key: Whether the table's key may be another than the connector's. An update of such a
-            key is one event; it becomes two rows, as the connector itself makes of its own key:
-            the delete of the former key and an insert.
 
     Raises:
+        DecodeError: A schema is not that of a change event.
         SchemaChangeError: A writer's type cannot become the lake's type of that column.
     """
+    events = _events(records, schemas)
+    for schema_id, schema in schemas.items():
+        marked = events.schema[_event(schema_id)].dataType
+        if not (isinstance(marked, StructType) and schema.is_envelope):
+            raise DecodeError(
+                f"schema id {schema_id} of table {table.table} is not a change event",
+                remedy="Check that only the Debezium connector writes to the topic.",
+                table=table.table,
+                schema_id=schema_id,
+            )
+    plans = {
+        schema_id: event_plan(_event(schema_id), schema, table, rules)
+        for schema_id, schema in schemas.items()
+    }
+    normal = _normal(events, plans, table, ingested_at)
+    return split(normal, table) if rules.own_key else normal.drop(FORMER)
+
+
+def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFrame:
+    """The records with their bodies decoded, each in the column of its own schema."""
     value = F.col("value")
     headed = records.select(
         F.col("partition").alias(PARTITION),
@@ -120,10 +110,10 @@ def decode(
     readable = F.expr(
         f"length(value) >= {WIRE_HEADER_BYTES} AND hex(substring(value, 1, 1)) = '00'"
     )
-    body = F.expr(f"concat(substring(value, {WIRE_HEADER_BYTES + 1}), {_MARK})")
+    body = F.expr(f"concat(substring(value, {WIRE_HEADER_BYTES + 1}), {MARK_SQL})")
     # One wide row per record: Spark evaluates only the branch of the record's own schema, and
     # does not merge this projection with the next, which would decode once per column.
-    events = headed.select(
+    return headed.select(
         PARTITION,
         OFFSET,
         SCHEMA_ID,
@@ -145,143 +135,6 @@ def decode(
             for schema_id, schema in schemas.items()
         ),
     )
-    late = (absent or {}, former or {})
-    plans = {
-        schema_id: _plan(
-            events, schema_id, schema, table, placeholder, *late, nulls_are_kept, own_key
-        )
-        for schema_id, schema in schemas.items()
-    }
-    normal = _normal(events, plans, table, ingested_at)
-    return split(normal, table) if own_key else normal.drop(FORMER)
-
-
-@dataclass(frozen=True)
-class _Plan:
-    """Spark SQL expressions over the decoded events of one schema."""
-
-    from_binlog: bool
-    operation: str
-    whole: str
-    has_row: str
-    source_ts: str
-    position: str
-    transaction: str
-    order: str
-    values: Mapping[str, str]
-    given: Mapping[str, str]
-    unavailable: str
-    unclear: str
-    garbled: str
-    zeroed: str
-    former: str
-
-
-def _plan(
-    events: DataFrame,
-    schema_id: int,
-    schema: DebeziumSchema,
-    table: TableSchema,
-    placeholder: str,
-    absent: Mapping[str, str],
-    renamed: Mapping[str, Sequence[str]],
-    nulls_are_kept: bool,
-    own_key: bool,
-) -> _Plan:
-    record = _event(schema_id)
-    event = f"{record}.event"
-    marked = events.schema[record].dataType
-    if not (isinstance(marked, StructType) and schema.is_envelope):
-        raise DecodeError(
-            f"schema id {schema_id} of table {table.table} is not a change event",
-            remedy="Check that only the Debezium connector writes to the topic.",
-            table=table.table,
-            schema_id=schema_id,
-        )
-    values: dict[str, str] = {}
-    flags: list[tuple[str, str]] = []
-    unclear: list[str] = []
-    garbled: list[tuple[str, str]] = []
-    zeroed: list[tuple[str, str]] = []
-    given: dict[str, str] = {}
-    former: dict[str, str] = {}
-    read = binlog_value if schema.from_binlog else lake_value
-    for column in table.columns:
-        if column.asked:
-            lacked = f"{event}.after IS NOT NULL"
-            values[column.name] = "NULL"
-            flags.append((column.name, lacked))
-            unclear.append(lacked)
-            continue
-        names = (column.name, *renamed.get(column.name, ())) if column.live else ()
-        field = next(filter(None, map(schema.field, names)), None)
-        if field is None:
-            values[column.name] = absent.get(column.name, "NULL")
-            continue
-        raw = f"{event}.after.{quoted(field.name)}"
-        if column.name in table.key:
-            # A delete has no row after it, and a key stored out of line may be unavailable in it;
-            # before it, at least the key is known.
-            after = raw
-            if shown := placeholder_test(raw, field, placeholder):
-                after = f"CASE WHEN {shown} THEN NULL ELSE {raw} END"
-            before = f"{event}.before.{quoted(field.name)}"
-            raw = f"coalesce({after}, {before})"
-            former[column.name] = read(before, field, column, table.table).sql
-        value = read(raw, field, column, table.table)
-        if (test := garbled_test(raw, field)) is not None:
-            garbled.append((column.name, test))
-        real = f"{raw} IS NOT NULL"
-        expression = value.sql
-        shown = placeholder_test(raw, field, placeholder)
-        maybe_null = None if nulls_are_kept else default_test(raw, field)
-        doubt = doubt_test(raw, field, column, table) if schema.from_binlog else None
-        if doubt is not None and column.name in table.key:
-            # By that key the source would show another row, and none that is gone.
-            former_zero = zero_date_test(f"{event}.before.{quoted(field.name)}", field)
-            zeroed.append((column.name, f"({doubt} OR {former_zero})"))
-        elif doubt is not None:
-            maybe_null = doubt if maybe_null is None else f"({maybe_null} OR {doubt})"
-        if maybe_null is not None:
-            unclear.append(maybe_null)
-            shown = maybe_null if shown is None else f"({shown} OR {maybe_null})"
-        if shown is not None and column.name not in table.key:
-            flags.append((column.name, shown))
-            expression = f"CASE WHEN {shown} THEN NULL ELSE {expression} END"
-            real = f"{real} AND NOT {shown}"
-        if not value.total:
-            # Of a value that the settings' own choice does not hold, a person must see which it is.
-            told = column.decimal and not column.secret
-            given[column.name] = f"CASE WHEN {real} THEN left({raw}, 60) END" if told else real
-        values[column.name] = expression
-    micros = f"try_multiply({event}.source.ts_ms, 1000L)"
-    if any(inner.name == "ts_us" for inner in schema.source):
-        micros = f"coalesce({event}.source.ts_us, {micros})"
-    return _Plan(
-        from_binlog=schema.from_binlog,
-        operation=f"{event}.op",
-        whole=f"{record}.mark = {_MARK}",
-        has_row=f"{event}.after IS NOT NULL",
-        source_ts=f"CASE WHEN {micros} BETWEEN 0 AND {_LAST_MICROS}"
-        f" THEN timestamp_micros({micros}) END",
-        position=binlog_position(f"{event}.source")
-        if schema.from_binlog
-        else position(f"{event}.source.sequence"),
-        transaction=transaction_number(f"{event}.source", schema),
-        order=order_in_transaction(event, schema),
-        values=values,
-        given=given,
-        unavailable=names_where(flags),
-        unclear=f"coalesce({' OR '.join(unclear)}, FALSE)" if unclear else "FALSE",
-        garbled=names_where(garbled),
-        zeroed=names_where(zeroed),
-        former=changed_key(event, _of_key(former, table), values) if own_key else "NULL",
-    )
-
-
-def _of_key(former: Mapping[str, str], table: TableSchema) -> dict[str, str]:
-    """The parts in the order of the key, which need not be that of the columns."""
-    return {name: former.get(name, "NULL") for name in table.key}
 
 
 def _event(schema_id: int) -> str:
@@ -298,23 +151,51 @@ def _hex(schema_id: int) -> str:
 
 
 def _normal(
-    events: DataFrame, plans: Mapping[int, _Plan], table: TableSchema, ingested_at: datetime
+    events: DataFrame, plans: Mapping[int, EventPlan], table: TableSchema, ingested_at: datetime
 ) -> DataFrame:
-    def pick(expressions: Mapping[int, str], kind: str) -> str:
-        """The expression of the record's own schema."""
-        cases = " ".join(f"WHEN _schema = '{_hex(n)}' THEN {e}" for n, e in expressions.items())
-        return f"CAST(CASE {cases} END AS {kind})" if cases else f"CAST(NULL AS {kind})"
-
-    def of(take: str, kind: str) -> str:
-        return pick({n: str(getattr(plan, take)) for n, plan in plans.items()}, kind)
-
     # Whether a value was sent travels beside what became of it, so that neither is computed twice.
     checked = {
         column: f"_given_{place}"
         for place, column in enumerate(table.columns)
         if any(column.name in plan.given for plan in plans.values())
     }
-    flat = events.selectExpr(
+    flat = _flat(events, plans, table, checked)
+    judged = flat.select("*", F.expr(_problem(plans, table, checked)).alias(PROBLEM))
+    operation = f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame WHEN {PROBLEM} IS NULL THEN _op END"
+    return judged.select(
+        F.expr(operation).alias(OP),
+        SOURCE_TS,
+        POSITION,
+        OFFSET,
+        SCHEMA_ID,
+        _constant(ingested_at).alias(INGESTED_AT),
+        *(F.col(quoted(column.name)) for column in table.columns),
+        PARTITION,
+        TRANSACTION,
+        *(() if table.key else (ORDER,)),
+        UNAVAILABLE,
+        UNCLEAR,
+        PROBLEM,
+        FORMER,
+    )
+
+
+def _flat(
+    events: DataFrame,
+    plans: Mapping[int, EventPlan],
+    table: TableSchema,
+    checked: Mapping[Column, str],
+) -> DataFrame:
+    """The events' values, each by the expressions of its own schema."""
+
+    def pick(expressions: Mapping[int, str], kind: str) -> str:
+        cases = " ".join(f"WHEN _schema = '{_hex(n)}' THEN {e}" for n, e in expressions.items())
+        return f"CAST(CASE {cases} END AS {kind})" if cases else f"CAST(NULL AS {kind})"
+
+    def of(take: str, kind: str) -> str:
+        return pick({n: str(getattr(plan, take)) for n, plan in plans.items()}, kind)
+
+    return events.selectExpr(
         PARTITION,
         OFFSET,
         SCHEMA_ID,
@@ -346,13 +227,19 @@ def _normal(
             for column in table.columns
         ),
     )
+
+
+def _problem(
+    plans: Mapping[int, EventPlan], table: TableSchema, checked: Mapping[Column, str]
+) -> str:
+    """Spark SQL of the reason why a record cannot be applied."""
     known = ", ".join(f"'{_hex(schema_id)}'" for schema_id in plans) or "NULL"
     without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
     rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))
     lost = " ".join(inexact(column, alias) for column, alias in checked.items())
     from_binlog = any(plan.from_binlog for plan in plans.values())
     of_a_log = "" if table.key else not_of_a_log(UNAVAILABLE, from_binlog=from_binlog)
-    problem = f"""CASE
+    return f"""CASE
         WHEN _frame = '{TOMBSTONE}' THEN NULL
         WHEN _frame IS NOT NULL THEN _frame
         WHEN NOT coalesce(_schema IN ({known}), FALSE) THEN '{UNKNOWN_SCHEMA}'
@@ -371,24 +258,6 @@ def _normal(
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
         {of_a_log}
         END"""
-    judged = flat.select("*", F.expr(problem).alias(PROBLEM))
-    operation = f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame WHEN {PROBLEM} IS NULL THEN _op END"
-    return judged.select(
-        F.expr(operation).alias(OP),
-        SOURCE_TS,
-        POSITION,
-        OFFSET,
-        SCHEMA_ID,
-        _constant(ingested_at).alias(INGESTED_AT),
-        *(F.col(quoted(column.name)) for column in table.columns),
-        PARTITION,
-        TRANSACTION,
-        *(() if table.key else (ORDER,)),
-        UNAVAILABLE,
-        UNCLEAR,
-        PROBLEM,
-        FORMER,
-    )
 
 
 def _constant(moment: datetime) -> SparkColumn:

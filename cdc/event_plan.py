@@ -24,10 +24,9 @@ from cdc.semantic_types import (
     position,
     quoted,
 )
-from schemas.avro import END_MARK, DebeziumSchema
+from schemas.avro import END_MARK, DebeziumField, DebeziumSchema
 
 if TYPE_CHECKING:
-    from schemas.avro import WireField
     from schemas.table import Column, TableSchema
 
 MARK_SQL = f"X'{END_MARK.hex()}'"
@@ -168,8 +167,8 @@ def _column(
     event: str, column: Column, schema: DebeziumSchema, table: TableSchema, rules: EventRules
 ) -> _ColumnSql:
     if column.asked:
-        lacked = f"{event}.after IS NOT NULL"
-        return _ColumnSql("NULL", lacked=lacked, unclear=lacked)
+        has_row = f"{event}.after IS NOT NULL"
+        return _ColumnSql("NULL", lacked=has_row, unclear=has_row)
     names = (column.name, *rules.former.get(column.name, ())) if column.live else ()
     found = next(filter(None, map(schema.field, names)), None)
     if found is None:
@@ -200,7 +199,7 @@ def _column(
     )
 
 
-def _key_of_either(after: str, before: str, found: WireField, rules: EventRules) -> str:
+def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRules) -> str:
     """A key column: a delete has no row after it, and the row before has at least the key.
 
     A key that is stored out of line may be unavailable in the row after the change.

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING
 
 from cdc.position_check import TopicFacts
+from cdc.records import Range
 from cdc.state import State, TableRecord
 
 if TYPE_CHECKING:
@@ -17,24 +17,6 @@ FIRST_RETRY = timedelta(seconds=30)
 LAST_RETRY = timedelta(hours=1)
 EVENTS_PER_TASK = 50_000
 """Events that one Spark task reads and decodes; fewer are not worth another task."""
-
-
-@dataclass(frozen=True)
-class Range:
-    """A piece of a topic: one commit's worth.
-
-    Args:
-        start: First offset per partition.
-        end: Offset to stop before, per partition.
-    """
-
-    start: Mapping[int, int]
-    end: Mapping[int, int]
-
-    @property
-    def offsets(self) -> int:
-        """How many offsets it spans; some may hold no event."""
-        return sum(self.end[partition] - at for partition, at in self.start.items())
 
 
 def runnable(record: TableRecord, now: datetime) -> bool:

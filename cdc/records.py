@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
@@ -12,12 +13,29 @@ if TYPE_CHECKING:
 _NOT_OF_ANOTHER_KEY = "NOT coalesce(exists(headers, h -> h.key = '__debezium.oldkey'), FALSE)"
 
 
+@dataclass(frozen=True)
+class Range:
+    """A piece of a topic: one commit's worth.
+
+    Args:
+        start: First offset per partition.
+        end: Offset to stop before, per partition.
+    """
+
+    start: Mapping[int, int]
+    end: Mapping[int, int]
+
+    @property
+    def offsets(self) -> int:
+        """How many offsets it spans; some may hold no event."""
+        return sum(self.end[partition] - at for partition, at in self.start.items())
+
+
 def read_changes(
     spark: SparkSession,
     java_config: Mapping[str, str],
     topic: str,
-    start: Mapping[int, int],
-    end: Mapping[int, int],
+    piece: Range,
     *,
     tasks: int = 1,
     inserts_only: bool = False,
@@ -28,8 +46,7 @@ def read_changes(
         spark: The session.
         java_config: Settings of the Java client: servers and security.
         topic: The topic.
-        start: First offset to read, per partition.
-        end: Offset to stop before, per partition.
+        piece: What to read.
         tasks: In how many pieces to read, at least one per partition.
         inserts_only: Leave out inserts that a row's new key stands behind: the connector sends an
             update of its key as a delete and an insert, and says so in a header.
@@ -46,10 +63,10 @@ def read_changes(
         reader = reader.option("includeHeaders", "true")
     records = (
         reader.option("kafka.isolation.level", "read_committed")
-        .option("startingOffsets", _offsets_json(topic, start))
-        .option("endingOffsets", _offsets_json(topic, end))
+        .option("startingOffsets", _offsets_json(topic, piece.start))
+        .option("endingOffsets", _offsets_json(topic, piece.end))
         .option("failOnDataLoss", "true")
-        .option("minPartitions", str(max(tasks, len(start))))
+        .option("minPartitions", str(max(tasks, len(piece.start))))
         .load()
     )
     return records.where(_NOT_OF_ANOTHER_KEY).drop("headers") if inserts_only else records

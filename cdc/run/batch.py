@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.lake.guard import Guard
     from cdc.lake.write import LakeTable
-    from cdc.plan import Range
+    from cdc.records import Range
     from cdc.run.context import RunContext
     from cdc.sources.values import SourceTable
     from cdc.state import TableRecord

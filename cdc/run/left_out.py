@@ -17,7 +17,7 @@ from cdc.quarantine import MAX_BYTES, Quarantine, Quarantined
 if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.lake.commit import CommitRecord
-    from cdc.plan import Range
+    from cdc.records import Range
     from cdc.run.context import RunContext
     from cdc.run.reading import Batch, BatchReader
 

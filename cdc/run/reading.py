@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -13,8 +13,9 @@ from cdc import plan
 from cdc.changes import Problem, Summary, problems, summarize
 from cdc.decode import SCHEMA_ID_SQL, UNKNOWN_SCHEMA, decode
 from cdc.errors import DecodeError, copy_again
+from cdc.event_plan import EventRules
 from cdc.hidden import hidden
-from cdc.records import read_changes
+from cdc.records import Range, read_changes
 from cdc.run.late import LateColumns
 from cdc.run.writer_schemas import WriterSchemas
 from schemas.errors import RegistryError
@@ -22,7 +23,6 @@ from schemas.errors import RegistryError
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from cdc.plan import Range
     from cdc.run.context import RunContext
     from schemas.avro import DebeziumSchema
     from schemas.table import TableSchema
@@ -103,6 +103,15 @@ class BatchReader:
         self._writers.expect(schema_ids)
         self._late = late
 
+    def _rules(self) -> EventRules:
+        return EventRules(
+            placeholder=self._placeholder,
+            absent=self._late.absent,
+            former=self._late.former,
+            nulls_are_kept=self._context.config.connect.keeps_nulls,
+            own_key=self._own_key,
+        )
+
     def written(self, summary: Summary) -> dict[int, DebeziumSchema]:
         """The schemas that a batch was written with, as far as they are known."""
         known = self._writers.known
@@ -127,7 +136,7 @@ class BatchReader:
         tasks = max(
             len(piece.start), plan.tasks(piece.offsets, spark.sparkContext.defaultParallelism)
         )
-        records = self._records(piece.start, piece.end, tasks=tasks)
+        records = self._records(piece, tasks=tasks)
         if not self._writers.known:
             # Nothing is known of the topic yet: the first record's schema is most often the only.
             first = records.filter("length(value) >= 5").selectExpr(SCHEMA_ID_SQL).first()
@@ -137,12 +146,8 @@ class BatchReader:
                 records,
                 self._writers.known,
                 self._schema.shown(),
-                placeholder=self._placeholder,
+                self._rules(),
                 ingested_at=datetime.now(timezone.utc),
-                absent=self._late.absent,
-                former=self._late.former,
-                nulls_are_kept=self._context.config.connect.keeps_nulls,
-                own_key=self._own_key,
             )
             changes = self._hold(hidden(decoded, self._schema, self._context.config.lake))
             if tasks == 1:
@@ -172,10 +177,11 @@ class BatchReader:
         offsets: dict[int, list[int]] = {}
         for place in places:
             offsets.setdefault(place.partition, []).append(place.offset)
-        records = self._records(
+        around = Range(
             {partition: min(found) for partition, found in offsets.items()},
             {partition: max(found) + 1 for partition, found in offsets.items()},
         )
+        records = self._records(around)
         wanted = " OR ".join(
             f"(`partition` = {partition} AND `offset` IN ({', '.join(map(str, found))}))"
             for partition, found in offsets.items()
@@ -202,15 +208,12 @@ class BatchReader:
                 raise self.unreadable(replace(place, reason=reason), 1, 0)
         return [found[place.partition, place.offset] for place in places]
 
-    def _records(
-        self, start: Mapping[int, int], end: Mapping[int, int], *, tasks: int = 1
-    ) -> DataFrame:
+    def _records(self, piece: Range, *, tasks: int = 1) -> DataFrame:
         return read_changes(
             self._context.spark,
             self._java,
             self.topic,
-            start,
-            end,
+            piece,
             tasks=tasks,
             inserts_only=not self._schema.key,
         )

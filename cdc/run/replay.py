@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 from cdc import position_check
 from cdc.errors import LostHistoryError, StateError, copy_again
 from cdc.lake.timeline import Committed
-from cdc.plan import Range
 from cdc.quarantine import Quarantine
+from cdc.records import Range
 from cdc.run.batch import BatchWriter, Replayed
 from cdc.run.checks import one_topic
 from cdc.run.commits import commit_guard, commit_summary

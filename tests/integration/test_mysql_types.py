@@ -17,8 +17,9 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc import spark as spark_module
 from cdc.config import Config, MysqlSourceConfig
 from cdc.decode import decode
+from cdc.event_plan import EventRules
 from cdc.kafka import KafkaAdmin
-from cdc.records import read_changes
+from cdc.records import Range, read_changes
 from cdc.rows.columns import PROBLEM, UNAVAILABLE, UNCLEAR
 from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.values import KeyRange, SourceTable
@@ -182,10 +183,10 @@ def from_stream(
     # Ends of Kafka's transactions take offsets, too.
     end = KafkaAdmin(config.kafka).stable_offsets(topic)
     frame = decode(
-        read_changes(spark, config.kafka.java_config(), topic, {0: 0}, end),
+        read_changes(spark, config.kafka.java_config(), topic, Range({0: 0}, end)),
         written,
         schema,
-        placeholder="none",
+        EventRules("none"),
         ingested_at=datetime.now(UTC),
     )
     rows = shown(frame, schema, PROBLEM, UNAVAILABLE, UNCLEAR, "_cdc_position", "_cdc_offset")

@@ -14,9 +14,10 @@ from cdc.config import Config
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
 from cdc.decode import decode
+from cdc.event_plan import EventRules
 from cdc.kafka import KafkaAdmin
 from cdc.progress import NullProgress
-from cdc.records import read_changes
+from cdc.records import Range, read_changes
 from cdc.rows.columns import PROBLEM
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import SourceTable
@@ -107,10 +108,12 @@ class Stream:
                     number: DebeziumSchema.parse(self._registry.schema(number)) for number in ids
                 }
                 frame = decode(
-                    read_changes(self._spark, self._config.kafka.java_config(), topic, start, end),
+                    read_changes(
+                        self._spark, self._config.kafka.java_config(), topic, Range(start, end)
+                    ),
                     schemas,
                     schema,
-                    placeholder=self._names.placeholder,
+                    EventRules(self._names.placeholder),
                     ingested_at=datetime.now(timezone.utc),
                 )
                 problems = [row[0] for row in frame.select(PROBLEM).collect() if row[0]]

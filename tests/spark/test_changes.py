@@ -10,6 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc.changes import fill, fold, problems, summarize
 from cdc.decode import UNKNOWN_SCHEMA, decode
+from cdc.event_plan import EventRules
 from cdc.rows.columns import MISSING, MOVED
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic
@@ -38,7 +39,7 @@ def changes(spark: SparkSession, topic: Topic, *, slices: int = 1) -> DataFrame:
         topic.frame(spark, slices=slices),
         topic.parsed(),
         SCHEMA,
-        placeholder=PLACEHOLDER,
+        EventRules(PLACEHOLDER),
         ingested_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
     )
 

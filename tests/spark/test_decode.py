@@ -11,6 +11,7 @@ from pyspark.sql import Row, SparkSession
 
 from cdc.decode import UNKNOWN_SCHEMA, decode
 from cdc.errors import DecodeError, SchemaChangeError
+from cdc.event_plan import EventRules
 from cdc.rows.columns import PROBLEM, UNAVAILABLE, UNCLEAR
 from schemas.avro import END_MARK
 from schemas.table import Column, TableId, TableSchema
@@ -42,9 +43,8 @@ def rows(spark: SparkSession, topic: Topic, schema: TableSchema, **options: Any)
         topic.frame(spark),
         topic.parsed(),
         schema,
-        placeholder=PLACEHOLDER,
+        EventRules(PLACEHOLDER, **options),
         ingested_at=NOW,
-        **options,
     )
     return frame.orderBy("_cdc_offset").collect()
 

@@ -20,6 +20,7 @@ from pyspark.sql import Row, SparkSession
 
 from cdc.changes import fold, problems, summarize
 from cdc.decode import decode
+from cdc.event_plan import EventRules
 from cdc.rows.columns import PROBLEM, UNAVAILABLE
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import DATE, DECIMAL, MICROS, PLACEHOLDER, STRING, ZONED, Topic
@@ -294,7 +295,7 @@ def test_no_damaged_message_is_misread_or_passed_over(spark: SparkSession, seed:
         topic.frame(spark, slices=2),
         topic.parsed(),
         TABLE,
-        placeholder=PLACEHOLDER,
+        EventRules(PLACEHOLDER),
         ingested_at=EPOCH,
     ).persist()
     found = {row["_cdc_offset"]: row for row in changes.collect()}

@@ -9,6 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.decode import decode
+from cdc.event_plan import EventRules
 from cdc.rows.columns import PROBLEM
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import DATE, MICROS, PLACEHOLDER, ZONED, Binlog, Topic
@@ -20,9 +21,8 @@ def problems(spark: SparkSession, topic: Topic, kind: str, *, own_key: bool = Fa
         topic.frame(spark),
         topic.parsed(),
         TableSchema(TableId("shop", "public", "orders"), columns, ("id", "d")),
-        placeholder=PLACEHOLDER,
+        EventRules(PLACEHOLDER, own_key=own_key),
         ingested_at=datetime.now(timezone.utc),
-        own_key=own_key,
     )
     shown = frame.select("_cdc_op", PROBLEM).orderBy("_cdc_offset").collect()
     return [tuple(row) for row in shown]

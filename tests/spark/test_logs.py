@@ -10,6 +10,7 @@ from typing import Any
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from cdc.decode import decode
+from cdc.event_plan import EventRules
 from cdc.lake.index import SnapshotSize
 from cdc.lake.write import LakeTable
 from cdc.log_rows import Reached, inserted, reached
@@ -37,9 +38,8 @@ def decoded(spark: SparkSession, events: Topic, **options: Any) -> DataFrame:
         events.frame(spark),
         events.parsed(),
         LOG,
-        placeholder=PLACEHOLDER,
+        EventRules(PLACEHOLDER, **options),
         ingested_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
-        **options,
     )
 
 

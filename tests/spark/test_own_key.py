@@ -8,6 +8,7 @@ from typing import Any
 from pyspark.sql import SparkSession
 
 from cdc.decode import decode
+from cdc.event_plan import EventRules
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic
 
@@ -27,9 +28,8 @@ def test_the_former_key_goes_whatever_the_order_of_its_columns(spark: SparkSessi
         topic.frame(spark),
         topic.parsed(),
         TableSchema(TableId("shop", "public", "orders"), columns, ("b", "a")),
-        placeholder=PLACEHOLDER,
+        EventRules(PLACEHOLDER, own_key=True),
         ingested_at=datetime.now(timezone.utc),
-        own_key=True,
     )
     shown = frame.select("_cdc_op", "_cdc_offset", "a", "b", "note").collect()
     assert sorted(map(tuple, shown), key=repr) == [

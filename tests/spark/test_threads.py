@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from cdc.decode import decode
+from cdc.event_plan import EventRules
 from cdc.run import RunContext
 from operate.context import Services
 from schemas.table import Column, TableId, TableSchema
@@ -78,7 +79,7 @@ def test_a_batch_that_is_held_is_decoded_once_in_every_thread(context: Any) -> N
             records[number],
             topic.parsed(),
             table,
-            placeholder=PLACEHOLDER,
+            EventRules(PLACEHOLDER),
             ingested_at=now,
         )
         held = decoded.persist()

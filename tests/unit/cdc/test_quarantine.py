@@ -14,8 +14,8 @@ from sqlalchemy.schema import CreateTable
 
 from cdc.config.tables import TableSettings
 from cdc.lake.commit import CommitRecord
-from cdc.plan import Range
 from cdc.quarantine import Quarantine, Quarantined
+from cdc.records import Range
 from cdc.run.left_out import LeftOut
 from cdc.store import Store
 from cdc.store_tables import quarantine as quarantine_table
