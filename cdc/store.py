@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -113,16 +113,11 @@ class Store:
         """
         expected = record.version if expected_version is None else expected_version
         values = _values(record, expected + 1)
-        key = {
-            "source": record.table.source,
-            "schema_name": record.table.schema,
-            "table_name": record.table.name,
-            "beside": record.beside,
-        }
         try:
             with self.transaction() as connection:
                 if expected == 0:
-                    connection.execute(sa.insert(table_rows).values(**key, **values))
+                    row = {**_named(record.table), "beside": record.beside, **values}
+                    connection.execute(sa.insert(table_rows).values(**row))
                     changed = 1
                 else:
                     update = sa.update(table_rows).where(_is(record, expected)).values(**values)
@@ -134,6 +129,25 @@ class Store:
         if changed != 1:
             raise _changed_meanwhile(record, expected)
         return replace(record, version=expected + 1)
+
+    def put_all(self, records: Sequence[TableRecord]) -> None:
+        """Store records in one statement, but for those that someone has changed meanwhile.
+
+        Args:
+            records: What to store, each with the version that was read.
+        """
+        known = [
+            {**_named(one.table), "beside": one.beside, "version": one.version} for one in records
+        ]
+        rows = [
+            {f"known_{name}": value for name, value in key.items()} | _values(one, one.version + 1)
+            for key, one in zip(known, records, strict=True)
+        ]
+        if not rows:
+            return
+        where = [table_rows.c[name] == sa.bindparam(f"known_{name}") for name in known[0]]
+        with self.transaction() as connection:
+            connection.execute(sa.update(table_rows).where(*where), rows)
 
     def promote(self, build: TableRecord, former: TableRecord) -> TableRecord:
         """Let a generation that was built beside a table's own take its place, in one step.
@@ -185,12 +199,7 @@ class Store:
 
     def record_run(self, entry: RunEntry) -> None:
         """Add to the run history."""
-        row = {
-            "source": entry.table.source,
-            "schema_name": entry.table.schema,
-            "table_name": entry.table.name,
-            "entry": json.dumps(entry.to_json()),
-        }
+        row = {**_named(entry.table), "entry": json.dumps(entry.to_json())}
         with self.transaction() as connection:
             connection.execute(sa.insert(run_rows).values(**row))
 
@@ -334,22 +343,17 @@ def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
         sa.select(schema_change_rows.c.id).where(schema_change_rows.c.entry_key == entry.key)
     ).first():
         return
-    row = {
-        "entry_key": entry.key,
-        "source": entry.table.source,
-        "schema_name": entry.table.schema,
-        "table_name": entry.table.name,
-        "entry": json.dumps(entry.to_json()),
-    }
+    row = {"entry_key": entry.key, **_named(entry.table), "entry": json.dumps(entry.to_json())}
     connection.execute(sa.insert(schema_change_rows).values(**row))
 
 
+def _named(table: TableId) -> dict[str, str]:
+    """A table in the columns that name one."""
+    return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
+
+
 def _of(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
-    return sa.and_(
-        rows.c.source == table.source,
-        rows.c.schema_name == table.schema,
-        rows.c.table_name == table.name,
-    )
+    return sa.and_(*(rows.c[name] == value for name, value in _named(table).items()))
 
 
 def _key(table: TableId, beside: bool) -> sa.ColumnElement[bool]:

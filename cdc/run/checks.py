@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from cdc.debezium import DefinitionChange
     from cdc.lake.timeline import Committed
     from cdc.position import LogPosition
-    from cdc.run.context import Led, RunContext
+    from cdc.run.context import RunContext
     from cdc.sources.values import LogHealth, ServerIdentity
     from cdc.state import TableRecord
     from schemas.table import TableId
@@ -220,9 +220,10 @@ def cut_off(
 ) -> set[TableId]:
     """Idle tables whose topic was cut off below the lake's offset and filled again up to it.
 
-    New leaders of all topics are asked at once, and each only once by this process: a restart of
-    the brokers one by one elects all leaders anew. One that does not answer is asked again at the
-    next look. The table's run finds out what the cut means.
+    New leaders of all topics are asked at once: a restart of the brokers one by one elects all
+    leaders anew. Those that have all that was read are kept with the cached offsets, so no process
+    asks them again; one that does not answer is asked at the next look. The table's run finds out
+    what a cut means.
 
     Args:
         context: What runs work with.
@@ -231,26 +232,28 @@ def cut_off(
     """
     asked: dict[Reached, TableRecord] = {}
     for record in idle:
-        last, now = record.last_commit, topics[record.topic]
-        if last is None or context.leaders_seen.get(record.topic) == _led(last.offsets, now):
-            continue
-        for log in _elsewhere_led(record.topic, last.offsets, last.epochs, now):
-            asked[log] = record
+        if (last := record.last_commit) is not None:
+            now = topics[record.topic]
+            logs = _elsewhere_led(record.topic, last.offsets, last.epochs, now)
+            asked |= dict.fromkeys(logs, record)
     answers = context.kafka.truncated(asked, timeout_s=_LEADERS_S)
     silent = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
     if silent:
         what = f"{len(silent)} partitions of idle tables"
         _log.warning("%s were not checked under their new leaders: %s", what, silent[0])
     doubtful = {log.topic for log, answer in answers.items() if answer is not None}
-    for log, record in asked.items():
-        if log.topic not in doubtful and record.last_commit is not None:
-            seen = _led(record.last_commit.offsets, topics[log.topic])
-            context.leaders_seen[log.topic] = seen
+    whole = {record.table: record for record in asked.values() if record.topic not in doubtful}
+    context.store.put_all([_led_by(record, topics[record.topic]) for record in whole.values()])
     return {asked[log].table for log, answer in answers.items() if isinstance(answer, str)}
 
 
-def _led(offsets: Mapping[int, int], now: TopicFacts) -> Led:
-    return dict(offsets), dict(now.epochs)
+def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
+    """The record with the leaders of now; a partition without one keeps its last."""
+    last = record.last_commit
+    if last is None:
+        return record
+    epochs = {partition: now.epochs.get(partition, was) for partition, was in last.epochs.items()}
+    return replace(record, last_commit=replace(last, epochs=epochs))
 
 
 def _elsewhere_led(

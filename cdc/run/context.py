@@ -35,9 +35,6 @@ if TYPE_CHECKING:
     from schemas.registry import SchemaRegistry
     from schemas.table import TableSchema
 
-Led = tuple[dict[int, int], dict[int, int]]
-"""The next offset to read and the epoch of the leader, per partition."""
-
 
 @dataclass(frozen=True)
 class RunContext:
@@ -76,8 +73,6 @@ class RunContext:
     """The settings of topics that runs have seen since what they do to records was looked at."""
     served: Served = field(default_factory=Served, init=False, repr=False)
     """What was seen of the pointers of idle tables."""
-    leaders_seen: dict[str, Led] = field(default_factory=dict, init=False, repr=False)
-    """The leaders that were asked about each topic, and have all that its table has read."""
     _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 

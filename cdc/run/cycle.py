@@ -94,8 +94,7 @@ def _run_all(
     if look_at_idle:
         idle = [record for record in wanted if record.table not in working]
         working |= _changed_unseen(context, checks, idle)
-        parallel_looks = context.config.spark.parallel_tables
-        working |= context.served.elsewhere(lambda: context.spark, idle, parallel_looks)
+        working |= context.served.elsewhere(lambda: context.spark, idle)
         working |= cut_off(context, idle, topics)
     due = [record for record in wanted if record.table in working]
     if not due:

@@ -141,6 +141,8 @@ def test_records_and_leases_of_many_at_once(url: str) -> None:
         won = sum(pool.map(write, stores))
         found = stores[0].get(TABLE)
         assert found == replace(first, failures=won)
+        stores[0].put_all([replace(found, failures=0), replace(first, failures=9)])
+        assert stores[1].get(TABLE) == replace(found, failures=0), "the other one is an older one"
         for expected in range(1, 6):
             assert [token for token in pool.map(take, stores) if token] == [expected]
             with stores[0].transaction() as connection:

@@ -59,7 +59,7 @@ def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
 
 
 def look(served: serving.Served, *records: TableRecord) -> set[str]:
-    found = served.elsewhere(lambda: cast("Any", None), records, 2)
+    found = served.elsewhere(lambda: cast("Any", None), records)
     return {one.name for one in found}
 
 
@@ -100,3 +100,15 @@ def test_only_pointers_with_former_generations_are_kept_and_settled_ones_until_t
     assert served.with_former == {}
     served.saw(ONE, third)
     assert served.with_former == {ONE.table: third}
+
+
+def test_a_slow_lake_is_not_looked_at_for_ever(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    served = serving.Served()
+    lake.paths["/lake/one"] = "/lake/one/former"
+    with monkeypatch.context() as slow:
+        slow.setattr(serving, "_LOOK_S", 0.0)
+        assert look(served, ONE, OTHER) == set()
+    assert (lake.asked, "2 idle tables were not read" in caplog.text) == ([], True)
+    assert look(served, ONE, OTHER) == {"one"}
