@@ -16,9 +16,10 @@ from cdc.debezium import (
     definition_changes,
     stored_position,
 )
-from cdc.errors import ConnectError, KafkaError, SourceError
+from cdc.errors import ConnectError, KafkaError
 from cdc.kafka import Reached, leader_epochs, never_compacted
 from cdc.position_check import TopicFacts
+from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.debezium import DefinitionChange
@@ -70,25 +71,25 @@ class CaptureChecks:
 
     def __init__(self, context: RunContext) -> None:
         self._context = context
-        self._known: dict[tuple[str, str], CaptureFacts | SourceError] = {}
+        self._known: dict[tuple[str, str], CaptureFacts | TributaryError] = {}
         self._lock = threading.Lock()
 
     def facts(self, record: TableRecord) -> CaptureFacts:
         """The facts of the source and tier of a table.
 
         Raises:
-            SourceError: The primary cannot be reached. It is asked once: a thousand tables would
-                each wait for its time-outs.
+            TributaryError: The primary, Kafka, the registry or Connect cannot be asked. They are
+                asked once: a thousand tables would each wait for the time-outs.
         """
         key = (record.table.source, record.tier)
         with self._lock:
             if key not in self._known:
                 try:
                     self._known[key] = self._gather(record)
-                except SourceError as error:
+                except TributaryError as error:
                     self._known[key] = error
             known = self._known[key]
-        if isinstance(known, SourceError):
+        if isinstance(known, TributaryError):
             raise known
         return known
 
