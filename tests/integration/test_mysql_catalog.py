@@ -178,7 +178,8 @@ def test_foreign_keys_are_seen_with_no_more_than_the_documented_rights(lab: Lab)
         f" (id) ON DELETE {delete} ON UPDATE {update}"
         for n, (name, (delete, update)) in enumerate(rules.items())
     )
-    child = lab.make("child-é.d", f"CREATE TABLE `child-é.d` (id int PRIMARY KEY, {keys})")
+    name = "child-é.d\\_%"
+    child = lab.make(name, f"CREATE TABLE `{name}` (id int PRIMARY KEY, {keys})")
     other = lab.make("child", "CREATE TABLE child (id int PRIMARY KEY)")
     preparation.prepare(lab.connections)
     known = grants.accounts(lab.connections)
