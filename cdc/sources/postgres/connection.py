@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, Literal
 
@@ -30,6 +30,9 @@ _DEAD_AFTER: dict[str, Any] = {
     "tcp_user_timeout": 90_000,  # milliseconds
 }
 _ATTEMPTS = 3
+
+# A policy must make a query fail, not hide rows from it.
+_READ_BY = {**PRINTED, **ZONED, "row_security": "off"}
 
 # What a statement is answered with where a managed server lacks or withholds a function.
 NOT_OFFERED = (
@@ -209,21 +212,32 @@ def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
         return None
 
 
+@contextmanager
+def reading(session: Session) -> Iterator[None]:
+    """A transaction that has the settings by which values are read.
+
+    A pooler may give each transaction another session of the server, without what was set before.
+    """
+    with session.transaction():
+        _set(session, _READ_BY, local=True)
+        yield
+
+
 def _settle(session: Session, statement_timeout_s: float, lock_timeout_s: float) -> None:
     """Make the session independent of defaults of the server, the database and the role."""
-    settings = {
+    limits = {
         "statement_timeout": str(round(statement_timeout_s * 1000)),
         "lock_timeout": str(round(lock_timeout_s * 1000)),
         "idle_in_transaction_session_timeout": "0",
-        **PRINTED,
-        **ZONED,
-        # A policy must make a query fail, not hide rows from it.
-        "row_security": "off",
     }
+    _set(session, limits | _READ_BY, local=False)
+
+
+def _set(session: Session, settings: Mapping[str, str], *, local: bool) -> None:
     session.execute(
-        "SELECT set_config(name, value, false)"
+        "SELECT set_config(name, value, %s)"
         " FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)",
-        (list(settings), list(settings.values())),
+        (local, list(settings), list(settings.values())),
     )
 
 

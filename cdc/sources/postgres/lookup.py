@@ -11,7 +11,7 @@ from typing import Any
 from psycopg import sql
 
 from cdc.sources.postgres.column_type import type_of
-from cdc.sources.postgres.connection import Session
+from cdc.sources.postgres.connection import Session, reading
 from cdc.sources.postgres.reader import identifier, relation
 from cdc.sources.selection import rules
 from cdc.sources.values import SourceTable
@@ -51,7 +51,7 @@ def fetch_by_key(
     }
     selected = sql.SQL(", ").join(sql.SQL(rule[name].read(identifier(name))) for name in names)
     key_columns = sql.SQL(", ").join(sql.Identifier(name) for name in schema.key)
-    found = []
+    found: list[dict[str, Any]] = []
     for batch in _batches(keys):
         wanted = sql.SQL(", ").join(
             sql.SQL("({})").format(
@@ -65,13 +65,12 @@ def fetch_by_key(
         query = sql.SQL("SELECT {} FROM {} WHERE ({}) IN ({})").format(
             selected, relation(table), key_columns, wanted
         )
-        for row in session.execute(query):
-            found.append(
-                {
-                    name: lake_value(rule[name], value)
-                    for name, value in zip(names, row, strict=True)
-                }
-            )
+        with reading(session):
+            rows = session.execute(query).fetchall()
+        found += [
+            {name: lake_value(rule[name], value) for name, value in zip(names, row, strict=True)}
+            for row in rows
+        ]
     return found
 
 
@@ -101,7 +100,8 @@ def stored_value(
     )
     shown = "encode(value, 'hex')" if rule.read_type == "binary" else "value::text"
     query = sql.SQL("SELECT {} FROM ({}) AS one").format(sql.SQL(shown), read)
-    row = session.execute(query).fetchone()
+    with reading(session):
+        row = session.execute(query).fetchone()
     return (str(row[0]) if row is not None else ""), rule
 
 
