@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 
@@ -12,6 +14,7 @@ from cdc.gtid import GtidSet
 from cdc.sources.mysql import (
     boundaries,
     catalog,
+    checks,
     grants,
     innodb,
     lookup,
@@ -21,10 +24,14 @@ from cdc.sources.mysql import (
 )
 from cdc.sources.mysql.connection import Connections
 from cdc.sources.mysql.source import MysqlSource
+from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
 from schemas.table import TableId
 from stack.mysql_software import MARIADB
-from stack.roles import ADMIN, CAPTURE, SNAPSHOT
+from stack.ports import HOST
+from stack.roles import ADMIN, CAPTURE, REPLICATOR, SNAPSHOT
+from tests.integration.captured import wait_until
+from tests.integration.mysql import MysqlDatabase
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.mysql_lab import Lab, as_schema
@@ -260,3 +267,65 @@ def test_rights_on_the_server_that_a_login_lacks_are_told_with_the_statement(lab
             finally:
                 lab.database.root(f"GRANT {right} ON *.* TO {role}@'127.0.0.1'")
                 lab.database.catch_up()
+
+
+@contextmanager
+def logging_nothing_of_others(database: MysqlDatabase) -> Iterator[None]:
+    """The primary runs with the setting that MariaDB has by default."""
+    server = database.stack.server(database.kind)
+    options = database.stack.folder / database.kind / "primary.cnf"
+    kept = options.read_text("utf-8")
+    options.write_text(f"{kept}log_slave_updates = OFF\n", "utf-8")
+    server.restart()
+    try:
+        yield
+    finally:
+        options.write_text(kept, "utf-8")
+        server.restart()
+        database.catch_up()
+
+
+@pytest.mark.breadth
+def test_changes_that_reach_the_primary_by_replication_only_are_refused(lab: Lab) -> None:
+    database, mariadb = lab.database, lab.kind == MARIADB
+    table = lab.make("told", "CREATE TABLE told (id int PRIMARY KEY)")
+    password = database.stack.passwords.get(REPLICATOR)
+    port = database.stack.addresses().ports[f"{lab.kind}_replica"]
+    word = "MASTER" if mariadb else "SOURCE"
+    follow = (
+        f"CHANGE {'MASTER' if mariadb else 'REPLICATION SOURCE'} TO {word}_HOST = '{HOST}',"
+        f" {word}_PORT = {port}, {word}_USER = '{REPLICATOR}', {word}_PASSWORD = '{password}'"
+    )
+
+    def looked() -> tuple[list[str], Fingerprint, list[str]]:
+        with lab.connections.open("admin") as session:
+            facts = catalog.read_fingerprint(session, table.table)
+            found = preparation.audit(session, table)
+        lines = checks.run(lab.connections)
+        return found, facts, [line.detail for line in lines if line.name == "log_slave_updates"]
+
+    with logging_nothing_of_others(database):
+        problems, before, lines = looked()
+        assert problems == lines == [], "there is no replication to the primary"
+        try:
+            if mariadb:
+                database.root(f"{follow}, MASTER_USE_GTID = current_pos", "START SLAVE")
+                database.root(
+                    "SET gtid_domain_id = 9",
+                    f"INSERT INTO {database.name}.told VALUES (1)",
+                    replica=True,
+                )
+                wait_until(lambda: database.query("SELECT 1 FROM told") != [], "the row to arrive")
+            else:
+                database.root(follow)
+            problems, _, lines = looked()
+            assert len(problems) == 1
+            assert "comes so is not logged" in problems[0]
+            assert lines == problems
+        finally:
+            database.root("STOP REPLICA", "RESET REPLICA ALL")
+        problems, after, _ = looked()
+        assert problems == []
+        assert bool(before.diff(after)) is mariadb, "what came so is a fact"
+    problems, _, lines = looked()
+    assert problems == lines == []

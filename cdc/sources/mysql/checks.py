@@ -8,7 +8,7 @@ from typing import Any
 
 from cdc.errors import SourceError
 from cdc.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
-from cdc.sources.mysql import rights
+from cdc.sources.mysql import replicated, rights
 from cdc.sources.mysql.connection import Connections, Role, Session
 from cdc.sources.values import Check
 
@@ -124,6 +124,8 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
             if seen == value
             else Check(name, "error", seen or "empty", remedy)
         )
+    if unlogged := replicated.unlogged(session, connections.config.kind, variables):
+        yield Check("log_slave_updates", "error", unlogged, replicated.REMEDY)
     if connections.config.kind == "mysql":
         yield _gtid_mode(variables.get("gtid_mode", ""))
     yield _retention(int(variables.get("binlog_expire_logs_seconds", 0)))

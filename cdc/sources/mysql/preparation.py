@@ -9,6 +9,7 @@ from cdc.sources.mysql.connection import Connections, Role, Session, quoted
 from cdc.sources.mysql.grants import OWN_RIGHTS, ROLES, Account, accounts, grant
 from cdc.sources.mysql.innodb import read_cascades
 from cdc.sources.mysql.primary import binlog_status, has_gtids
+from cdc.sources.mysql.replicated import unlogged
 from cdc.sources.mysql.table_facts import server_kind
 from cdc.sources.values import SourceTable
 from schemas.table import TableId
@@ -118,7 +119,8 @@ def audit(session: Session, table: SourceTable, *, append: bool = False) -> list
         for name, value in session.rows(
             "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format',"
             " 'binlog_row_image', 'binlog_row_value_options', 'binlog_order_commits',"
-            " 'binlog_transaction_compression', 'lower_case_table_names')"
+            " 'binlog_transaction_compression', 'lower_case_table_names', 'log_slave_updates',"
+            " 'log_replica_updates', 'wsrep_on')"
         )
     }
     problems = [
@@ -146,6 +148,8 @@ def audit(session: Session, table: SourceTable, *, append: bool = False) -> list
         problems.append(
             f"{used}: without GTIDs a connector that is restarted amid their rows leaves out some"
         )
+    if replicated := unlogged(session, server_kind(session), seen):
+        problems.append(replicated)
     problems += _filtered(session, table.table.schema)
     return problems
 

@@ -5,18 +5,19 @@ from __future__ import annotations
 import hashlib
 from collections import defaultdict
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from cdc.errors import SourceError
 from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.innodb import Stored, read_stored
+from cdc.sources.mysql.replicated import applied
 from cdc.sources.values import Fingerprint, SourceColumn
 from schemas.table import TableId
 from schemas.types_mysql import MysqlType
 
-PHYSICAL = ("relfilenode", "table_id", "altered")
-"""Facts of one server's files; a replica has its own."""
+PHYSICAL = ("relfilenode", "table_id", "altered", "replicated_unlogged")
+"""Facts of one server's files and log; a replica has its own."""
 
 NUMBERS = 1 << 48
 """Above every number of a column: MySQL has none, so a column's name makes it."""
@@ -58,6 +59,7 @@ class Described:
         unique: Columns of the unique indexes on whole, plain columns, the primary key's first.
         stored: Where its rows lie; None for other engines, and where that was not asked.
         of_mariadb: Whether MariaDB wrote it.
+        replicated: What came to the server by replication that is not in its log.
     """
 
     table: TableId
@@ -70,6 +72,7 @@ class Described:
     unique: tuple[tuple[str, ...], ...]
     stored: Stored | None
     of_mariadb: bool
+    replicated: str = ""
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
         """The columns as values. Generated and invisible ones are in the binlog like any other."""
@@ -115,6 +118,7 @@ class Described:
                 # MySQL counts columns that come and go in place. MariaDB does not: what it has is
                 # the time of the last ALTER of any kind.
                 "altered": self.created if versions is None else versions,
+                "replicated_unlogged": self.replicated,
             }
         return Fingerprint(facts)
 
@@ -155,11 +159,13 @@ def describe(
     """
     if not tables:
         return {}
+    # Read first: what comes later is seen by the next look.
+    replicated = "" if on_replica else applied(session, server_kind(session))
     before = _read(session, tables, on_replica=on_replica)
     for _ in range(_ATTEMPTS):
         now = _read(session, tables, on_replica=on_replica)
         if now == before:
-            return now
+            return {table: replace(one, replicated=replicated) for table, one in now.items()}
         before = now
     names = ", ".join(sorted(map(str, tables))[:_ATTEMPTS])
     raise SourceError(

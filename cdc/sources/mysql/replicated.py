@@ -1,0 +1,52 @@
+"""Changes that reach the primary by replication, and are not in its own binlog."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from cdc.sources.mysql.connection import Session
+
+REMEDY = (
+    "Set log_slave_updates = ON (MySQL: log_replica_updates) in the primary's option file and"
+    " restart it, or end its replication: STOP REPLICA, RESET REPLICA ALL."
+)
+"""What to do about changes that come by replication."""
+
+_APPLIED = "SELECT if(@@global.log_slave_updates, '', @@global.gtid_slave_pos)"
+
+
+def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str | None:
+    """Why changes get into the primary's tables that its binlog lacks; None when none do.
+
+    Args:
+        session: The admin's, on the primary.
+        kind: ``mysql`` or ``mariadb``.
+        variables: The server's settings by name.
+    """
+    name = "log_replica_updates" if "log_replica_updates" in variables else "log_slave_updates"
+    if variables.get(name) == "ON":
+        return None
+    if variables.get("wsrep_on") == "ON":
+        return f"{name} is OFF on a node of a Galera cluster: what other nodes write is not logged"
+    if _replicates(session, kind):
+        return f"{name} is OFF, and the primary is a replica itself: what comes so is not logged"
+    return None
+
+
+def applied(session: Session, kind: str) -> str:
+    """What replication has brought to a primary of MariaDB that logs none of it; else empty.
+
+    It moves with each transaction, also of a channel that is gone by now. MySQL has no such trace:
+    without GTIDs there is none, and with them no copy gets past a transaction that is not logged.
+    """
+    return str(session.value(_APPLIED) or "") if kind == "mariadb" else ""
+
+
+def _replicates(session: Session, kind: str) -> bool:
+    """Whether transactions of another server are applied, or may be at any moment."""
+    if kind == "mysql":
+        return bool(session.rows("SHOW REPLICA STATUS"))
+    # Its channels are shown to a login with REPLICA MONITOR only; one that stands still brings
+    # nothing, and once it goes on, that is seen in what is applied.
+    running = session.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
+    return bool(running) and int(running[0][1]) > 0
