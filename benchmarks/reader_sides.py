@@ -9,7 +9,7 @@ from functools import partial
 from pyspark.sql import DataFrame
 from pyspark.sql.types import StructType, _parse_datatype_string
 
-from bootstrap.chunks import chunk_count, plan
+from bootstrap.chunks import chunk_count, key_range, plan
 from bootstrap.snapshot import fetch_rows
 from cdc.sources.mysql.reader import SOCKET_TIMEOUT_S
 from operate.context import Services
@@ -67,7 +67,7 @@ class Readers:
         self.query = source.snapshot_query(
             described,
             schema,
-            [chunk.range for chunk in found],
+            [key_range(chunk) for chunk in found],
             view=None,
             fetch_size=self.fetch_size,
         )

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
-from typing import Any
 
+from cdc.attempt import Chunk
 from cdc.sources.values import Boundaries, KeyRange, TableSize
 
 SMALL_ROWS = 50_000
@@ -20,50 +19,9 @@ QUICK_START = 0.6
 """So the first commit takes this part of it; the later ones their usual share."""
 
 
-@dataclass(frozen=True)
-class Chunk:
-    """A range of a table's key that is read by one task.
-
-    Args:
-        id: Its place in the plan, from 0; commits name the chunks they hold by it.
-        lower: First key of the chunk as PostgreSQL prints it; None in the first chunk.
-        upper: First key of the next chunk; None in the last chunk.
-        rows_estimate: Rows expected.
-        bytes_estimate: Bytes expected, as the source stores them.
-    """
-
-    id: int
-    lower: tuple[str, ...] | None
-    upper: tuple[str, ...] | None
-    rows_estimate: int
-    bytes_estimate: int
-
-    @property
-    def range(self) -> KeyRange:
-        """The chunk as the source reads it."""
-        return KeyRange(self.lower, self.upper)
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values, for the attempt's record."""
-        return {
-            "id": self.id,
-            "lower": None if self.lower is None else list(self.lower),
-            "upper": None if self.upper is None else list(self.upper),
-            "rows": self.rows_estimate,
-            "bytes": self.bytes_estimate,
-        }
-
-    @classmethod
-    def from_json(cls, plain: dict[str, Any]) -> Chunk:
-        """The chunk that `to_json` wrote."""
-        lower, upper = plain["lower"], plain["upper"]
-        return cls(
-            id=plain["id"],
-            lower=None if lower is None else tuple(lower),
-            upper=None if upper is None else tuple(upper),
-            rows_estimate=plain["rows"],
-            bytes_estimate=plain["bytes"],
-        )
+def key_range(chunk: Chunk) -> KeyRange:
+    """A chunk as the source reads it."""
+    return KeyRange(chunk.lower, chunk.upper)
 
 
 def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel: int) -> int:

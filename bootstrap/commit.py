@@ -10,8 +10,7 @@ from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import Handoff, hash_key_of
 
 if TYPE_CHECKING:
-    from bootstrap.chunks import Chunk
-    from cdc.attempt import Attempt
+    from cdc.attempt import Attempt, Chunk
     from cdc.run import RunContext
     from cdc.state import TableRecord
     from schemas.table import TableSchema
@@ -73,7 +72,7 @@ def require_planned(record: TableRecord, attempt: Attempt, commits: Iterable[Com
     copied = sorted(
         chunk for commit in commits if commit.kind == "chunk" for chunk in commit.chunk_ids
     )
-    planned = sorted(int(chunk["id"]) for chunk in attempt.chunks)
+    planned = sorted(chunk.id for chunk in attempt.chunks)
     if copied != planned:
         raise AttemptSpoiledError(
             f"the copy of table {record.table} holds chunks {copied}, planned are {planned}:"

@@ -8,12 +8,12 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.chunks import SINGLE_WAVE_BYTES, Chunk, at_most, chunk_count, plan, waves
+from bootstrap.chunks import SINGLE_WAVE_BYTES, at_most, chunk_count, plan, waves
 from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
 from bootstrap.standstill import require_same_server, unspoiled
-from cdc.attempt import CopyView
+from cdc.attempt import Chunk, CopyView
 from cdc.errors import FencedError, LakeError, PermanentError, SnapshotLostError, StateError
 from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
@@ -216,7 +216,7 @@ class Copying:
         What has one view only has no resume: each view is of another moment.
         """
         if self._attempt.chunks and not self._one_view:
-            return tuple(Chunk.from_json(dict(plain)) for plain in self._attempt.chunks)
+            return self._attempt.chunks
         size = self.source.size(copy.table)
         count = chunk_count(
             size,
@@ -234,7 +234,7 @@ class Copying:
         if self._attempt.chunks and not self._one_view:
             return
         self._note(
-            chunks=tuple(chunk.to_json() for chunk in chunks),
+            chunks=tuple(chunks),
             view=CopyView(
                 snapshot=view.snapshot_id,
                 upper_bound=str(view.upper_bound),

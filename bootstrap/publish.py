@@ -103,8 +103,8 @@ def _joined(
 
 
 def _size(attempt: Attempt) -> SnapshotSize:
-    rows = sum(int(chunk["rows"]) for chunk in attempt.chunks)
-    size = sum(int(chunk["bytes"]) for chunk in attempt.chunks)
+    rows = sum(chunk.rows_estimate for chunk in attempt.chunks)
+    size = sum(chunk.bytes_estimate for chunk in attempt.chunks)
     # Other shards come in other commits, however large: an index that takes several of them.
     return SnapshotSize(rows=rows, bytes=size, commits=2)
 

@@ -16,6 +16,7 @@ from pyspark import StorageLevel
 from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
+from bootstrap.chunks import key_range
 from bootstrap.errors import CopyError
 from cdc.hidden import hidden
 from cdc.rows.columns import (
@@ -33,7 +34,7 @@ from cdc.rows.columns import (
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from bootstrap.chunks import Chunk
+    from cdc.attempt import Chunk
     from cdc.config import LakeConfig
     from cdc.lake.commit import CommitRecord
     from cdc.lake.index import SnapshotSize
@@ -117,7 +118,7 @@ class SnapshotCopy:
         query = self.source.snapshot_query(
             self.table,
             self.schema,
-            [chunk.range for chunk in chunks],
+            list(map(key_range, chunks)),
             view=view,
             fetch_size=at_once,
         )

@@ -91,7 +91,7 @@ def _copying(record: TableRecord, lake: LakeFacts) -> Step:
         return Step.WAIT_FOR_OLDER_TRANSACTIONS
     if attempt.start_offsets is None:
         return Step.RECORD_START
-    planned = frozenset(int(chunk["id"]) for chunk in attempt.chunks)
+    planned = frozenset(chunk.id for chunk in attempt.chunks)
     if not planned or not planned <= lake.chunks or attempt.reads_upto is None:
         return Step.COPY
     if attempt.handoff_offsets is None:

@@ -12,6 +12,25 @@ from cdc.documents import Part
 
 
 @dataclass(frozen=True)
+class Chunk(Part):
+    """A range of a table's key that is read by one task.
+
+    Args:
+        id: Its place in the plan, from 0; commits name the chunks they hold by it.
+        lower: First key of the chunk as the source prints it; None in the first chunk.
+        upper: First key of the next chunk; None in the last chunk.
+        rows_estimate: Rows expected.
+        bytes_estimate: Bytes expected, as the source stores them.
+    """
+
+    id: int
+    lower: tuple[str, ...] | None
+    upper: tuple[str, ...] | None
+    rows_estimate: int
+    bytes_estimate: int
+
+
+@dataclass(frozen=True)
 class CopyView(Part):
     """The image of the source that a copy reads; its first one where a resume opens more.
 
@@ -35,7 +54,7 @@ class CopyView(Part):
 
 
 @dataclass(frozen=True)
-class Attempt:
+class Attempt(Part):
     """One try at one generation of a table, with what it has recorded so far.
 
     Args:
@@ -47,7 +66,7 @@ class Attempt:
         start_epochs: Epoch of each partition's leader then.
         marker_id: Identity of the marker row written after O.
         x0: What showed that no transaction is captured in part: a transaction id, or a marker's.
-        chunks: The planned chunks as plain values.
+        chunks: The planned chunks; empty before they are planned.
         view: The image of the source that it copies.
         fingerprint_digest: Digest of the table's catalog facts under the view.
         fingerprint: The facts themselves, to name what differs.
@@ -69,7 +88,7 @@ class Attempt:
     start_epochs: Mapping[int, int] | None = None
     marker_id: UUID | None = None
     x0: str | None = None
-    chunks: tuple[Mapping[str, Any], ...] = ()
+    chunks: tuple[Chunk, ...] = ()
     view: CopyView | None = None
     fingerprint_digest: str | None = None
     fingerprint: Mapping[str, Any] | None = None
@@ -80,70 +99,3 @@ class Attempt:
     transaction_topic_id: str | None = None
     told_upto: int | None = None
     shard: str | None = None
-
-    def to_json(self) -> dict[str, Any]:
-        """The attempt as plain values."""
-        return {
-            "id": str(self.id),
-            "started_at": self.started_at.isoformat(),
-            "path": self.path,
-            "topic_id": self.topic_id,
-            "start_offsets": offsets_to_json(self.start_offsets),
-            "start_epochs": offsets_to_json(self.start_epochs),
-            "marker_id": None if self.marker_id is None else str(self.marker_id),
-            "x0": self.x0,
-            "chunks": [dict(chunk) for chunk in self.chunks],
-            "view": None
-            if self.view is None
-            else {**vars(self.view), "opened_at": self.view.opened_at.isoformat()},
-            "fingerprint_digest": self.fingerprint_digest,
-            "fingerprint": None if self.fingerprint is None else dict(self.fingerprint),
-            "settings_digest": self.settings_digest,
-            "reads_upto": self.reads_upto,
-            "handoff_offsets": offsets_to_json(self.handoff_offsets),
-            "transaction_offsets": offsets_to_json(self.transaction_offsets),
-            "transaction_topic_id": self.transaction_topic_id,
-            "told_upto": self.told_upto,
-            "shard": self.shard,
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> Attempt:
-        """Read what ``to_json`` wrote."""
-        return cls(
-            id=UUID(value["id"]),
-            started_at=datetime.fromisoformat(value["started_at"]),
-            path=value["path"],
-            topic_id=value["topic_id"],
-            start_offsets=offsets_from_json(value["start_offsets"]),
-            start_epochs=offsets_from_json(value.get("start_epochs")),
-            marker_id=None if value["marker_id"] is None else UUID(value["marker_id"]),
-            x0=value["x0"],
-            chunks=tuple(value["chunks"]),
-            view=None
-            if (view := value["view"]) is None
-            else CopyView(**{**view, "opened_at": datetime.fromisoformat(view["opened_at"])}),
-            fingerprint_digest=value["fingerprint_digest"],
-            fingerprint=value["fingerprint"],
-            settings_digest=value.get("settings_digest"),
-            reads_upto=value["reads_upto"],
-            handoff_offsets=offsets_from_json(value["handoff_offsets"]),
-            transaction_offsets=offsets_from_json(value.get("transaction_offsets")),
-            transaction_topic_id=value.get("transaction_topic_id"),
-            told_upto=value.get("told_upto"),
-            shard=value.get("shard"),
-        )
-
-
-def offsets_to_json(offsets: Mapping[int, int] | None) -> dict[str, int] | None:
-    """Offsets per partition, as JSON has them: its keys are text."""
-    if offsets is None:
-        return None
-    return {str(partition): offset for partition, offset in offsets.items()}
-
-
-def offsets_from_json(value: Mapping[str, int] | None) -> dict[int, int] | None:
-    """Read what ``offsets_to_json`` wrote."""
-    if value is None:
-        return None
-    return {int(partition): offset for partition, offset in value.items()}

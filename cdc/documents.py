@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import MISSING, fields
+from dataclasses import fields
 from typing import TYPE_CHECKING, Any, ClassVar, Generic, TypeVar
 
 from pydantic import ConfigDict, GetCoreSchemaHandler, TypeAdapter, ValidationError
@@ -64,9 +64,10 @@ class Codec(Generic[Document]):
         self, kind: type[Document], *, error: Callable[..., TributaryError], remedy: str
     ) -> None:
         self._adapter = TypeAdapter(kind)
-        self._format = next(one.default for one in fields(kind) if one.name == "format")
-        if self._format is MISSING:
+        formats = [one.default for one in fields(kind) if one.name == "format"]
+        if not formats:
             raise TypeError(f"{kind.__name__} names no version of its format")
+        self._format = formats[0]
         self._error = error
         self._remedy = remedy
 
@@ -110,7 +111,8 @@ class Codec(Generic[Document]):
 
 def _reason(problem: ErrorDetails) -> str:
     """What is wrong with a document, as a clause without its subject."""
-    what, place = problem["msg"].removeprefix("Value error, "), _path(problem["loc"])
+    what = problem["msg"].removeprefix("Value error, ").removeprefix("Invalid JSON: ")
+    place = _path(problem["loc"])
     if problem["type"] == "json_invalid":
         return f"is not JSON: {what}"
     if problem["type"] == "missing":

@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
-from cdc.state import State, TableRecord
+from cdc.documents import Codec, Part
+from cdc.errors import StateError
+from cdc.state import STORE_REMEDY, State, TableRecord
 from schemas.changes import Change, Verdict
 from schemas.table import TableId
 
@@ -16,7 +18,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class RunEntry:
+class RunEntry(Part):
     """One table's part of one run, for the history.
 
     Args:
@@ -25,13 +27,14 @@ class RunEntry:
         generation: The table's generation.
         state: The table's state after the run.
         started_at: When the table's part began.
-        seconds: How long it took.
+        seconds: How long it took, in seconds.
         commits: Commits made.
         events: Events read.
         counts: Events by operation.
         offsets: Next offset to read per partition after the run.
         watermark: Event time up to which the table is complete.
         error: What failed, as ``TributaryError.to_dict`` gives it.
+        format: Version of this document.
     """
 
     run_id: str
@@ -46,9 +49,10 @@ class RunEntry:
     offsets: Mapping[int, int]
     watermark: datetime | None = None
     error: Mapping[str, Any] | None = None
+    format: Literal[1] = 1
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as plain values."""
+        """The entry as commands print it."""
         return {
             "run_id": self.run_id,
             "source": self.table.source,
@@ -66,28 +70,9 @@ class RunEntry:
             "error": None if self.error is None else dict(self.error),
         }
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> RunEntry:
-        """Read what ``to_json`` wrote."""
-        watermark = value["watermark"]
-        return cls(
-            run_id=value["run_id"],
-            table=TableId(value["source"], value["schema"], value["table"]),
-            generation=value["generation"],
-            state=State(value["state"]),
-            started_at=datetime.fromisoformat(value["started_at"]),
-            seconds=value["seconds"],
-            commits=value["commits"],
-            events=value["events"],
-            counts=value["counts"],
-            offsets={int(partition): offset for partition, offset in value["offsets"].items()},
-            watermark=None if watermark is None else datetime.fromisoformat(watermark),
-            error=value["error"],
-        )
-
 
 @dataclass(frozen=True)
-class SchemaEntry:
+class SchemaEntry(Part):
     """One change of a table's schema, for the history.
 
     Args:
@@ -100,6 +85,7 @@ class SchemaEntry:
         changes: The difference to the version before, as ``Change.to_json`` gives it.
         outcome: ``followed``, or what the table became instead: ``needs_bootstrap``, ``paused``.
         key: Identifies the entry, so that writing it again writes nothing.
+        format: Version of this document.
     """
 
     table: TableId
@@ -110,6 +96,7 @@ class SchemaEntry:
     changes: tuple[Mapping[str, object], ...]
     outcome: str
     key: str
+    format: Literal[1] = 1
 
     @property
     def verdict(self) -> Verdict:
@@ -175,7 +162,7 @@ class SchemaEntry:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """The entry as plain values."""
+        """The entry as commands print it."""
         return {
             "source": self.table.source,
             "schema": self.table.schema,
@@ -189,16 +176,8 @@ class SchemaEntry:
             "changes": [dict(change) for change in self.changes],
         }
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any], *, key: str) -> SchemaEntry:
-        """Read what ``to_json`` wrote."""
-        return cls(
-            table=TableId(value["source"], value["schema"], value["table"]),
-            generation=value["generation"],
-            version=value["version"],
-            at=datetime.fromisoformat(value["at"]),
-            schema_ids=tuple(value["schema_ids"]),
-            changes=tuple(value["changes"]),
-            outcome=value["outcome"],
-            key=key,
-        )
+
+RUN_ENTRIES = Codec(RunEntry, error=StateError, remedy=STORE_REMEDY)
+"""How the state store keeps the run history."""
+SCHEMA_ENTRIES = Codec(SchemaEntry, error=StateError, remedy=STORE_REMEDY)
+"""How the state store keeps the schema history."""

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import Any
+from typing import Any, Literal
 
-from cdc.attempt import Attempt, offsets_from_json, offsets_to_json
+from cdc.attempt import Attempt
+from cdc.documents import NOT_STORED, Codec, Part
 from cdc.errors import StateError
 from schemas.errors import TributaryError
 from schemas.table import Shard, TableId
+
+STORE_REMEDY = (
+    "Use the version of this tool that wrote the state store, or restore the store from a backup."
+)
+"""What to do about a document of the state store that cannot be read."""
 
 
 class State(str, Enum):
@@ -57,7 +63,7 @@ TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
 
 
 @dataclass(frozen=True)
-class CommitSummary:
+class CommitSummary(Part):
     """What the last commit said; a cache for people, the lake's timeline is the truth.
 
     Args:
@@ -76,35 +82,12 @@ class CommitSummary:
     committed_at: datetime
     epochs: Mapping[int, int] = field(default_factory=dict)
 
-    def to_json(self) -> dict[str, Any]:
-        """The summary as plain values."""
-        return {
-            "offsets": offsets_to_json(self.offsets),
-            "position": self.position,
-            "watermark": None if self.watermark is None else self.watermark.isoformat(),
-            "instant": self.instant,
-            "committed_at": self.committed_at.isoformat(),
-            "epochs": offsets_to_json(self.epochs),
-        }
-
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any]) -> CommitSummary:
-        """Read what ``to_json`` wrote."""
-        return cls(
-            offsets=offsets_from_json(value["offsets"]) or {},
-            position=value["position"],
-            watermark=_time(value["watermark"]),
-            instant=value["instant"],
-            committed_at=datetime.fromisoformat(value["committed_at"]),
-            epochs=offsets_from_json(value.get("epochs")) or {},
-        )
-
 
 _UNPUBLISHED = frozenset({State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP})
 
 
 @dataclass(frozen=True)
-class TableRecord:
+class TableRecord(Part):
     """What the state store knows of one table.
 
     Args:
@@ -128,7 +111,9 @@ class TableRecord:
         last_commit: The last commit, as far as the store has heard.
         beside: Whether this is the next generation, built beside a table's record until it takes
             that one's place.
-        version: Counts the record's changes in the store; 0 is not stored yet.
+        version: Counts the record's changes in the store; 0 is not stored yet. The store keeps it
+            beside the document.
+        format: Version of this document.
     """
 
     table: TableId
@@ -149,7 +134,8 @@ class TableRecord:
     failures: int = 0
     last_commit: CommitSummary | None = None
     beside: bool = False
-    version: int = field(default=0, compare=False)
+    version: int = field(default=0, compare=False, metadata=NOT_STORED)
+    format: Literal[1] = 1
 
     @property
     def resource(self) -> TableId | str:
@@ -161,56 +147,9 @@ class TableRecord:
         """Whether its first copy was not completed, so that nobody reads it yet."""
         return self.generation == 1 and (self.resume_to or self.state) in _UNPUBLISHED
 
-    def to_json(self) -> dict[str, Any]:
-        """The record as plain values, without its version."""
-        return {
-            "source": self.table.source,
-            "schema": self.table.schema,
-            "table": self.table.name,
-            "state": self.state.value,
-            "base_path": self.base_path,
-            "tier": self.tier,
-            "topic": self.topic,
-            "publication": self.publication,
-            "updated_at": self.updated_at.isoformat(),
-            "generation": self.generation,
-            "shard": None if self.shard is None else asdict(self.shard),
-            "attempt": None if self.attempt is None else self.attempt.to_json(),
-            "resume_to": None if self.resume_to is None else self.resume_to.value,
-            "reason": self.reason,
-            "error": None if self.error is None else dict(self.error),
-            "remedy": self.remedy,
-            "retry_at": None if self.retry_at is None else self.retry_at.isoformat(),
-            "failures": self.failures,
-            "last_commit": None if self.last_commit is None else self.last_commit.to_json(),
-            "beside": self.beside,
-        }
 
-    @classmethod
-    def from_json(cls, value: Mapping[str, Any], *, version: int = 0) -> TableRecord:
-        """Read what ``to_json`` wrote."""
-        attempt, commit, resume_to = value["attempt"], value["last_commit"], value["resume_to"]
-        return cls(
-            table=TableId(value["source"], value["schema"], value["table"]),
-            state=State(value["state"]),
-            base_path=value["base_path"],
-            tier=value["tier"],
-            topic=value["topic"],
-            publication=value["publication"],
-            updated_at=datetime.fromisoformat(value["updated_at"]),
-            generation=value["generation"],
-            shard=None if value["shard"] is None else Shard(**value["shard"]),
-            attempt=None if attempt is None else Attempt.from_json(attempt),
-            resume_to=None if resume_to is None else State(resume_to),
-            reason=value["reason"],
-            error=value["error"],
-            remedy=value["remedy"],
-            retry_at=_time(value["retry_at"]),
-            failures=value["failures"],
-            last_commit=None if commit is None else CommitSummary.from_json(commit),
-            beside=value["beside"],
-            version=version,
-        )
+TABLE_RECORDS = Codec(TableRecord, error=StateError, remedy=STORE_REMEDY)
+"""How the state store keeps records."""
 
 
 def transition(
@@ -313,7 +252,3 @@ def _refused(record: TableRecord, to: State, reason: str) -> StateError:
         state=record.state.name,
         to=to.name,
     )
-
-
-def _time(value: str | None) -> datetime | None:
-    return None if value is None else datetime.fromisoformat(value)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
@@ -15,8 +14,8 @@ from sqlalchemy.engine import Connection
 from sqlalchemy.exc import IntegrityError, SQLAlchemyError
 
 from cdc.errors import StateError
-from cdc.history import RunEntry, SchemaEntry
-from cdc.state import TableRecord
+from cdc.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
+from cdc.state import TABLE_RECORDS, TableRecord
 from cdc.store_engine import exposed_file, open_engine, shown
 from cdc.store_tables import (
     FORMAT,
@@ -84,7 +83,7 @@ class Store:
         """
         with self.transaction() as connection:
             row = connection.execute(sa.select(table_rows).where(_key(table, beside))).first()
-        return None if row is None else _record(row.record, row.version)
+        return None if row is None else _record(row)
 
     def newest(self, record: TableRecord) -> TableRecord:
         """The record as it is now; the one that is given when the store has none any more."""
@@ -187,19 +186,19 @@ class Store:
     def schema_history(self, table: TableId) -> list[SchemaEntry]:
         """How the table's schema changed, oldest first."""
         query = (
-            sa.select(schema_change_rows.c.entry, schema_change_rows.c.entry_key)
+            sa.select(schema_change_rows.c.entry)
             .where(_of(schema_change_rows, table))
             .order_by(schema_change_rows.c.id)
         )
         with self.transaction() as connection:
             return [
-                SchemaEntry.from_json(json.loads(row.entry), key=row.entry_key)
+                SCHEMA_ENTRIES.read(row.entry, f"an entry of the schema history of table {table}")
                 for row in connection.execute(query)
             ]
 
     def record_run(self, entry: RunEntry) -> None:
         """Add to the run history."""
-        row = {**_named(entry.table), "entry": json.dumps(entry.to_json())}
+        row = {**_named(entry.table), "entry": RUN_ENTRIES.write(entry)}
         with self.transaction() as connection:
             connection.execute(sa.insert(run_rows).values(**row))
 
@@ -212,7 +211,10 @@ class Store:
             .limit(count)
         )
         with self.transaction() as connection:
-            return [RunEntry.from_json(json.loads(row.entry)) for row in connection.execute(query)]
+            return [
+                RUN_ENTRIES.read(row.entry, f"an entry of the run history of table {table}")
+                for row in connection.execute(query)
+            ]
 
     def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
         """Keep a registry's schema for the time when the registry is away; the first one stays."""
@@ -289,7 +291,7 @@ class Store:
         )
         query = sa.select(table_rows).where(table_rows.c.beside == beside).order_by(*columns)
         with self.transaction() as connection:
-            return [_record(row.record, row.version) for row in connection.execute(query)]
+            return [_record(row) for row in connection.execute(query)]
 
     def _create(self) -> None:
         try:
@@ -343,7 +345,7 @@ def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
         sa.select(schema_change_rows.c.id).where(schema_change_rows.c.entry_key == entry.key)
     ).first():
         return
-    row = {"entry_key": entry.key, **_named(entry.table), "entry": json.dumps(entry.to_json())}
+    row = {"entry_key": entry.key, **_named(entry.table), "entry": SCHEMA_ENTRIES.write(entry)}
     connection.execute(sa.insert(schema_change_rows).values(**row))
 
 
@@ -369,7 +371,7 @@ def _values(record: TableRecord, version: int) -> dict[str, Any]:
         "state": record.state.value,
         "generation": record.generation,
         "version": version,
-        "record": json.dumps(record.to_json()),
+        "record": TABLE_RECORDS.write(record),
     }
 
 
@@ -383,5 +385,7 @@ def _changed_meanwhile(record: TableRecord, expected: int) -> StateError:
     )
 
 
-def _record(text: str, version: int) -> TableRecord:
-    return TableRecord.from_json(json.loads(text), version=version)
+def _record(row: sa.Row[Any]) -> TableRecord:
+    table = TableId(row.source, row.schema_name, row.table_name)
+    record = TABLE_RECORDS.read(row.record, f"the state of table {table}", table=table)
+    return replace(record, version=row.version)

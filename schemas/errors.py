@@ -23,8 +23,8 @@ class TributaryError(Exception):
     """
 
     def __init__(self, message: str, *, remedy: str, **context: Any) -> None:
-        self.message = redact(message)
-        self.remedy = redact_own(remedy)
+        self.message = _unicode(redact(message))
+        self.remedy = _unicode(redact_own(remedy))
         super().__init__(self.message)
         self.context = context
 
@@ -40,8 +40,18 @@ class TributaryError(Exception):
             "error": type(self).__name__,
             "message": self.message,
             "remedy": self.remedy,
-            "context": {key: redact_own(str(value)) for key, value in self.context.items()},
+            "context": {
+                key: _unicode(redact_own(str(value))) for key, value in self.context.items()
+            },
         }
+
+
+def _unicode(text: str) -> str:
+    """The text with bytes that are no UTF-8, as in names of files, as escapes.
+
+    Neither JSON nor a database holds them otherwise.
+    """
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def _rebuild(

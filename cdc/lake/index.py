@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
-from cdc.errors import ConfigError
+from cdc.documents import Codec, Part
+from cdc.errors import ConfigError, LakeError
 from cdc.lake.services import MIB
 
 if TYPE_CHECKING:
@@ -35,18 +35,20 @@ class SnapshotSize:
 
 
 @dataclass(frozen=True)
-class IndexLayout:
+class IndexLayout(Part):
     """The index of one lake table.
 
     Args:
         kind: ``bucket``, ``bloom`` or ``simple``.
         buckets: Number of buckets, for ``bucket``.
         automatic: Whether it was chosen by size, and may be given up when the table outgrows it.
+        format: Version of this document.
     """
 
     kind: str
     buckets: int = 0
     automatic: bool = False
+    format: Literal[1] = 1
 
     @property
     def is_bucket(self) -> bool:
@@ -133,11 +135,24 @@ class IndexLayout:
 
     def to_json(self) -> str:
         """The layout as one line of JSON, kept in each commit."""
-        values = {"index": self.kind, "buckets": self.buckets, "automatic": self.automatic}
-        return json.dumps(values, separators=(",", ":"))
+        return _CODEC.write(self)
 
     @classmethod
-    def from_json(cls, text: str) -> IndexLayout:
-        """Read what :meth:`to_json` wrote."""
-        values = json.loads(text)
-        return cls(values["index"], values["buckets"], values["automatic"])
+    def from_json(cls, text: str, name: str = "a lake commit's index") -> IndexLayout:
+        """Read what :meth:`to_json` wrote.
+
+        Args:
+            text: The JSON.
+            name: What errors call it.
+
+        Raises:
+            LakeError: The text is something else, or of another version.
+        """
+        return _CODEC.read(text, name)
+
+
+_CODEC = Codec(
+    IndexLayout,
+    error=LakeError,
+    remedy="Use the version of this tool that wrote the table, or copy the table again.",
+)

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import uuid
-from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Any
+from typing import Literal
 
+from cdc.documents import Codec, Part
 from cdc.errors import LakeError
 
 POINTER = "_current.json"
@@ -22,7 +21,7 @@ _LOCAL = re.compile(r"file:(?://(?=/)|(?=/[^/]))")
 
 
 @dataclass(frozen=True)
-class Published:
+class Published(Part):
     """A generation that is, or was, shown to readers.
 
     Args:
@@ -37,43 +36,34 @@ class Published:
     attempt: str
     published_at: datetime
 
-    def to_plain(self) -> dict[str, Any]:
-        """The generation as plain values."""
-        return {
-            "path": self.path,
-            "generation": self.generation,
-            "attempt": self.attempt,
-            "published_at": self.published_at.isoformat(),
-        }
-
-    @classmethod
-    def from_plain(cls, values: Mapping[str, Any]) -> Published:
-        """Read what :meth:`to_plain` wrote."""
-        published_at = datetime.fromisoformat(values["published_at"])
-        return cls(values["path"], values["generation"], values["attempt"], published_at)
-
 
 @dataclass(frozen=True)
-class Pointer:
+class Pointer(Published):
     """The published generation of a table, and those that were published before it.
 
     Args:
-        current: What readers are to open.
         former: What readers may still have open, newest first.
+        format: Version of this document.
     """
 
-    current: Published
     former: tuple[Published, ...] = ()
+    format: Literal[1] = 1
+
+    @classmethod
+    def of(cls, current: Published, former: tuple[Published, ...] = ()) -> Pointer:
+        """The pointer to a generation, after others."""
+        return cls(
+            current.path, current.generation, current.attempt, current.published_at, former=former
+        )
 
     @property
-    def path(self) -> str:
-        """Base path of the Hudi table that readers are to open."""
-        return self.current.path
+    def current(self) -> Published:
+        """What readers are to open."""
+        return Published(self.path, self.generation, self.attempt, self.published_at)
 
     def to_json(self) -> str:
         """The text of the file."""
-        former = [one.to_plain() for one in self.former]
-        return json.dumps({**self.current.to_plain(), "former": former}, indent=2)
+        return _CODEC.write(self, indent=2)
 
     @classmethod
     def from_json(cls, text: str | bytes, *, folder: str) -> Pointer:
@@ -84,29 +74,27 @@ class Pointer:
             folder: The table's folder, for the error.
 
         Raises:
-            LakeError: It is something else.
+            LakeError: It is something else, or of another version.
         """
-        try:
-            values = json.loads(text)
-            former = tuple(Published.from_plain(one) for one in values["former"])
-            return cls(Published.from_plain(values), former)
-        except (ValueError, KeyError, TypeError) as error:
-            raise LakeError(
-                f"{folder}/{POINTER} is not a pointer to a table: {error}",
-                remedy="Something else wrote it: remove the file, or write what it was. The next"
-                " `tributary resync` of the table publishes it anew.",
-                path=folder,
-            ) from error
+        return _CODEC.read(text, f"{folder}/{POINTER}", path=folder)
+
+
+_CODEC = Codec(
+    Pointer,
+    error=LakeError,
+    remedy="Something else wrote it, or another version of this tool: remove the file, or write"
+    " what it was. The next `tributary resync` of the table publishes it anew.",
+)
 
 
 def moved(pointer: Pointer | None, to: Published) -> Pointer:
     """The pointer after a generation was published, which may have been published before."""
     if pointer is None:
-        return Pointer(to)
+        return Pointer.of(to)
     if pointer.current.attempt == to.attempt:
         return pointer
     former = (pointer.current, *pointer.former)
-    return Pointer(to, tuple(one for one in former if one.attempt != to.attempt))
+    return Pointer.of(to, tuple(one for one in former if one.attempt != to.attempt))
 
 
 def local_folder(url: str) -> Path | None:

@@ -206,7 +206,9 @@ class Timeline:
             time,
             str(instant.getAction()),
             CommitRecord.from_json(text, f"the record of commit {time} of {self.path}"),
-            IndexLayout.from_json(index) if index is not None else None,
+            IndexLayout.from_json(index, f"the index of commit {time} of {self.path}")
+            if index is not None
+            else None,
         )
 
     def _completed(self) -> Any:

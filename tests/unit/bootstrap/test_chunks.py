@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-import json
-
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -11,12 +9,12 @@ from bootstrap.chunks import (
     SINGLE_WAVE_BYTES,
     SMALL_ROWS,
     WAVE_SHARE,
-    Chunk,
     at_most,
     chunk_count,
     plan,
     waves,
 )
+from cdc.attempt import Chunk
 from cdc.sources.values import Boundaries, TableSize
 
 MIB = 1024 * 1024
@@ -57,16 +55,6 @@ def test_as_few_chunks_as_can_be_read_at_once_are_of_the_same_keys(
     assert len(plan(found)) == min(len(points) + 1, most)
     assert set(found.points) <= set(boundaries(points).points)
     assert list(found.points) == sorted(found.points, key=lambda point: int(point[0]))
-
-
-@given(POINTS)
-def test_chunks_survive_the_record(points: list[int]) -> None:
-    chunks = plan(boundaries(points))
-    stored = json.loads(json.dumps([chunk.to_json() for chunk in chunks]))
-    assert tuple(Chunk.from_json(plain) for plain in stored) == chunks
-    assert [(chunk.range.lower, chunk.range.upper) for chunk in chunks] == [
-        (chunk.lower, chunk.upper) for chunk in chunks
-    ]
 
 
 def count(rows: int, size: int, *, parallel: int = 2) -> int:

@@ -9,12 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
-from bootstrap.chunks import Chunk
 from bootstrap.commit import chunk_commit, handoff_commit, require_planned
 from bootstrap.errors import AttemptSpoiledError
 from bootstrap.snapshot import FETCH_ROWS, fetch_rows
 from bootstrap.standstill import require_same_server
-from cdc.attempt import Attempt
+from cdc.attempt import Attempt, Chunk
 from cdc.errors import StateError
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
@@ -34,7 +33,7 @@ ATTEMPT = Attempt(
     start_offsets={0: 10},
     marker_id=uuid.UUID(int=9),
     x0="77",
-    chunks=({"id": 0}, {"id": 1}, {"id": 2}),
+    chunks=tuple(Chunk(number, None, None, 1, 1) for number in range(3)),
     view=replace(VIEW, system_identifier="123", timeline=4),
     fingerprint={"oid": 5},
     fingerprint_digest="digest",

@@ -13,13 +13,13 @@ from hypothesis import strategies as st
 
 from bootstrap.errors import BootstrapError
 from bootstrap.steps import LakeFacts, Step, next_step, reaches
-from cdc.attempt import Attempt
+from cdc.attempt import Attempt, Chunk
 from cdc.errors import KafkaError
 from cdc.state import State, TableRecord, transition, with_attempt
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
-CHUNKS = ({"id": 0}, {"id": 1}, {"id": 2})
+CHUNKS = tuple(Chunk(number, None, None, 1, 1) for number in range(3))
 START, HANDOFF = {0: 10}, {0: 25}
 
 ORDER = [
@@ -201,7 +201,7 @@ def test_only_the_lake_says_what_was_copied(missing: int) -> None:
 
 
 def test_chunks_of_another_plan_do_not_count() -> None:
-    world = copied(chunks=({"id": 7},))
+    world = copied(chunks=(replace(CHUNKS[0], id=7),))
     assert next_step(world.record, world.lake) is Step.COPY
 
 

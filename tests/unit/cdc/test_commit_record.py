@@ -13,24 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import PydanticSerializationError
 
-from cdc.attempt import CopyView
 from cdc.errors import LakeError
 from cdc.lake.commit import CommitRecord, ShardAccount, SharedState
 from cdc.lake.handoff import FollowedSchema, Handoff, LakeColumn
 from cdc.sources.values import Fingerprint
 from schemas.table import TableId
 from tests.handoffs import handed
+from tests.unit.cdc.strategies import facts, offsets, texts, times, views
 
 TABLE = TableId("shop", "My Schema", 'or"ders.1')
 
-texts = st.text(max_size=8)
-times = st.datetimes(timezones=st.just(timezone.utc))
-facts = st.recursive(
-    st.none() | st.booleans() | st.integers() | texts,
-    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(texts, inner, max_size=3),
-    max_leaves=4,
-)
-offsets = st.dictionaries(st.integers(0, 99), st.integers(0, 2**63 - 1), max_size=3)
 columns = st.builds(
     LakeColumn,
     texts,
@@ -44,16 +36,6 @@ columns = st.builds(
     fill=st.none() | texts,
     renamed=st.booleans(),
     former=st.lists(texts, max_size=2).map(tuple),
-)
-views = st.builds(
-    CopyView,
-    texts,
-    texts,
-    times,
-    st.booleans(),
-    st.none() | texts,
-    st.none() | st.integers(0),
-    st.none() | texts,
 )
 followed = st.builds(
     FollowedSchema,

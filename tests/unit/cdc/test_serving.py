@@ -48,7 +48,7 @@ class Lake:
         self.asked.append(base)
         if self.away:
             raise LakeError("the bucket does not answer", remedy="Wait.")
-        return Pointer(Published(self.paths[base], 1, "a", NOW))
+        return Pointer.of(Published(self.paths[base], 1, "a", NOW))
 
 
 @pytest.fixture

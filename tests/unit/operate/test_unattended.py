@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 from typing import Any
 from uuid import UUID
@@ -59,7 +60,7 @@ def test_what_works_and_what_was_lost_does_not(record: TableRecord) -> None:
 
 
 def test_a_first_copy_is_finished_by_who_asked_for_it() -> None:
-    first = TableRecord.from_json({**table().to_json(), "state": "registered"})
+    first = replace(table(), state=State.REGISTERED)
     begun = transition(first, State.BOOTSTRAPPING, at=NOW, attempt=Attempt(UUID(int=3), NOW, "/x"))
     assert not is_candidate(begun, ASKS)
 
