@@ -67,20 +67,38 @@ def test_a_server_that_is_set_up_well_has_no_fault(
 @pytest.mark.parametrize(
     ("setting", "wrong", "right"),
     [
-        ("binlog_row_image", "'MINIMAL'", "'FULL'"),
-        ("binlog_format", "'STATEMENT'", "'ROW'"),
+        ("binlog_row_image", "MINIMAL", "FULL"),
+        ("binlog_format", "STATEMENT", "ROW"),
         ("binlog_expire_logs_seconds", "3600", "2592000"),
     ],
 )
 def test_a_setting_that_loses_changes_is_named(
     services: Services, database: MysqlDatabase, setting: str, wrong: str, right: str
 ) -> None:
-    database.root(f"SET GLOBAL {setting} = {wrong}")
+    """Also once it is right, while sessions may be older: they go on with what they began with."""
+    of_sessions = setting != "binlog_expire_logs_seconds"
     try:
+        database.root(f"SET GLOBAL {setting} = {wrong if wrong.isdigit() else repr(wrong)}")
         found = faults(services)
+        assert list(found) == [setting]
+        with database.connect() as older, older.cursor() as cursor:
+            database.root(f"SET GLOBAL {setting} = {right if right.isdigit() else repr(right)}")
+            if of_sessions:
+                cursor.execute(f"SELECT @@session.{setting}")
+                assert cursor.fetchone() == (wrong,)
+        meanwhile = faults(services)
+        assert [line.status for line in meanwhile.values()] == ["warning"] * of_sessions
+        for name, line in meanwhile.items():
+            assert name == setting
+            assert "sessions may be older" in line.detail
+            assert "restart the server" in line.remedy
+            assert "restart the server" in found[name].remedy
     finally:
-        database.root(f"SET GLOBAL {setting} = {right}")
-    assert list(found) == [setting]
+        if of_sessions:
+            database.stack.server(database.kind).restart()
+            database.catch_up()
+        else:
+            database.root(f"SET GLOBAL {setting} = {right}")
     assert not faults(services)
 
 

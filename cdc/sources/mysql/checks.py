@@ -21,13 +21,21 @@ _DAY_S = 86_400
 _SHORT_S = 3 * _DAY_S
 _LAG_WARNING_S = 60
 
+_OF_SESSIONS = frozenset({"binlog_format", "binlog_row_image", "binlog_row_value_options"})
+_END_OLDER = (
+    "end all sessions that are open, those of pools, too, or restart the server: each goes on with"
+    " what it began with."
+)
 _WANTED = {
     "log_bin": ("ON", "Set log_bin on the primary and restart it."),
-    "binlog_format": ("ROW", "SET GLOBAL binlog_format = ROW, and in the option file."),
+    "binlog_format": (
+        "ROW",
+        f"SET GLOBAL binlog_format = ROW, and in the option file. Then {_END_OLDER}",
+    ),
     "binlog_row_image": (
         "FULL",
         "SET GLOBAL binlog_row_image = FULL, and in the option file: without the columns that a"
-        " statement did not touch an event is no row.",
+        f" statement did not touch an event is no row. Then {_END_OLDER}",
     ),
 }
 _WANTED_BY_KIND = {
@@ -35,11 +43,18 @@ _WANTED_BY_KIND = {
         "binlog_row_value_options": (
             "",
             "SET GLOBAL binlog_row_value_options = '': changes of JSON values are logged in part"
-            " otherwise.",
+            f" otherwise. Then {_END_OLDER}",
         ),
     },
     "mariadb": {"gtid_strict_mode": ("ON", "SET GLOBAL gtid_strict_mode = ON.")},
 }
+_SET_MEANWHILE = {
+    "mysql": "SELECT VARIABLE_NAME FROM performance_schema.variables_info"
+    " WHERE VARIABLE_SOURCE = 'DYNAMIC'",
+    "mariadb": "SELECT VARIABLE_NAME FROM information_schema.SYSTEM_VARIABLES"
+    " WHERE GLOBAL_VALUE_ORIGIN = 'SQL'",
+}
+"""Settings that somebody has given since the server started; any login may ask."""
 DIRECT = (
     "Without GTIDs `replica` must follow the primary itself, and no other replica; or set"
     " gtid_mode = ON on all servers."
@@ -117,18 +132,30 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
         )
         return
     wanted = {**_WANTED, **_WANTED_BY_KIND[connections.config.kind]}
+    meanwhile = _set_meanwhile(session, connections.config.kind)
     for name, (value, remedy) in wanted.items():
         seen = variables.get(name, "")
-        yield (
-            Check(name, "ok", seen or "empty")
-            if seen == value
-            else Check(name, "error", seen or "empty", remedy)
-        )
+        if seen != value:
+            yield Check(name, "error", seen or "empty", remedy)
+        elif name in meanwhile:
+            detail = f"{seen or 'empty'}, set since the server started: sessions may be older"
+            yield Check(name, "warning", detail, f"Unless you know of none, {_END_OLDER}")
+        else:
+            yield Check(name, "ok", seen or "empty")
     if unlogged := replicated.unlogged(session, connections.config.kind, variables):
         yield Check("log_slave_updates", "error", unlogged, replicated.REMEDY)
     if connections.config.kind == "mysql":
         yield _gtid_mode(variables.get("gtid_mode", ""))
     yield _retention(int(variables.get("binlog_expire_logs_seconds", 0)))
+
+
+def _set_meanwhile(session: Session, kind: str) -> set[str]:
+    """Settings of which a session that is older may have another value than the server.
+
+    No server tells when a session began, and what each has is told by MySQL only, to a login with
+    more rights than these.
+    """
+    return {str(row[0]).lower() for row in session.rows(_SET_MEANWHILE[kind])} & _OF_SESSIONS
 
 
 def _gtid_mode(mode: str) -> Check:

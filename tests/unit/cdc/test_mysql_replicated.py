@@ -1,0 +1,29 @@
+"""Where changes of other servers get into a primary's tables, and not into its binlog."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import pytest
+
+from cdc.sources.mysql.connection import Session
+from cdc.sources.mysql.replicated import unlogged
+
+NO_SERVER = cast(Session, cast(Any, None))
+"""Nobody is asked where the settings say it all."""
+
+
+@pytest.mark.parametrize(
+    ("variables", "refused"),
+    [
+        ({"log_slave_updates": "OFF", "wsrep_on": "ON"}, "a node of a Galera cluster"),
+        ({"log_slave_updates": "ON", "wsrep_on": "ON"}, None),
+        # MySQL shows both names of the one setting.
+        ({"log_replica_updates": "ON", "log_slave_updates": "ON"}, None),
+    ],
+)
+def test_a_node_of_galera_logs_what_other_nodes_write_or_is_refused(
+    variables: dict[str, str], refused: str | None
+) -> None:
+    found = unlogged(NO_SERVER, "mariadb", variables)
+    assert found == refused if refused is None else refused in (found or "")
