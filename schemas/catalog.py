@@ -27,6 +27,9 @@ class CatalogColumn:
         generated: Whether it is generated.
         written: Identifies when its definition was last written.
         parts: What its type is made of: labels of enums and fields of composites.
+        parts_written: Identifies when labels were last written.
+        granted: Privileges on it; None where none was ever granted.
+        options: What else its definition says.
     """
 
     number: int
@@ -37,6 +40,9 @@ class CatalogColumn:
     generated: bool
     written: str
     parts: Mapping[str, str] = field(default_factory=dict)
+    parts_written: Mapping[str, str] = field(default_factory=dict)
+    granted: str | None = None
+    options: str = ""
 
 
 @dataclass(frozen=True)
@@ -49,6 +55,7 @@ class Catalog:
             column with another name may be any column.
         attributes: The highest number that any column has had.
         primary_key: Its columns.
+        key_made: Identifies the primary key among all that the table has had.
         identity_key: Columns of the index that is the replica identity; empty when none is.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``; ``row`` where the log
             has whole rows, whatever the table says.
@@ -63,6 +70,7 @@ class Catalog:
         stored: Where the rows are and since when, of a server whose log tells each statement: what
             no statement explains is upkeep that changes no row, or a TRUNCATE, which is an event.
         read_at: A position of the log before which no statement is that the catalog lacks.
+        horizon: Transactions below it had ended when the catalog was read.
     """
 
     columns: Mapping[int, CatalogColumn]
@@ -76,16 +84,18 @@ class Catalog:
     named: str
     rest: Mapping[str, Any]
     numbered: bool = True
+    key_made: Any = None
     children: Mapping[str, str] = field(default_factory=dict)
     publication: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[str, Any] = field(default_factory=dict)
     read_at: str = ""
+    horizon: str = ""
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Catalog:
         """The catalog in the facts of a fingerprint, whether they were stored meanwhile or not."""
         plain = json.loads(json.dumps(facts))
-        read_at = plain.pop("read_at", "")
+        read_at, horizon = plain.pop("read_at", ""), plain.pop("horizon", "")
         names = {number: column["name"] for number, column in plain["columns"].items()}
         keys = {
             which: tuple(names.get(number, number) for number in numbers.split())
@@ -102,6 +112,9 @@ class Catalog:
                 generated=column["generated"],
                 written=column["written"],
                 parts=column.get("parts") or {},
+                parts_written=column.get("parts_written") or {},
+                granted=column.get("granted"),
+                options=column.get("options", ""),
             )
             for number, column in plain.pop("columns").items()
         }
@@ -120,10 +133,12 @@ class Catalog:
             owner=plain.pop("owner"),
             named=plain.pop("named"),
             numbered=plain.pop("numbered", True),
+            key_made=plain.pop("key_made", None),
             children=plain.pop("children", {}),
             publication=plain.pop("publication", None) or {},
             stored=stored,
             read_at=read_at,
+            horizon=horizon,
             rest=plain,
         )
 

@@ -189,6 +189,8 @@ class ChangeParts(Change):
     @property
     def what(self) -> str:
         """What changed."""
+        if self.old == self.new:
+            return f"label {self.old!r} of the type of column {self.name!r} was written anew"
         old, new = (repr(part) if part is not None else "none" for part in (self.old, self.new))
         return f"a label or field of the type of column {self.name!r} changed from {old} to {new}"
 
@@ -203,6 +205,8 @@ class ChangeKey(Change):
     @property
     def what(self) -> str:
         """What changed."""
+        if self.old == self.new:
+            return f"its key {self.old} was made anew"
         return f"its key changed from {self.old} to {self.new}"
 
 

@@ -20,6 +20,7 @@ from schemas.changes import (
     ChangeParts,
     ChangeType,
     DropColumn,
+    LoseEvents,
     NarrowType,
     NewFile,
     RenameColumn,
@@ -143,12 +144,15 @@ class _Diff:
         yield from lost_events(
             before, now, empty=self.empty, truncated=self.truncated, told=self.told.grave
         )
-        if before.primary_key != now.primary_key or before.identity_key != now.identity_key:
+        same = (before.primary_key, before.identity_key) == (now.primary_key, now.identity_key)
+        if not same or before.key_made != now.key_made:
             yield ChangeKey(
                 verdict=Verdict.BOOTSTRAP if self._keyed else Verdict.EVOLVE,
-                why="rows of the lake are found by their key"
-                if self._keyed
-                else "rows of a log are not found by a key",
+                why="rows of a log are not found by a key"
+                if not self._keyed
+                else "another key may have been there for a while, and events were keyed by it"
+                if same
+                else "rows of the lake are found by their key",
                 old=_keys(before),
                 new=_keys(now),
             )
@@ -239,6 +243,7 @@ class _Diff:
         elif wanted is not None and carried is not None:
             yield from self._retyped(old, new, carried, wanted.lake_type)
             yield from _remade(old, new)
+            yield from self._replaced(old, new)
         if old.nullable != new.nullable:
             yield ChangeNullability(
                 verdict=Verdict.EVOLVE,
@@ -304,6 +309,17 @@ class _Diff:
             why = f"both are {has} in the lake, and hold the same values"
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
+    def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
+        """That another column may have had its name for a while, and events that one's values."""
+        later = range(self._before.attributes + 1, self._now.attributes + 1)
+        gone = any(number not in self._now.columns for number in later)
+        if gone and old.name == new.name and old.written != new.written:
+            yield LoseEvents(
+                verdict=Verdict.BOOTSTRAP,
+                why="the other one may have had its name, and events have its values then",
+                fact=f"another column came and went, and column {new.name!r} was altered since",
+            )
+
     def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
         """Whether the rows were written anew by more than a cast to a wider type."""
         if not (self._new_file and self._now.numbered and old.written != new.written):
@@ -339,6 +355,9 @@ def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
         now = new.parts.get(part)
         if was != now and old.type == new.type:
             why = "its rows show that at once, without an event"
+            yield ChangeParts(verdict=Verdict.BOOTSTRAP, why=why, name=new.name, old=was, new=now)
+        elif was == now and old.parts_written.get(part) != new.parts_written.get(part):
+            why = "it may have been another one for a while, and events show that one"
             yield ChangeParts(verdict=Verdict.BOOTSTRAP, why=why, name=new.name, old=was, new=now)
     for part in sorted(new.parts.keys() - old.parts.keys()):
         if old.type != new.type:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
 from schemas.catalog import Catalog, differences
@@ -36,6 +37,11 @@ def lost_events(
             "its publication was altered (ALTER PUBLICATION ... SET, RENAME or OWNER TO and back)",
             "what was set meanwhile may have kept changes out of the log, and nothing tells",
         )
+    if _belonged_elsewhere(before, now):
+        yield _lost(
+            "all columns were written at once, and are as they were (ATTACH PARTITION and DETACH)",
+            "while it was a partition of another table, its changes may have been that one's",
+        )
     for fact in (*differences("", before.rest, now.rest), *told):
         yield _lost(fact)
     if before.named != now.named and before.owner == now.owner:
@@ -62,8 +68,9 @@ def _partitions(
         yield AddPartition(verdict=Verdict.EVOLVE, why=why, name=name)
     for name, leaf in now.leaves.items():
         if leaf["oid"] in truncated:
-            why = "TRUNCATE of a partition sends no event: the lake still has its rows"
-            yield _lost(f"partition {name} was truncated", why)
+            why = "TRUNCATE of a partition sends no event, and the lake would keep its rows"
+            fact = f"partition {name} was truncated, or all its rows in a new file are young"
+            yield _lost(fact, why)
         elif _attached_again(before.leaves.get(name), leaf):
             why = "its changes meanwhile sent no events of the table"
             yield _lost(f"partition {name} was detached and attached again", why)
@@ -82,6 +89,25 @@ def _unattached(leaves: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, 
         name: {fact: value for fact, value in leaf.items() if fact != "attached"}
         for name, leaf in leaves.items()
     }
+
+
+def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
+    """Whether the table was a partition for a while, which leaves nothing but rewritten rows.
+
+    A GRANT of what was granted before does the same to the columns that it names.
+    """
+    at = {column.written for column in now.columns.values()}
+    return (
+        now.numbered
+        and len(at) == 1
+        and before.rest.get("oid") == now.rest.get("oid")
+        and before.columns.keys() == now.columns.keys()
+        and all(
+            old.written not in at and replace(old, written=new.written) == new
+            for old, new in ((old, now.columns[n]) for n, old in before.columns.items())
+        )
+        and any(column.granted is None for column in now.columns.values())
+    )
 
 
 def _altered(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:

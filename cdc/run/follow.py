@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -18,6 +18,7 @@ from cdc.lake.timeline import Committed
 from cdc.rows.columns import OP
 from cdc.run.shape import Comparison, fill_value
 from cdc.semantic_types import quoted
+from cdc.sources.values import HORIZON, Fingerprint
 from schemas.changes import AddColumn, Verdict, WidenType
 
 if TYPE_CHECKING:
@@ -124,6 +125,23 @@ def follow(
         instant = lake.empty_commit(commit, guard)
     crash("run.after_follow")
     return LakeShape(lake, table, schema), Committed(instant, "commit", commit)
+
+
+def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
+    """The newest commit with the moment of a look that found the catalog as the lake follows it.
+
+    Rows that a partition loses are told by it (`HORIZON`); so the next commit brings it along.
+
+    Args:
+        latest: The table's newest commit.
+        fingerprint: The catalog's facts.
+    """
+    handoff, horizon = latest.record.handoff, fingerprint.facts.get(HORIZON)
+    if handoff is None or horizon is None:
+        return latest
+    known = Fingerprint({**handoff.fingerprint.facts, HORIZON: horizon})
+    moved = replace(handoff, fingerprint=known)
+    return replace(latest, record=replace(latest.record, handoff=moved))
 
 
 def _rewritten(

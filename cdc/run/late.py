@@ -25,12 +25,15 @@ class LateColumns:
         new: Those of ``absent`` whose first events this may be.
         known: Names that an event may have beside the lake's columns: of columns that the source
             has now, and of those that the settings leave out.
+        ordered: Whether a source's columns never change their places, and events have them in
+            that order.
     """
 
     absent: Mapping[str, str] = field(default_factory=dict)
     former: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     new: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
+    ordered: bool = False
 
     @classmethod
     def of(
@@ -47,6 +50,7 @@ class LateColumns:
         return cls(
             new=frozenset(late),
             known=frozenset(known),
+            ordered=bool(handoff.fingerprint.facts.get("numbered", True)),
             absent={
                 one.name: one.fill or "NULL"
                 for one in handoff.columns
@@ -75,6 +79,7 @@ class LateColumns:
             SchemaChangeError: Names the schema and the column.
         """
         for schema_id, writer in written.items():
+            self._require_order(schema, schema_id, writer)
             for column in schema.columns:
                 if column.asked or not column.live:
                     continue
@@ -98,6 +103,29 @@ class LateColumns:
                     schema_id=schema_id,
                     field=column.name,
                 )
+
+    def _require_order(self, schema: TableSchema, schema_id: int, writer: DebeziumSchema) -> None:
+        """Refuse events that have the columns in another order: names were another column's."""
+        live = [column.name for column in schema.columns if column.live and not column.asked]
+        places = {name: place for place, name in enumerate(live)}
+        places |= {
+            former: places[name]
+            for name, names in self.former.items()
+            if name in places
+            for former in names
+            if former not in places
+        }
+        found = [one.column for one in writer.after if one.column in places]
+        if not self.ordered or found == sorted(found, key=places.__getitem__):
+            return
+        raise SchemaChangeError(
+            f"events of table {schema.table} with schema id {schema_id} have its columns in another"
+            f" order ({', '.join(found)}), which columns never change: some had another one's name"
+            " for a while",
+            remedy=f"Copy the table again: `tributary bootstrap {schema.table}`.",
+            table=schema.table,
+            schema_id=schema_id,
+        )
 
     def _require_new(
         self, name: str, schema: TableSchema, schema_id: int, writer: DebeziumSchema

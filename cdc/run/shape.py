@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cdc.sources.base import Source
     from cdc.sources.values import Fingerprint, SourceTable
     from schemas.changes import Change
+    from schemas.table import TableId
     from schemas.type_rule import TypeRule
 
 
@@ -95,7 +96,7 @@ def compare(
         wanted=wanted,
         lake=lake,
         empty=source.empty_partitions(attached) if attached else (),
-        truncated=_truncated(source, before, now),
+        truncated=_truncated(source, source_table.table, before, now),
         stored={column.name: column.old_values for column in source_table.columns},
         told=told,
         frozen=ruled is not settings,
@@ -111,14 +112,20 @@ def compare(
     return Comparison(source_table, fingerprint, ruled, wanted, lake, changes, ignored, statements)
 
 
-def _truncated(source: Source, before: Catalog, now: Catalog) -> frozenset[int]:
-    """Partitions that were truncated by themselves, which sends no event.
+def _truncated(source: Source, table: TableId, before: Catalog, now: Catalog) -> frozenset[int]:
+    """Partitions that may have been truncated by themselves, which sends no event.
 
-    When all are, it was the whole table most likely, whose TRUNCATE is an event.
+    When all may, it was the whole table most likely, whose TRUNCATE is an event.
     """
     kept = {name: leaf["oid"] for name, leaf in now.leaves.items() if name in before.leaves}
-    renewed = {oid for name, oid in kept.items() if before.files[name] != now.files[name]}
-    found = source.truncated_partitions(renewed) if renewed else frozenset()
+    renewed = {
+        oid: before.files[name]
+        for name, oid in kept.items()
+        if before.files[name] != now.files[name]
+    }
+    if not renewed:
+        return frozenset()
+    found = source.truncated_partitions(table, renewed, before.horizon)
     return frozenset() if found == set(kept.values()) else found
 
 

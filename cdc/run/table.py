@@ -29,7 +29,7 @@ from cdc.run.batch import Applied, BatchWriter
 from cdc.run.checks import CaptureChecks, one_topic, still_in_topic
 from cdc.run.commits import clock_warnings, commit_guard, commit_summary
 from cdc.run.context import RunResult
-from cdc.run.follow import LakeShape, follow
+from cdc.run.follow import LakeShape, follow, seen_at
 from cdc.run.serving import check_serving, no_offsets
 from cdc.run.shape import Comparison, compare, settings_digest
 from cdc.run.told import told
@@ -172,7 +172,7 @@ class _TableRun:
         self._accept(compared)
         crash("run.after_plan")
         if behind:
-            self._apply_range(shape, followed, end)
+            self._apply_range(shape, seen_at(followed, compared.fingerprint), end)
 
     def _apply_range(self, shape: LakeShape, latest: Committed, end: Mapping[int, int]) -> None:
         writer = BatchWriter(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -112,11 +112,15 @@ class Source(Protocol):
             oids: Object ids of partitions.
         """
 
-    def truncated_partitions(self, oids: Collection[int]) -> frozenset[int]:
-        """Those of the partitions with a new file that lost their rows with the old one.
+    def truncated_partitions(
+        self, table: TableId, files: Mapping[int, int], since: str
+    ) -> frozenset[int]:
+        """Those of the partitions in a new file that have no row of before a look.
 
         Args:
-            oids: Object ids of partitions whose file is another than it was.
+            table: The table.
+            files: By object id of a partition, its file at that look.
+            since: The `HORIZON` of that look.
         """
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:

@@ -142,14 +142,17 @@ class SourceTable:
 READ_AT = "read_at"
 """What a source whose log tells all statements had executed before its catalog was read."""
 
+HORIZON = "horizon"
+"""Rows by transactions below it were there, or gone, when a catalog without such a log was read."""
+
 
 @dataclass(frozen=True)
 class Fingerprint:
     """The catalog facts that must not change while a table is copied or between runs.
 
     Args:
-        facts: Plain values: strings, integers, lists and dictionaries with string keys. That of
-            `READ_AT` is no fact of the table, and is not compared.
+        facts: Plain values: strings, integers, lists and dictionaries with string keys. Those of
+            `READ_AT` and `HORIZON` are no facts of the table, and are not compared.
     """
 
     facts: Mapping[str, Any]
@@ -161,7 +164,8 @@ class Fingerprint:
 
     def to_json(self) -> str:
         """The facts as JSON with sorted keys: equal facts give equal text."""
-        compared = {name: fact for name, fact in self.facts.items() if name != READ_AT}
+        moments = (READ_AT, HORIZON)
+        compared = {name: fact for name, fact in self.facts.items() if name not in moments}
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def diff(self, other: Fingerprint) -> list[str]:

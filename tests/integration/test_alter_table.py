@@ -41,6 +41,11 @@ MOODY = (
     " q int NOT NULL DEFAULT 1, mood T_mood NOT NULL DEFAULT 'sad')",
 )
 ROWS = "INSERT INTO T VALUES (1, 'a', 1, 1.5, 1), (2, 'b', 2, 2.5, 2)"
+IN_BOTH = f"{ROWS}, (101, 'c', 3, 3.5, 3)"
+ROOT = (
+    "CREATE TABLE k_root (id int PRIMARY KEY, note varchar(10), n int, price numeric(10,2),"
+    " q int NOT NULL DEFAULT 1) PARTITION BY RANGE (id)"
+)
 LATER = (
     "UPDATE T SET note = 'z' WHERE id = 1",
     "INSERT INTO T (id, note, price) VALUES (3, 'c', 3.5)",
@@ -61,6 +66,8 @@ class Kind:
         later: Changes of rows after it.
         asked: Whether `schema check` understands the statements.
         create: How the table is made.
+        rows: What it holds at the look before the change.
+        by_superuser: Statements that only a superuser may run, before the others.
         renames: What the table's settings say in `columns.renames`.
     """
 
@@ -71,6 +78,8 @@ class Kind:
     later: tuple[str, ...] = LATER
     asked: bool = True
     create: tuple[str, ...] = (CREATE,)
+    rows: str = ROWS
+    by_superuser: tuple[str, ...] = ()
     renames: tuple[str, str] | None = None
 
     def sql(self, *statements: str) -> list[str]:
@@ -251,6 +260,87 @@ KINDS = [
         asked=False,
         create=PARTITIONED,
     ),
+    kind(
+        "truncate_uncounted",
+        BOOTSTRAP,
+        "TRUNCATE T_p1",
+        asked=False,
+        create=PARTITIONED,
+        rows=IN_BOTH,
+        by_superuser=("SELECT pg_stat_reset()",),
+    ),
+    kind(
+        "truncate_within",
+        BOOTSTRAP,
+        "BEGIN; SAVEPOINT a; TRUNCATE T_p1; RELEASE a;"
+        " INSERT INTO T VALUES (102, 'd', 4, 4.5, 4); COMMIT",
+        asked=False,
+        create=PARTITIONED,
+        rows=IN_BOTH,
+    ),
+    kind("truncate_partitions", EVOLVE, "TRUNCATE T", asked=False, create=PARTITIONED),
+    kind(
+        "vacuum_foreign",
+        EVOLVE,
+        asked=False,
+        create=PARTITIONED,
+        rows=IN_BOTH,
+        by_superuser=("ALTER TABLE T_p1 OWNER TO CURRENT_USER", "VACUUM FULL T_p1"),
+    ),
+    kind(
+        "attached_for_a_while",
+        BOOTSTRAP,
+        "ALTER TABLE k_root ATTACH PARTITION T FOR VALUES FROM (0) TO (100)",
+        "UPDATE T SET note = 'unseen' WHERE id = 2",
+        "ALTER TABLE k_root DETACH PARTITION T",
+        later=(),
+        asked=False,
+    ),
+    kind(
+        "another_name_for_a_while",
+        BOOTSTRAP,
+        A + "RENAME COLUMN q TO q_old",
+        A + "ADD COLUMN q int",
+        "UPDATE T SET q = 9 WHERE id = 1",
+        A + "DROP COLUMN q",
+        A + "RENAME COLUMN q_old TO q",
+        later=(),
+        asked=False,
+    ),
+    kind(
+        "swapped_for_a_while",
+        BOOTSTRAP,
+        A + "RENAME COLUMN n TO t",
+        A + "RENAME COLUMN q TO n",
+        A + "RENAME COLUMN t TO q",
+        "UPDATE T SET q = 9 WHERE id = 2",
+        A + "RENAME COLUMN n TO t",
+        A + "RENAME COLUMN q TO n",
+        A + "RENAME COLUMN t TO q",
+        later=(),
+        asked=False,
+    ),
+    kind(
+        "key_for_a_while",
+        BOOTSTRAP,
+        A + "DROP CONSTRAINT T_pkey, ADD PRIMARY KEY (id, q)",
+        "INSERT INTO T VALUES (1, 'other', 1, 1.5, 7)",
+        "DELETE FROM T WHERE id = 1 AND q = 7",
+        A + "DROP CONSTRAINT T_pkey, ADD PRIMARY KEY (id)",
+        later=(),
+        asked=False,
+    ),
+    kind(
+        "label_for_a_while",
+        BOOTSTRAP,
+        "ALTER TYPE T_mood RENAME VALUE 'sad' TO 'blue'",
+        "UPDATE T SET note = 'z' WHERE id = 1",
+        "ALTER TYPE T_mood RENAME VALUE 'blue' TO 'sad'",
+        columns=WITH_MOOD,
+        later=(),
+        asked=False,
+        create=MOODY,
+    ),
     kind("inherited", BOOTSTRAP, "CREATE TABLE T_child () INHERITS (T)", asked=False),
     kind(
         "fill_partitions",
@@ -272,6 +362,10 @@ ONE_OF_EACH = frozenset(
         "rewrite_same_type",
         "replace_key",
         "identity_nothing",
+        "truncate_within",
+        "attached_for_a_while",
+        "swapped_for_a_while",
+        "key_for_a_while",
         "attach_partition",
         "attach_empty",
         "detach_and_attach",
@@ -310,14 +404,15 @@ def changed(shared: Replication, spark: SparkSession, request: pytest.FixtureReq
         "CREATE SCHEMA elsewhere",
         "CREATE TABLE known (q int PRIMARY KEY)",
         "INSERT INTO known VALUES (1), (2)",
+        ROOT,
         *(text for one in kinds for text in one.sql(*one.create)),
     )
     for one in kinds:
         if one.renames is not None:
             renames = dict([one.renames])
             shared.configure(**{f"public__k_{one.name}": {"columns": {"renames": renames}}})
-    shared.add(*(f"k_{one.name}" for one in kinds))
-    database.execute(*(text for one in kinds for text in one.sql(ROWS)))
+    shared.add("k_root", *(f"k_{one.name}" for one in kinds))
+    database.execute(*(text for one in kinds for text in one.sql(one.rows)))
     assert not [result.error for result in shared.run() if result.error is not None]
     services = Services(shared.config, NullProgress(), spark=spark)
     try:
@@ -327,6 +422,8 @@ def changed(shared: Replication, spark: SparkSession, request: pytest.FixtureReq
             if one.asked:
                 table, ddl = shared.table(f"k_{one.name}"), "; ".join(statements)
                 answers[one.name] = check(services, table, ddl).verdict
+            for text in one.sql(*one.by_superuser):
+                database.stack.psql(text, database=database.name)
             database.execute(*statements, *one.sql(*one.later))
         told = difference(services, shared.table("k_add_constant"))
     finally:

@@ -264,6 +264,12 @@ def test_publication_is_built_once_and_audited(database: Database, source: Postg
     assert source.add_to_publication(PUBLICATION, [a, b]) == [a, b]
     assert source.add_to_publication(PUBLICATION, [a]) == []
     assert source.audit_publication(PUBLICATION, source.table(a)) == []
+    database.execute(
+        "CREATE TABLE whole (id int PRIMARY KEY, v text) PARTITION BY LIST (id)",
+        "ALTER TABLE whole ATTACH PARTITION a DEFAULT",
+    )
+    assert "whole now" in source.audit_publication(PUBLICATION, source.table(a))[0]
+    database.execute("ALTER TABLE whole DETACH PARTITION a")
     assert source.published_tables(PUBLICATION) == [a, b]
     assert source.remove_from_publication(PUBLICATION, [b]) == [b]
     assert source.remove_from_publication(PUBLICATION, [b]) == []

@@ -129,12 +129,8 @@ def test_a_partitioned_table_travels_through_its_root(shared: Replication) -> No
     shared.database.execute("INSERT INTO meters VALUES (10, '2024-03-09', 10)")
     shared.run()
     shared.assert_equal("meters", ("id", "day", "value"))
-    # New files with the old rows, and a new file of a partition that never had any.
-    shared.database.execute(
-        "CREATE TABLE meters_d PARTITION OF meters FOR VALUES FROM ('2024-04-01') TO ('2024-05-01')"
-    )
-    shared.run()
-    shared.database.execute("VACUUM FULL meters_c", "VACUUM FULL meters_d")
+    # A new file with the old rows, which are younger than the catalog that the lake follows.
+    shared.database.execute("VACUUM FULL meters_c")
     results = {result.table.name: result for result in shared.run()}
     assert (results["meters"].error, shared.record("meters").state) == (None, State.INCREMENTAL)
     # No event tells of this one, and what came before and after it hides it no better.

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from schemas.table import TableId
 
@@ -22,7 +22,11 @@ class WholeLog:
         """None: partitions come and go by statements that the log tells."""
         return frozenset()
 
-    truncated_partitions = empty_partitions
+    def truncated_partitions(
+        self, table: TableId, files: Mapping[int, int], since: str
+    ) -> frozenset[int]:
+        """None, likewise."""
+        return frozenset()
 
     def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
         """None: the binlog has all tables, and the connector's list names those that travel."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import psycopg
 from psycopg import sql
@@ -16,17 +16,23 @@ from schemas.table import TableId
 # A column's `written` tells ALTER ... TYPE ... USING, which keeps the type and sends no events,
 # from VACUUM FULL: both give the table a new file, but only the former writes the column's row.
 # `parts` tells a label of an enum, or a field of a composite, that was changed: no row is written,
-# and all show it. Types of the server itself, with oids below 16384, have none.
+# and all show it. Types of the server itself, with oids below 16384, have none. A label that was
+# another one and is back is told by when it was written. `granted` and `options` are what else the
+# row of a column says, so that what wrote it can be told.
 # `attached` tells a partition that was detached and attached again: each link on its way to the
 # root is a row that was written when it was attached. `publication` tells what was set otherwise
 # and back meanwhile; a table that comes or goes does not write its row, a new owner or name does.
 # It is the whole row of the publication, so that a new owner alone can be told from new settings.
+# `key_made` tells a primary key in whose place another one was for a while: it has another oid,
+# and REINDEX leaves that alone.
 # `children` that are temporary are a session's own: copies and the log have the table alone.
+# `horizon` is no fact: rows by transactions below it were there, or gone, at this look.
 # `named` tells a table that was renamed, or moved to another schema, and back: that writes the row
 # of its type, as a new owner does.
 _FINGERPRINTS = """
 SELECT n.nspname::text, c.relname::text, jsonb_build_object(
     'oid', c.oid::int8,
+    'horizon', pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text,
     'relfilenode', c.relfilenode::int8,
     'kind', c.relkind::text,
     'owner', pg_catalog.pg_get_userbyid(c.relowner),
@@ -39,7 +45,11 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                     'shown', pg_catalog.format_type(a.atttypid, a.atttypmod),
                     'nullable', NOT a.attnotnull, 'generated', a.attgenerated <> '',
                     'default', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
-                    'written', a.xmin::text, 'parts', parts.known))
+                    'written', a.xmin::text, 'granted', a.attacl::text,
+                    'options', pg_catalog.concat_ws(' ', a.attstattarget, a.attstorage, a.attndims,
+                        a.attcompression, a.attidentity, a.atthasdef, a.attislocal, a.attinhcount,
+                        a.attoptions::text),
+                    'parts', parts.known, 'parts_written', parts.written))
                 FROM pg_catalog.pg_attribute a
                 LEFT JOIN pg_catalog.pg_attrdef d
                   ON d.adrelid = a.attrelid AND d.adnum = a.attnum
@@ -59,21 +69,27 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                             WHERE f.attrelid = t.typrelid AND f.attnum > 0 AND NOT f.attisdropped
                         ) AS inner_type (oid)
                         WHERE inner_type.oid >= 16384)
-                    SELECT jsonb_object_agg(made.part, made.shown) AS known
-                    FROM (SELECT 'label ' || e.oid, e.enumlabel::text
+                    SELECT jsonb_object_agg(made.part, made.shown) AS known,
+                           jsonb_object_agg(made.part, made.written)
+                               FILTER (WHERE made.written IS NOT NULL) AS written
+                    FROM (SELECT 'label ' || e.oid, e.enumlabel::text, e.xmin::text
                           FROM part JOIN pg_catalog.pg_enum e ON e.enumtypid = part.oid
                           UNION ALL
                           SELECT 'field ' || t.oid || ' ' || f.attnum,
-                                 pg_catalog.format_type(f.atttypid, f.atttypmod)
+                                 pg_catalog.format_type(f.atttypid, f.atttypmod), NULL
                           FROM part JOIN pg_catalog.pg_type t ON t.oid = part.oid
                           JOIN pg_catalog.pg_attribute f ON f.attrelid = t.typrelid
-                          WHERE f.attnum > 0 AND NOT f.attisdropped) AS made (part, shown)
+                          WHERE f.attnum > 0 AND NOT f.attisdropped) AS made (part, shown, written)
                 ) AS parts ON a.atttypid >= 16384
                 WHERE a.attrelid = c.oid AND a.attnum > 0 AND NOT a.attisdropped),
     'keys', (SELECT coalesce(jsonb_object_agg(
                  CASE WHEN i.indisprimary THEN 'primary' ELSE 'identity' END, i.indkey::text), '{}')
              FROM pg_catalog.pg_index i
              WHERE i.indrelid = c.oid AND (i.indisprimary OR i.indisreplident)),
+    'key_made', (SELECT o.oid::int8 FROM pg_catalog.pg_constraint o
+                 WHERE o.conrelid = c.oid AND o.contype = 'p'),
+    'partition_of', (SELECT i.inhparent::regclass::text FROM pg_catalog.pg_inherits i
+                     WHERE i.inhrelid = c.oid AND c.relispartition),
     'leaves', (SELECT coalesce(jsonb_object_agg(
                    leaf.oid::regclass::text, jsonb_build_object(
                    'oid', leaf.oid::int8, 'relfilenode', leaf.relfilenode::int8,
@@ -142,36 +158,51 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
     return frozenset(int(row[0]) for row in session.execute(query, (list(oids),)))
 
 
-# TRUNCATE and VACUUM FULL give all of these a new row; a later GRANT, say, only the table's own.
 _RENEWED = """
-SELECT n.nspname, c.relname,
-       (SELECT max(pg_catalog.age(part.xmin)) FROM pg_catalog.pg_class part
-        WHERE part.oid = c.oid OR part.oid IN
-              (SELECT indexrelid FROM pg_catalog.pg_index WHERE indrelid = c.oid)),
-       pg_catalog.pg_stat_get_tuples_inserted(c.oid), c.oid
-FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
-WHERE c.oid = ANY(%s)
+SELECT c.oid::int8, pg_catalog.pg_get_partition_constraintdef(c.oid)
+FROM unnest(%s::oid[], %s::oid[]) known (oid, file)
+JOIN pg_catalog.pg_class c ON c.oid = known.oid AND c.relfilenode <> known.file
+"""
+# Of transactions that are two billions apart the server cannot tell which was first. The root is
+# read, which needs no more rights than its copy; the partition's bounds spare the others.
+_HAS_OLDER = """
+SELECT EXISTS (
+    SELECT FROM {root} WHERE tableoid = %(leaf)s::oid AND ({bounds})
+    AND pg_catalog.age(xmin) > pg_catalog.age(%(since)s::text::xid8::xid)
+    AND pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::int8
+        - %(since)s::text::int8 < 2147483648)
 """
 
 
-def truncated(session: Session, oids: Collection[int]) -> frozenset[int]:
-    """Those of the tables with a new file that lost their rows with the old one.
+def truncated(
+    session: Session, table: TableId, files: Mapping[int, int], since: str
+) -> frozenset[int]:
+    """Those of a table's partitions in a new file that have no row of before a look.
 
-    Where rows are moved to a new file (VACUUM FULL, CLUSTER), they stay older than it; after a
-    TRUNCATE there is none that is. A table that never had a row lost none.
+    Where rows are moved to a new file (VACUUM FULL, CLUSTER), they keep their transactions; after a
+    TRUNCATE there is none of before. Where all rows are younger, nothing tells the two apart.
+
+    Args:
+        session: Of a role that may read the table.
+        table: The table.
+        files: By partition, its file at that look.
+        since: The horizon of that look; empty when nobody knows it.
     """
-    found = set()
-    for schema, name, age, inserted, oid in session.execute(_RENEWED, (list(oids),)).fetchall():
-        if inserted and not _has_older(session, sql.Identifier(schema, name), age):
-            found.add(int(oid))
-    return frozenset(found)
+    leaves = session.execute(_RENEWED, (list(files), list(files.values()))).fetchall()
+    return frozenset(
+        int(leaf)
+        for leaf, bounds in leaves
+        if not since or not _has_older(session, table, int(leaf), bounds or "true", since)
+    )
 
 
-def _has_older(session: Session, table: sql.Identifier, age: int) -> bool:
-    """Whether a table has a row of before a transaction; the first rows of its file most often."""
-    query = sql.SQL("SELECT EXISTS (SELECT FROM {} WHERE pg_catalog.age(xmin) > %s)").format(table)
+def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: str) -> bool:
+    """Whether a partition has a row of before a look; the first rows of its file most often."""
+    root = sql.Identifier(table.schema, table.name)
+    # The bounds are SQL of the server's own.
+    query = sql.SQL(_HAS_OLDER).format(root=root, bounds=sql.SQL(bounds.replace("%", "%%")))
     try:
-        row = session.execute(query, (age,)).fetchone()
+        row = session.execute(query, {"leaf": leaf, "since": since}).fetchone()
     except psycopg.errors.QueryCanceled:
         return False  # more rows than can be looked at in time, and none of them was
     return row is not None and bool(row[0])

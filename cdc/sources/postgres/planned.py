@@ -190,6 +190,7 @@ class _Draft:
         if primary:
             self._key = ()
             self._facts["keys"].pop("primary", None)
+            self._facts["key_made"] = None
         if identity:
             self._facts["keys"].pop("identity", None)
 
@@ -197,6 +198,7 @@ class _Draft:
         numbers = [self._number(name) for name in names]
         self._key = tuple(names)
         self._facts["keys"]["primary"] = " ".join(str(number) for number in numbers)
+        self._facts["key_made"] = _PLANNED
         for number in numbers:
             self._change(number, nullable=False)
 

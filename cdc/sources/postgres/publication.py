@@ -223,6 +223,11 @@ def audit(session: Session, publication: str, table: SourceTable, *, append: boo
         findings.append(f"publication {publication} lacks publish_via_partition_root = true")
     if row[5]:
         findings.append(f"publication {publication} is FOR ALL TABLES")
+    if table.partition_root is not None:
+        findings.append(
+            f"table {table.table} is a partition of {table.partition_root} now, and its changes may"
+            " be that table's"
+        )
     # column lists, row filters and whole schemas came with version 15
     detailed = session.info.server_version >= 150000
     if detailed:

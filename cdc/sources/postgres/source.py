@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
@@ -111,10 +111,12 @@ class PostgresSource(Logins):
         with self._connections.open("admin") as session:
             return fingerprint.empty_files(session, oids)
 
-    def truncated_partitions(self, oids: Collection[int]) -> frozenset[int]:
-        """Those of the partitions with a new file that lost their rows with the old one."""
-        with self._connections.open("admin") as session:
-            return fingerprint.truncated(session, oids)
+    def truncated_partitions(
+        self, table: TableId, files: Mapping[int, int], since: str
+    ) -> frozenset[int]:
+        """Those of the partitions in a new file that have no row of before a look."""
+        with self._connections.open("snapshot") as session:
+            return fingerprint.truncated(session, table, files, since)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, generated columns left out, the record key."""

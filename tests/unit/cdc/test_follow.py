@@ -11,7 +11,7 @@ from cdc.config import LakeConfig
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.timeline import Committed
-from cdc.run.follow import follow
+from cdc.run.follow import follow, seen_at
 from cdc.run.shape import Comparison
 from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
@@ -88,6 +88,17 @@ def test_a_column_whose_row_was_written_long_before_a_new_file_is_not_rewritten(
     assert lake.look(changed(**GRANTED)) == ()
     kinds = [type(change).__name__ for change in lake.look(changed(**GRANTED, **MOVED))]
     assert kinds == ["NewFile"]
+
+
+def test_the_next_commit_has_the_moment_of_the_newest_look() -> None:
+    """Without it a partition that is younger than the catalog would have no row of before."""
+    lake = Followed()
+    looked = Fingerprint(changed(horizon="7"))
+    assert looked.digest == Fingerprint(FACTS).digest
+    handoff = seen_at(lake.latest, looked).record.handoff
+    assert handoff is not None
+    assert handoff.fingerprint.facts == {**FACTS, "horizon": "7"}
+    assert seen_at(lake.latest, Fingerprint(FACTS)) is lake.latest
 
 
 @pytest.mark.parametrize("facts", [OWNED, GRANTED], ids=["owner", "grant"])

@@ -112,6 +112,23 @@ def test_a_column_that_events_may_lack_is_not_asked_for() -> None:
         LateColumns().require(schema("id", "c"), written(("id",)))
 
 
+def test_events_whose_columns_are_in_another_order_stop_the_table() -> None:
+    late = LateColumns(former={"c": ("b",)}, absent={"x": "NULL"}, ordered=True)
+    known = schema("id", "a", "c", "x")
+    late.require(known, written(("id", "a", "c"), ("id", "out", "a", "b"), ("id", "a", "c", "x")))
+    for swapped in (("id", "c", "a"), ("id", "b", "a", "x")):
+        with pytest.raises(SchemaChangeError, match="in another order") as caught:
+            late.require(known, written(swapped))
+        assert "tributary bootstrap" in caught.value.remedy
+    LateColumns(absent={"x": "NULL"}).require(known, written(("id", "c", "a")))
+
+
+def test_places_of_columns_are_facts_where_the_server_numbers_them() -> None:
+    unnumbered = handed([], fingerprint=Fingerprint({"numbered": False}))
+    assert not LateColumns.of(unnumbered).ordered
+    assert LateColumns.of(handed([])).ordered
+
+
 def test_a_new_column_that_had_another_name_at_first_stops_the_table() -> None:
     late = LateColumns(absent={"c": "5"}, new=frozenset({"c"}), known=frozenset({"id", "out"}))
     late.require(schema("id", "c"), written(("id",), ("id", "out"), ("id", "c", "x")))

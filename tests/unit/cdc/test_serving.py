@@ -89,7 +89,7 @@ def test_a_lake_that_is_away_stops_no_idle_table(lake: Lake) -> None:
 
 def test_only_pointers_with_former_generations_are_kept_and_settled_ones_until_they_move() -> None:
     served = serving.Served()
-    first = Pointer(Published("/lake/one/a", 1, "a", NOW))
+    first = Pointer.of(Published("/lake/one/a", 1, "a", NOW))
     second = moved(first, Published("/lake/one/b", 2, "b", NOW))
     third = moved(second, Published("/lake/one/c", 3, "c", NOW))
     for pointer, kept in ((None, {}), (first, {}), (second, {ONE.table: second})):

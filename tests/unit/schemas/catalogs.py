@@ -25,7 +25,8 @@ LAKE_TYPES = {
 
 def column(name: str, shown: str = "text", **facts: Any) -> dict[str, Any]:
     plain = {"name": name, "type": 1, "typmod": -1, "shown": shown, "nullable": True}
-    return {**plain, "default": None, "generated": False, "written": "700", **facts}
+    more = {"granted": None, "options": "", "parts_written": None}
+    return {**plain, "default": None, "generated": False, "written": "700", **more, **facts}
 
 
 PUBLICATION = {"oid": 6, "pubowner": "10", "pubupdate": True, "written": "700"}
@@ -45,6 +46,8 @@ FACTS: dict[str, Any] = {
         "3": column("price", "numeric(10,2)"),
     },
     "keys": {"primary": "1"},
+    "key_made": 8,
+    "partition_of": None,
     "leaves": {"public.o1": {**LEAF, "oid": 101, "relfilenode": 201}},
     "children": {},
     "publication": PUBLICATION,
