@@ -94,9 +94,8 @@ def read_cascades(session: Session, kind: str, table: TableId) -> list[tuple[str
     Raises:
         SourceError: The login lacks PROCESS.
     """
-    # MySQL writes the names as they are, which is no pattern: a backslash would be lost in LIKE.
-    # MariaDB writes them as those of files. The server sends what may be meant, and not the foreign
-    # keys of all its tables once for each of them.
+    # MySQL writes the names as they are, MariaDB as those of files. The server sends what may be
+    # meant, and not the foreign keys of all its tables once for each of them.
     plain, encoded = f"{table.schema}/{table.name}", re.compile(file_pattern(table))
     where = "TYPE & %s <> 0 AND (FOR_NAME = %s OR FOR_NAME LIKE %s)"
     patterns = plain, f"{_like(table.schema)}/{_like(table.name)}"
