@@ -51,10 +51,12 @@ class ShardAccount(Part):
     Args:
         text: The shard's own last :class:`CommitRecord`, as its JSON: who looks for one shard reads
             no other's.
+        readers_keep_s: How long its readers may take by its settings, in seconds.
         instant: The instant of the commit that it was written in; None for this commit.
     """
 
     text: str
+    readers_keep_s: int
     instant: str | None = None
 
     @cached_property

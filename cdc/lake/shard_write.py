@@ -73,7 +73,7 @@ def record_of(
     for one in wanted:
         shards.pop(one.shard.name, None)
         if one.commit is not None:
-            shards[one.shard.name] = ShardAccount(one.commit.to_json())
+            shards[one.shard.name] = ShardAccount(one.commit.to_json(), one.settings.readers_keep_s)
     first = wanted[0]
     return CommitRecord(
         kind="run",
@@ -141,10 +141,18 @@ def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAcc
             )
 
 
-def settings_of(wanted: ShardWrite) -> TableSettings:
-    """The settings of the shared table: the shards lie in partitions of their own."""
-    by = (wanted.shard.column, *wanted.settings.partition_by)
-    return wanted.settings.model_copy(update={"partition_by": by})
+def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount]) -> TableSettings:
+    """The settings of the shared table: the shards lie in partitions of their own.
+
+    What readers have open stays for as long as any shard asks for, whoever commits.
+    """
+    first = wanted[0]
+    kept = {name: account.readers_keep_s for name, account in entries.items()}
+    kept |= {one.shard.name: one.settings.readers_keep_s for one in wanted}
+    by = (first.shard.column, *first.settings.partition_by)
+    return first.settings.model_copy(
+        update={"partition_by": by, "readers_keep": f"{max(kept.values())}s"}
+    )
 
 
 def schema_before(account: ShardAccount, shard: Shard) -> TableSchema:

@@ -201,7 +201,8 @@ class SharedTable:
             before = types_before(latest)
             types = types_of(before, wanted)
             require_one_layout(wanted)
-            lake = LakeTable(spark, self.path, schema_of(wanted[0], types), settings_of(wanted[0]))
+            settings = settings_of(wanted, entries)
+            lake = LakeTable(spark, self.path, schema_of(wanted[0], types), settings)
             require_one_key(wanted, entries)
 
             def only_ours(now: Timeline) -> None:

@@ -211,8 +211,10 @@ def test_a_value_of_another_type_is_not_written(values: dict[str, Any]) -> None:
 
 
 def test_the_account_of_a_shard_is_read_by_who_looks_for_it() -> None:
-    damaged = ShardAccount('{"format": 1}')
-    shared = SharedState({"id": "int"}, {"a": ShardAccount(RECORD.to_json(), "5"), "b": damaged})
+    damaged = ShardAccount('{"format": 1}', 60)
+    shared = SharedState(
+        {"id": "int"}, {"a": ShardAccount(RECORD.to_json(), 3600, "5"), "b": damaged}
+    )
     again = CommitRecord.from_json(replace(RECORD, shared=shared).to_json()).shards
     assert again["a"].record == RECORD
     assert again["a"].instant == "5"
