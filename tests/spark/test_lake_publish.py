@@ -1,13 +1,21 @@
 from __future__ import annotations
 
+import os
+import signal
+import subprocess
+import sys
 import threading
+import time
+import uuid
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
+import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc.errors import LakeError
+from cdc.attempt import Attempt
+from cdc.errors import LakeError, LostHistoryError
 from cdc.lake.pointer import POINTER
 from cdc.lake.publish import (
     current_path,
@@ -16,6 +24,11 @@ from cdc.lake.publish import (
     read_pointer,
     write_pointer,
 )
+from cdc.lease import Leases
+from cdc.run.serving import check_serving
+from cdc.state import State, TableRecord
+from cdc.store import Store
+from tests.spark.lake import TABLE
 
 FOLDERS = ["plain", "with space", "100%25", "hash#1", "a~2eb", "ünï", "x" * 200]
 
@@ -71,6 +84,107 @@ def test_readers_always_see_a_generation_while_hundreds_are_published(
     pointer = read_pointer(spark, base)
     assert pointer is not None
     assert [one.attempt for one in pointer.former] == ["1", "0"], "those whose folders are there"
+
+
+SUSPENDED = """
+import os, signal, sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from cdc.errors import FencedError
+from cdc.lake import publish
+from cdc.lease import Leases
+from cdc.spark import session
+from cdc.store import Store
+from tests.spark.local import local_config
+folder = Path(sys.argv[2])
+spark = session(local_config(folder / "suspended"))
+leases = Leases(Store(f"sqlite:///{folder / 'state.db'}"), ttl_s=2.0)
+replace = publish._replace
+
+def publish_second(name, before_check):
+    base = f"file://{folder}/{name}"
+    def late(*args):
+        os.kill(os.getpid(), signal.SIGSTOP)
+        replace(*args)
+    publish._replace = replace if before_check else late
+    with leases.hold(name) as lease:
+        lease.check()
+        if before_check:
+            os.kill(os.getpid(), signal.SIGSTOP)
+        try:
+            publish.write_pointer(
+                spark, base, path=f"{base}/attempt=2", generation=2, attempt="2", check=lease.check
+            )
+        except FencedError as error:
+            print(error, flush=True)
+        else:
+            raise SystemExit("it was not told that the table is another's")
+
+publish_second("checked", True)
+publish_second("unchecked", False)
+"""
+
+
+def test_a_process_that_slept_for_longer_than_its_lease_does_not_move_the_pointer_back(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """Where it slept between its last check and the file, the table stops by name."""
+    bases = {name: f"file://{tmp_path}/{name}" for name in ("checked", "unchecked")}
+    for base in bases.values():
+        write_pointer(spark, base, path=f"{base}/attempt=1", generation=1, attempt="1")
+    store = Store(f"sqlite:///{tmp_path / 'state.db'}")
+    leases = Leases(store, ttl_s=2.0)
+    child = subprocess.Popen(
+        [sys.executable, "-c", SUSPENDED, str(Path(__file__).parents[2]), str(tmp_path)],
+        cwd=Path(__file__).parents[2],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        wait_until_still(child)
+        for name, base in bases.items():
+            path = f"{base}/attempt=3"
+            with leases.hold(name, wait_s=60) as lease:
+                write_pointer(spark, base, path=path, generation=3, attempt="3", check=lease.check)
+                assert current_path(base) == path
+                os.kill(child.pid, signal.SIGCONT)
+                wait_until_still(child)
+        told, errors = child.communicate(timeout=120)
+    finally:
+        child.kill()
+        store.close()
+
+    assert child.returncode == 0, errors[-2000:]
+    assert told.count("was lost: another process has taken it over") == 2
+    assert current_path(bases["checked"]) == f"{bases['checked']}/attempt=3"
+    assert current_path(bases["unchecked"]) == f"{bases['unchecked']}/attempt=2"
+    with pytest.raises(LostHistoryError, match=r"knows generation 3, .* sent to generation 2"):
+        check_serving(spark, third_generation(bases["unchecked"]))
+
+
+def wait_until_still(child: subprocess.Popen[str]) -> None:
+    """Wait until the process has suspended itself, or has ended."""
+    deadline, process = time.monotonic() + 240, psutil.Process(child.pid)
+    while process.status() not in (psutil.STATUS_STOPPED, psutil.STATUS_ZOMBIE):
+        assert time.monotonic() < deadline, "the process did not stop itself"
+        time.sleep(0.05)
+
+
+def third_generation(base: str) -> TableRecord:
+    """The record of whoever took the table over and published it."""
+    now = datetime.now(timezone.utc)
+    return TableRecord(
+        table=TABLE,
+        state=State.INCREMENTAL,
+        base_path=base,
+        tier="default",
+        topic="t",
+        publication="p",
+        updated_at=now,
+        generation=3,
+        attempt=Attempt(uuid.uuid4(), now, f"{base}/attempt=3"),
+    )
 
 
 def test_a_file_that_is_no_pointer_is_refused(spark: SparkSession, tmp_path: Path) -> None:

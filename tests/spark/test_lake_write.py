@@ -1,13 +1,16 @@
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable
+import resource
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from cdc.config import TableSettings
 from cdc.errors import ConfigError, LakeError
@@ -282,3 +285,53 @@ def test_the_table_is_of_a_version_that_all_engines_read_and_holds_no_secret(
         for path in folder.rglob("*")
         if path.is_file() and canary.encode() in path.read_bytes()
     ]
+
+
+@pytest.mark.parametrize(
+    ("hudi", "size"),
+    [
+        ({"hoodie.parquet.block.size": "4096"}, SEVERAL_COMMITS),
+        pytest.param({}, SEVERAL_COMMITS, marks=pytest.mark.breadth),
+        pytest.param({}, ONE_COMMIT, marks=pytest.mark.breadth),
+        pytest.param(
+            {"hoodie.datasource.write.row.writer.enable": "false"},
+            SEVERAL_COMMITS,
+            marks=pytest.mark.breadth,
+        ),
+    ],
+    ids=["while rows are written", "as the file is closed", "bucket index", "without row writer"],
+)
+def test_a_copy_whose_rows_cannot_all_be_written_fails_as_a_whole(
+    spark: SparkSession, tmp_path: Path, hudi: dict[str, str], size: SnapshotSize
+) -> None:
+    """No guard counts the rows of a copy: Hudi's writer must fail with the first."""
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi)
+    few = rows(spark, table, [("r", -1, (key, "few")) for key in range(3)])
+    names = {name: F.col(name) for name, _ in table.layout.input_columns}
+    names |= {"id": F.col("n").cast("bigint"), "name": F.sha2(F.col("n").cast("string"), 512)}
+    many = (
+        few.limit(1)
+        .crossJoin(spark.range(3, 5000).withColumnRenamed("id", "n"))
+        .select(*(value.alias(name) for name, value in names.items()))
+    )
+    chunk = record("chunk", chunk_ids=(0,))
+
+    with small_files_only(spark, 100_000), pytest.raises(LakeError, match=r"the commit .* failed"):
+        table.bulk_insert(few.unionByName(many), chunk, size)
+    assert table.timeline().chunks("a") == frozenset()
+
+    table.bulk_insert(few.unionByName(many), chunk, size)
+    assert table.read().select("id").distinct().count() == table.read().count() == 5000
+
+
+@contextmanager
+def small_files_only(spark: SparkSession, size: int) -> Iterator[None]:
+    """Let the JVM write no file beyond a size in bytes, as on a disk that is full."""
+    gateway: Any = spark.sparkContext._gateway
+    pid = int(gateway.proc.pid)
+    soft, hard = resource.prlimit(pid, resource.RLIMIT_FSIZE)
+    resource.prlimit(pid, resource.RLIMIT_FSIZE, (size, hard))
+    try:
+        yield
+    finally:
+        resource.prlimit(pid, resource.RLIMIT_FSIZE, (soft, hard))
