@@ -120,12 +120,24 @@ def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
     return f"coalesce({event}.transaction.total_order, 0L)" if told else "0L"
 
 
+def is_tagged(source: str, schema: DebeziumSchema) -> str:
+    """Spark SQL that is true of an event whose transaction has a tag in its GTID (uuid:tag:3).
+
+    MySQL's connector sends such transactions again once it lost its connection, behind later ones:
+    an older row would come back.
+    """
+    return f"coalesce({source}.gtid LIKE '%:%:%', FALSE)" if _has_gtid(schema) else "FALSE"
+
+
 def transaction_number(source: str, schema: DebeziumSchema) -> str:
     """Spark SQL of a number that tells transactions apart; of a binlog by GTID, if it has any."""
     if not schema.from_binlog:
         return f"{source}.txId"
-    named = any(field.name == "gtid" for field in schema.source)
-    return f"xxhash64({source}.gtid)" if named else "0"
+    return f"xxhash64({source}.gtid)" if _has_gtid(schema) else "0"
+
+
+def _has_gtid(schema: DebeziumSchema) -> bool:
+    return any(field.name == "gtid" for field in schema.source)
 
 
 def not_of_a_log(lacking: str, *, from_binlog: bool) -> str:

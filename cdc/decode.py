@@ -208,6 +208,7 @@ def _flat(
         f"{of('position', 'STRING')} AS {POSITION}",
         f"{of('transaction', 'BIGINT')} AS {TRANSACTION}",
         f"{of('order', 'BIGINT')} AS {ORDER}",
+        f"{of('tagged', 'BOOLEAN')} AS _tagged",
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
         f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
         f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
@@ -249,6 +250,7 @@ def _problem(
         WHEN {SOURCE_TS} IS NULL THEN 'its source block has no time'
         WHEN {POSITION} IS NULL THEN 'its source block has no position'
         WHEN {TRANSACTION} IS NULL THEN 'its source block has no transaction'
+        WHEN _tagged THEN 'its GTID has a tag, and the connector sends such transactions again'
         WHEN _op IN ({rows}) AND NOT _has_row THEN 'the row after the change is missing'
         WHEN _op IN ({rowless}) AND _has_row THEN 'there is a row after a delete or TRUNCATE'
         WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])

@@ -10,6 +10,7 @@ from cdc.binlog_values import (
     binlog_position,
     binlog_value,
     doubt_test,
+    is_tagged,
     order_in_transaction,
     transaction_number,
     zero_date_test,
@@ -69,6 +70,7 @@ class EventPlan:
         position: Position in the log.
         transaction: Number of the transaction.
         order: Number within the transaction.
+        tagged: Whether the transaction is one that MySQL's connector sends again.
         values: By column, its value in its lake type.
         given: By column whose value the lake's type may not hold, what shows whether there was one.
         unavailable: Names of the columns whose value the connector did not have.
@@ -86,6 +88,7 @@ class EventPlan:
     position: str
     transaction: str
     order: str
+    tagged: str
     values: Mapping[str, str]
     given: Mapping[str, str]
     unavailable: str
@@ -130,6 +133,7 @@ def event_plan(
         else position(f"{event}.source.sequence"),
         transaction=transaction_number(f"{event}.source", schema),
         order=order_in_transaction(event, schema),
+        tagged=is_tagged(f"{event}.source", schema),
         values=values,
         given={name: one.given for name, one in columns.items() if one.given is not None},
         unavailable=_names(columns, "lacked"),

@@ -181,15 +181,49 @@ def test_heartbeats_count_without_a_gap_over_a_restart(captured: MysqlCaptured) 
 
 
 def test_a_lost_connection_is_opened_again(captured: MysqlCaptured) -> None:
-    (dump,) = [
-        row[0]
-        for row in captured.database.root("SHOW PROCESSLIST")
-        if "Dump" in str(row[4]) and "capture" in str(row[1])
-    ]
-    captured.database.root(f"KILL {dump}")
+    lose_connection(captured.database)
     captured.database.query("INSERT INTO item VALUES (1, 'a')")
     captured.wait_until_captured(captured.position())
     assert ids(captured, "item") == [1]
+
+
+def lose_connection(database: MysqlDatabase) -> None:
+    """End the session in which the connector reads the binlog."""
+    (dump,) = [
+        row[0]
+        for row in database.root("SHOW PROCESSLIST")
+        if "Dump" in str(row[4]) and "capture" in str(row[1])
+    ]
+    database.root(f"KILL {dump}")
+
+
+@pytest.mark.parametrize("database", [MYSQL], indirect=True)
+def test_transactions_with_a_tag_in_their_gtid_are_sent_again(captured: MysqlCaptured) -> None:
+    """Behind later ones, once the connection is lost: why their events are refused."""
+    name = captured.names.connector
+
+    def insert(number: int, given: str = "AUTOMATIC") -> None:
+        row = f"INSERT INTO {captured.name}.item VALUES ({number}, '{given}')"
+        captured.database.root(f"SET gtid_next = '{given}'", row)
+
+    insert(1, "AUTOMATIC:shop")
+    insert(2)
+    captured.wait_until_captured(captured.position())
+    captured.connect.stop(name)
+    insert(3, "AUTOMATIC:shop")
+    insert(4)
+    captured.connect.resume(name)
+    captured.connect.wait_running(name)
+    insert(5, "AUTOMATIC:shop")
+    captured.wait_until_captured(captured.position())
+    lose_connection(captured.database)
+    insert(6)
+    captured.wait_until_captured(captured.position())
+    assert ids(captured, "item") == [1, 2, 3, 4, 5, 3, 5, 6]
+    assert ":shop:" in str(captured.stored())
+    events = captured.read(captured.topic("item"))
+    found = [event.value["source"]["gtid"] for event in events if event.value is not None]
+    assert [":shop:" in one for one in found] == [True, False, True, False, True, True, True, False]
 
 
 def test_a_purged_binlog_stops_the_connector(captured: MysqlCaptured) -> None:

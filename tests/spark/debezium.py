@@ -200,6 +200,6 @@ class Binlog(Topic):
         source = {**value["source"], **place}
         return super().encode(schema_id, {**value, "source": source, "transaction": block})
 
-    def begin(self, gtid: str, pos: int) -> None:
+    def begin(self, gtid: str | None, pos: int) -> None:
         """The next events are of that transaction, or of it once more."""
         self.gtid, self.pos, self.row, self.order = gtid, pos, 0, 0

@@ -15,7 +15,7 @@ from cdc.event_plan import EventRules
 from cdc.rows.columns import PROBLEM, UNAVAILABLE, UNCLEAR
 from schemas.avro import END_MARK
 from schemas.table import Column, TableId, TableSchema
-from tests.spark.debezium import DATE, DECIMAL, MICROS, PLACEHOLDER, STRING, ZONED, Topic
+from tests.spark.debezium import DATE, DECIMAL, MICROS, PLACEHOLDER, STRING, ZONED, Binlog, Topic
 
 TEXTS: object = {"type": "array", "items": ["null", "string"]}
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -268,6 +268,18 @@ def test_a_position_that_is_none_is_a_problem(spark: SparkSession, sequence: str
     topic.event("c", {"id": 1}, sequence=sequence)
     (row,) = rows(spark, topic, table(id="int"))
     assert row[PROBLEM] == "its source block has no position"
+
+
+def test_a_transaction_with_a_tag_is_a_problem(spark: SparkSession) -> None:
+    topic = Binlog()
+    topic.register(1, {"id": "int"})
+    server = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
+    for number, gtid in enumerate((f"{server}:7", f"{server}:shop:7", "0-1-7", None)):
+        topic.begin(gtid, 100 + number)
+        topic.insert(id=number)
+    found = [row[PROBLEM] for row in rows(spark, topic, table(id="int"))]
+    assert found[1] == "its GTID has a tag, and the connector sends such transactions again"
+    assert [found[0], *found[2:]] == [None, None, "its source block has no transaction"]
 
 
 def test_text_that_is_not_utf_8_is_a_problem(spark: SparkSession) -> None:
