@@ -10,6 +10,7 @@ import pytest
 
 from cdc.config import TableSettings
 from cdc.errors import CaptureError, SourceError
+from cdc.position import Lsn
 from cdc.progress import NullProgress
 from cdc.sources.postgres import lookup
 from cdc.sources.postgres.connection import Connections
@@ -301,7 +302,12 @@ def test_slots_are_created_watched_and_dropped(database: Database, source: Postg
     assert health is not None
     assert (health.active, health.wal_status) == (False, "reserved")
     assert health.confirmed_flush_lsn is not None
-    assert source.current_position() >= health.confirmed_flush_lsn
+    now = source.current_position()
+    assert now >= health.confirmed_flush_lsn
+    assert health.problem(now, now) is None
+    beyond = Lsn(now.value + (1 << 40))
+    for known in ((beyond, None), (None, beyond)):
+        assert "restored to an earlier state" in (health.problem(*known) or "")
     assert source.drop_slot(slot)
     assert not source.drop_slot(slot)
     database.stack.psql(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -14,6 +15,8 @@ from bootstrap.chunks import key_range, plan
 from cdc.config import TableSettings
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
 from cdc.progress import NullProgress
+from cdc.sources.postgres import key_order
+from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import KeyRange, SourceTable
 from schemas.table import TableSchema
@@ -121,6 +124,31 @@ def test_chunks_are_even_disjoint_and_complete_for_every_kind_of_key(
             assert max(counts) <= 1.2 * total / 8, (name, counts)
         else:
             assert len(chunks) == 1
+
+
+def test_a_text_key_that_a_replica_sorts_otherwise_is_not_cut(
+    database: Database, source: PostgresSource, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The servers of the tests have the same libraries, so the replica's version is made up."""
+    database.execute(
+        'CREATE TABLE sorted (code text COLLATE "und-x-icu", n int, PRIMARY KEY (code, n))',
+        "INSERT INTO sorted SELECT 'k' || g, g FROM generate_series(1, 5000) g",
+    )
+    on_replica(source)
+    table, key = source.table(table_id(database, "sorted")), ("code", "n")
+    assert len(plan(source.sample_boundaries(table, key, 4))) == 4
+    real = key_order.versions
+
+    def another(session: Session, *arguments: Any) -> dict[str, str | None]:
+        found = real(session, *arguments)
+        assert list(found) == ["code"]
+        assert found["code"]
+        standby = session.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone() == (True,)
+        return {"code": "0.1"} if standby else found
+
+    monkeypatch.setattr(key_order, "versions", another)
+    assert len(plan(source.sample_boundaries(table, key, 4))) == 1
+    assert len(plan(source.sample_boundaries(table, ("n",), 4))) == 4
 
 
 def count_in(

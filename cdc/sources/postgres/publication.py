@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import psycopg
 from psycopg import sql
@@ -65,7 +65,8 @@ WHERE p.pubname = %s ORDER BY 1
 _SLOT = """
 SELECT active, wal_status, confirmed_flush_lsn::text, restart_lsn::text,
        pg_catalog.pg_wal_lsn_diff(pg_catalog.pg_current_wal_insert_lsn(), restart_lsn)::int8,
-       safe_wal_size, plugin::text, database::text, pg_catalog.current_database()::text
+       safe_wal_size, plugin::text, database::text, pg_catalog.current_database()::text,
+       pg_catalog.pg_current_wal_insert_lsn()::text
 FROM pg_catalog.pg_replication_slots WHERE slot_name = %s
 """
 
@@ -99,7 +100,7 @@ def planned(
             if (table.schema, table.name) not in present
         ),
     ]
-    if slot_health(session, slot) is None:
+    if session.execute(_SLOT, (slot,)).fetchone() is None:
         statements.append(
             sql.SQL("SELECT pg_create_logical_replication_slot({}, {})").format(
                 sql.Literal(slot), sql.Literal(PLUGIN)
@@ -268,7 +269,7 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
     """
     row = session.execute(_SLOT, (slot,)).fetchone()
     if row is not None:
-        plugin, database, ours = row[6:]
+        plugin, database, ours = row[6:9]
         if (plugin, database) != (PLUGIN, ours):
             raise CaptureError(
                 f"slot {slot} of source {source} exists for plugin {plugin} and database "
@@ -290,8 +291,8 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
     return True
 
 
-def slot_health(session: Session, slot: str) -> SlotHealth | None:
-    """The slot now, or None without one."""
+def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> SlotHealth | None:
+    """The slot now, or None without one; ``current`` asks for the server's position later on."""
     row = session.execute(_SLOT, (slot,)).fetchone()
     if row is None:
         return None
@@ -304,6 +305,8 @@ def slot_health(session: Session, slot: str) -> SlotHealth | None:
         restart_lsn=Lsn.parse(restart) if restart else None,
         retained_bytes=retained,
         safe_wal_size=safe,
+        end=Lsn.parse(row[9]),
+        current=current,
     )
 
 

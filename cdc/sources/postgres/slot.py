@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, field
 from typing import Any
 
 from cdc.position import LogPosition, Lsn
@@ -24,6 +25,8 @@ class SlotHealth:
         retained_bytes: Log kept for the slot; None when lost.
         safe_wal_size: Bytes that can still be written before the slot is in danger; None when
             there is no limit.
+        end: Where the server's log ended when this was read.
+        current: Asks where it ends now: what is stored later may be ahead of that.
     """
 
     name: str
@@ -33,6 +36,8 @@ class SlotHealth:
     restart_lsn: Lsn | None
     retained_bytes: int | None
     safe_wal_size: int | None
+    end: Lsn
+    current: Callable[[], Lsn] = field(repr=False, compare=False)
 
     @property
     def title(self) -> str:
@@ -49,6 +54,12 @@ class SlotHealth:
         """
         if self.wal_status in _LOST:
             return f"has wal_status {self.wal_status}; see max_slot_wal_keep_size"
+        for known in (stored, recorded):
+            if isinstance(known, Lsn) and known > self.end and known > (now := self.current()):
+                return (
+                    f"is of a log that ends at {now}, and {known} was captured of it: the server"
+                    " was restored to an earlier state, and what it writes up to there is skipped"
+                )
         confirmed = self.confirmed_flush_lsn
         # Without exactly-once support a slot in use may be a moment ahead of what is stored.
         if (

@@ -16,6 +16,7 @@ from cdc.sources.postgres import (
     catalog,
     exact_view,
     fingerprint,
+    key_order,
     lookup,
     planned,
     primary,
@@ -193,7 +194,7 @@ class PostgresSource(Logins):
     def slot_health(self, slot: str) -> SlotHealth | None:
         """The slot now, or None when there is none of that name."""
         with self._connections.open("admin") as session:
-            return capture.slot_health(session, slot)
+            return capture.slot_health(session, slot, self.current_position)
 
     def has_slot(self, slot: str) -> bool:
         """Whether there is one."""
@@ -354,7 +355,9 @@ class PostgresSource(Logins):
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Cut the key into up to ``chunks`` ranges of about the same number of rows."""
+        """Cut the key into up to ``chunks`` ranges; into one where a replica sorts it otherwise."""
+        if chunks > 1 and self.has_replica and key_order.differs(self._connections, table, key):
+            chunks = 1
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
         with opened as session:
             known = size or boundaries.table_size(session, table)

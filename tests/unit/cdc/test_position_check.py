@@ -101,7 +101,7 @@ def test_another_server_stops(known: dict[str, Any], what: str) -> None:
 
 
 def slot(status: str | None) -> SlotHealth:
-    return SlotHealth("s", True, status, Lsn(1), Lsn(1), 0, None)
+    return SlotHealth("s", True, status, Lsn(1), Lsn(1), 0, None, Lsn(9), lambda: Lsn(9))
 
 
 @pytest.mark.parametrize("status", ["reserved", "extended", None])
@@ -127,12 +127,20 @@ def test_a_lost_slot_stops(health: LogHealth) -> None:
 def test_a_slot_after_what_was_captured_stops(
     active: bool, confirmed: int, stored: Lsn | None, lost: bool
 ) -> None:
-    health = SlotHealth("s", active, "reserved", Lsn(confirmed), Lsn(1), 0, None)
+    health = replace(slot("reserved"), active=active, confirmed_flush_lsn=Lsn(confirmed))
     if not lost:
         check_log(TABLE, health, stored=stored)
         return
     with pytest.raises(LostHistoryError, match="made anew or moved behind the connector"):
         check_log(TABLE, health, stored=stored)
+
+
+@pytest.mark.parametrize("known", ["stored", "recorded"])
+def test_a_log_that_ends_before_what_was_captured_of_it_stops(known: str) -> None:
+    check_log(TABLE, slot("reserved"), **{known: Lsn(9)})
+    with pytest.raises(LostHistoryError, match="restored to an earlier state"):
+        check_log(TABLE, slot("reserved"), **{known: Lsn(10)})
+    check_log(TABLE, replace(slot("reserved"), current=lambda: Lsn(10)), **{known: Lsn(10)})
 
 
 def test_a_connector_that_began_anew_stops() -> None:
