@@ -15,6 +15,8 @@ from sqlalchemy.exc import ArgumentError
 
 from cdc.config.values import is_sensitive
 from cdc.errors import StateError
+from cdc.store_limits import Connection as BoundedConnection
+from cdc.store_limits import connect_args
 from schemas.redaction import keep_secret
 
 BUSY_TIMEOUT_S = 30
@@ -36,7 +38,11 @@ def open_engine(url: str) -> Engine:
         # In InnoDB's default, a lease that is not there yet is locked by all who look for it, and
         # each then waits for the others to insert it.
         engine = sa.create_engine(
-            parsed, isolation_level="READ COMMITTED", pool_pre_ping=True, hide_parameters=True
+            parsed,
+            isolation_level="READ COMMITTED",
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args=connect_args(parsed),
         )
     except (ArgumentError, ImportError, ValueError) as error:
         # The library's own text may repeat the URL, and with it the password.
@@ -50,7 +56,13 @@ def open_engine(url: str) -> Engine:
         ) from None
     if parsed.get_backend_name() in ("mysql", "mariadb"):
         sa.event.listen(engine, "connect", _in_utc)
+    if engine.driver == "psycopg":
+        sa.event.listen(engine, "do_connect", _bounded)
     return engine
+
+
+def _bounded(_dialect: object, _record: object, places: Any, named: Any) -> Any:
+    return BoundedConnection.connect(*places, **named)
 
 
 def _in_utc(connection: Any, _record: object) -> None:

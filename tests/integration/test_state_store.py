@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -16,6 +16,7 @@ from urllib.parse import quote
 import pytest
 import sqlalchemy as sa
 
+from cdc import store_limits
 from cdc.errors import FencedError, LeaseHeldError, StateError
 from cdc.lease import Lease, Leases
 from cdc.state import State, TableRecord
@@ -28,6 +29,7 @@ from stack.ports import HOST
 from stack.roles import ADMIN
 from tests.integration.conftest import Database
 from tests.integration.mysql import had, mysql_stack_of, own_mysql_database
+from tests.integration.proxy import Proxy
 
 TABLE = TableId("shop", 'we"ird', "Orders")
 
@@ -179,3 +181,35 @@ def test_a_holder_that_was_stopped_finds_its_lease_lost(url: str) -> None:
             stopped.check()
         heir.check()
     store.close()
+
+
+def test_a_server_that_does_not_answer_is_an_error_in_time(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whatever keeps it from that: the connection lives, so the system sees nothing amiss."""
+    monkeypatch.setattr(store_limits, "CONNECT_LIMIT_S", 2)
+    monkeypatch.setattr(store_limits, "ANSWER_LIMIT_S", 2)
+    with Proxy(url) as proxy:
+        store = Store(proxy.url)
+        kept = store.put(record())
+
+        def fails(work: Callable[[], object]) -> None:
+            began = time.monotonic()
+            with pytest.raises(StateError, match="is not usable"):
+                work()
+            assert time.monotonic() - began < 10
+
+        def amid_a_transaction() -> None:
+            with store.transaction() as connection:
+                connection.execute(sa.select(1))
+                proxy.stall()
+                connection.execute(sa.select(2))
+
+        fails(amid_a_transaction)
+        proxy.go_on()
+        assert store.get(TABLE) == kept
+        proxy.stall()
+        fails(lambda: store.put(replace(kept, failures=1)))  # by one of the pool, then a new one
+        proxy.go_on()
+        assert store.get(TABLE) == kept
+        store.close()

@@ -46,7 +46,7 @@ def test_what_a_driver_says_is_told_without_the_password(monkeypatch: pytest.Mon
     def talkative(*_arguments: Any, **more: Any) -> Any:
         raise psycopg.OperationalError(f"cannot connect by password={more['password']}")
 
-    monkeypatch.setattr(psycopg, "connect", talkative)
+    monkeypatch.setattr(psycopg.Connection, "connect", talkative)
     for url in ("postgresql://u:canary%2Fpw@h/d", "postgresql://u@h/d?password=canary%2Fpw"):
         with pytest.raises(StateError, match=r"is not usable: .*password=\*\*\*") as caught:
             Store(url)

@@ -1,0 +1,70 @@
+"""A proxy before a database server, which can stop to pass on what is sent."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import threading
+from typing import Any
+
+from sqlalchemy.engine import make_url
+
+_CHUNK = 65_536
+_POLL_S = 0.05
+
+
+class Proxy:
+    """Accepts connections always, as a machine does whose server stands still.
+
+    Args:
+        url: SQLAlchemy URL of the server.
+    """
+
+    def __init__(self, url: str) -> None:
+        parsed = make_url(url)
+        assert parsed.host is not None
+        assert parsed.port is not None
+        self._server = (parsed.host, parsed.port)
+        self._listener = socket.create_server(("127.0.0.1", 0))
+        self._flows, self._closed = threading.Event(), threading.Event()
+        self._flows.set()
+        port = self._listener.getsockname()[1]
+        self.url = parsed.set(host="127.0.0.1", port=port).render_as_string(hide_password=False)
+
+    def __enter__(self) -> Proxy:
+        threading.Thread(target=self._accept, daemon=True).start()
+        return self
+
+    def __exit__(self, *_raised: Any) -> None:
+        self._closed.set()
+        self._flows.set()
+        self._listener.close()
+
+    def stall(self) -> None:
+        """Pass nothing on from now on."""
+        self._flows.clear()
+
+    def go_on(self) -> None:
+        """Pass on what was held back, and all that comes."""
+        self._flows.set()
+
+    def _accept(self) -> None:
+        with contextlib.suppress(OSError):  # the listener was closed
+            while True:
+                client, _ = self._listener.accept()
+                server = socket.create_connection(self._server)
+                for one, other in ((client, server), (server, client)):
+                    threading.Thread(target=self._pass, args=(one, other), daemon=True).start()
+
+    def _pass(self, one: socket.socket, other: socket.socket) -> None:
+        with contextlib.suppress(OSError), one, other:  # either side went
+            one.settimeout(_POLL_S)
+            while not self._closed.is_set():
+                try:
+                    data = one.recv(_CHUNK)
+                except TimeoutError:
+                    continue
+                self._flows.wait()
+                if not data:
+                    break
+                other.sendall(data)
