@@ -59,25 +59,27 @@ class Attempt(Part):
 
     Args:
         id: Identity of the attempt; part of its path.
-        started_at: When it began.
+        started_at: When it began, aware UTC.
         path: Base path of the Hudi table that this attempt writes, and no other ever.
         topic_id: UUID of the topic when O was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
-        start_epochs: Epoch of each partition's leader then.
+        start_epochs: Epoch of each partition's leader when O was recorded.
         marker_id: Identity of the marker row written after O.
         x0: What showed that no transaction is captured in part: a transaction id, or a marker's.
         chunks: The planned chunks; empty before they are planned.
         view: The image of the source that it copies.
         fingerprint_digest: Digest of the table's catalog facts under the view.
-        fingerprint: The facts themselves, to name what differs.
+        fingerprint: Those facts, so that an error can name what differs.
         settings_digest: Digest of the settings that its rows are made by.
         reads_upto: R, an upper bound of the position that the view can contain, as text.
-        handoff_offsets: H, the offsets at which everything up to R has been captured.
-        transaction_offsets: Of a log, where its transactions' ends begin, recorded before O.
-        transaction_topic_id: UUID of the topic that holds them.
-        told_upto: Where the topic of statements ended before O, of connectors that tell them.
-        shard: Of a shard, its name, once its rows are in the table that several shards share:
-            ``path`` is that table's then.
+        handoff_offsets: H, the offset per partition at which everything up to R is captured.
+        transaction_offsets: Offsets of the topic of transactions, recorded before O; None unless
+            the table is a log.
+        transaction_topic_id: UUID of the topic of transactions; None unless the table is a log.
+        told_upto: Offset at which the topic of statements ended before O; None where the connector
+            has no such topic.
+        shard: The shard's name once its rows are in the shared table, whose path is ``path`` from
+            then on; None before, and for a table of its own.
     """
 
     id: UUID

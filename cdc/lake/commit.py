@@ -39,7 +39,8 @@ def _tool_version() -> str:
 
 def _user() -> str:
     try:
-        return getpass.getuser()
+        # A name from the environment can have bytes that are not UTF-8, which no document holds.
+        return getpass.getuser().encode("utf-8", "backslashreplace").decode()
     except (KeyError, OSError):  # a container may run under an id without a name
         return "unknown"
 
@@ -113,11 +114,11 @@ class CommitRecord(Part):
         epochs: Epoch of each partition's leader when the log was seen to reach ``offsets``.
         topic: Data topic.
         topic_id: UUID of the topic, so that a recreated topic is noticed.
-        position: Source position (LSN) up to which this commit's events reach.
+        position: Source position, as text, up to which every commit of the table is in the lake.
         watermark: Event time up to which the table is complete, aware UTC.
         counts: Events by operation.
         schema_ids: Registry ids of the writer schemas of the events.
-        last_event: Of a log from a binlog, how far that has been read.
+        last_event: How far the binlog has been read; None unless the table is a log from a binlog.
         chunk_ids: Snapshot chunks that this commit holds.
         handoff: What the stream rests on and the lake follows; None before the end of a snapshot.
         shared: All shards of a table that several source tables feed; None for any other table.

@@ -257,14 +257,14 @@ class Handoff(Part):
             fill = fills.get(column.name, followed.fill)
             columns.append(replace(followed, fill=fill))
         columns += [one.left() for one in had.values()]
-        told = tuple(one.to_json() for one in changes if not isinstance(one, NewFile))
-        newer = FollowedSchema(self.version + 1, at, tuple(schema_ids), told)
+        kept = tuple(one.to_json() for one in changes if not isinstance(one, NewFile))
+        newer = FollowedSchema(self.version + 1, at, tuple(schema_ids), kept)
         return replace(
             self,
             columns=tuple(columns),
             fingerprint=fingerprint,
             hash_key=hash_key or self.hash_key,
-            schema=newer if told else self.schema,
+            schema=newer if kept else self.schema,
         )
 
     def settled(self, written: Mapping[int, DebeziumSchema]) -> Handoff:

@@ -110,6 +110,12 @@ def test_it_says_where_it_was_written() -> None:
     assert record.tool_version
 
 
+def test_a_user_whose_name_is_no_text_can_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LOGNAME", "ren\udce9")
+    text = CommitRecord(kind="run", table=TABLE, attempt="a").to_json()
+    assert CommitRecord.from_json(text).user == r"ren\udce9"
+
+
 RECORD = CommitRecord(
     kind="run",
     table=TABLE,
