@@ -83,6 +83,24 @@ class CommitSummary(Part):
     epochs: Mapping[int, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class LakeSize(Part):
+    """What a table took in the lake when that was last measured.
+
+    Args:
+        image_bytes: The files that a reader of the newest commit opens.
+        kept_bytes: What else is in the folder of its generation: older versions of files, which
+            stay for readers, and the timeline.
+        other_generations_bytes: Former generations, and what is being built.
+        measured_at: When.
+    """
+
+    image_bytes: int
+    kept_bytes: int
+    other_generations_bytes: int
+    measured_at: datetime
+
+
 _UNPUBLISHED = frozenset({State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP})
 
 
@@ -111,6 +129,7 @@ class TableRecord(Part):
         last_commit: The last commit, as far as the store has heard.
         beside: Whether this is the next generation, built beside a table's record until it takes
             that one's place.
+        size: What it took in the lake, since it was measured after a copy or an upkeep.
         version: Counts the record's changes in the store; 0 is not stored yet. The store keeps it
             beside the document.
         format: Version of this document.
@@ -134,6 +153,7 @@ class TableRecord(Part):
     failures: int = 0
     last_commit: CommitSummary | None = None
     beside: bool = False
+    size: LakeSize | None = None
     version: int = field(default=0, compare=False, metadata=NOT_STORED)
     format: Literal[1] = 1
 
@@ -212,6 +232,7 @@ def transition(
         retry_at=retry_at if to is State.FAILED else None,
         failures=_failures(record, to),
         last_commit=None if next_generation else record.last_commit,
+        size=None if next_generation else record.size,
         updated_at=at,
     )
 

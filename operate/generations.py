@@ -64,6 +64,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
         LakeError: A folder cannot be deleted; the same command goes on.
     """
     from cdc.lake.publish import delete_attempts
+    from cdc.run.commits import keep_size
 
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):
         chosen = _chosen(services, table, names)
@@ -71,6 +72,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
             forget_build(services, table)
         base = _known(services, table).base_path
         delete_attempts(services.spark, base, [one.attempt for one in chosen])
+        keep_size(services.spark, services.store, _known(services, table))
         return Removed(tuple(chosen), tuple(look(services, table)))
 
 

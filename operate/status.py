@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
@@ -126,6 +126,7 @@ class TableStatus:
             "late": self.late,
             "events_behind": self.events_behind,
             "quarantined": self.quarantined,
+            "lake_size": None if record.size is None else asdict(record.size),
             "reason": record.reason,
             "error": record.error,
             "remedy": record.remedy,

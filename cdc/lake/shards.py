@@ -307,8 +307,9 @@ class ShardTable(LakeTable):
             )
         )
 
-    def keep_up(self, check: Callable[[], None]) -> None:
+    def keep_up(self, check: Callable[[], None]) -> bool:
         """Nothing: who commits to the shared table does it, for all shards."""
+        return False
 
     def timeline(self) -> Timeline:
         """The shard's own commits, as of now."""

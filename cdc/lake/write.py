@@ -145,7 +145,7 @@ class LakeTable:
         # Nothing has to be looked up: an insert leaves the index alone.
         return self._change(no_rows, "insert", commit, guard)
 
-    def keep_up(self, check: Callable[[], None]) -> None:
+    def keep_up(self, check: Callable[[], None]) -> bool:
         """Do what is due after a commit, now and then: clean, archive, and merge small files.
 
         What fails is logged, and due again later: the commit before it stands.
@@ -154,32 +154,37 @@ class LakeTable:
             check: Makes sure, before each step and under the last one's commit, that the table is
                 still ours.
 
+        Returns:
+            Whether anything was due, and was done.
+
         Raises:
             FencedError: It is not.
         """
         try:
-            self._keep_up(check)
+            return self._keep_up(check)
         except FencedError:
             raise
         except LakeError as error:
             _log.warning("upkeep of %s failed: %s", self.path, error)
         except (Py4JError, PySparkException) as error:
             _log.warning("upkeep of %s failed: %s", self.path, java_reason(error))
+        return False
 
-    def _keep_up(self, check: Callable[[], None]) -> None:
+    def _keep_up(self, check: Callable[[], None]) -> bool:
         timeline = self.timeline()
         instants, latest = timeline.completed_instants(), timeline.latest()
         now, keep_s = datetime.now(timezone.utc), self._settings.readers_keep_s
         retention = Retention.of(instants, keep_s, now)
         if latest is None or latest.index is None or len(instants) % retention.every:
-            return
+            return False
         # Services take their instants from the clock, and come after all commits.
         if lead(timeline.newest_instant()):
-            return
+            return False
         options, clusters = self._options(latest.index, "upsert"), not latest.index.is_bucket
         cluster_every = int(options[CLUSTERING_KEY]) if clusters else 0
         options |= retention.options(cluster_every=cluster_every)
         Upkeep(self._spark, self.path, options, check, clusters=clusters).run()
+        return True
 
     def read(self) -> DataFrame:
         """The table as of its last commit, with Hudi's and our meta columns."""

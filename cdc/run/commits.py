@@ -1,19 +1,31 @@
-"""Who may commit to a lake table, and what the state store remembers of a commit."""
+"""Who may commit to a lake table, and what the state store remembers of commits and runs."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
-from datetime import timedelta
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import FencedError
+from cdc.history import RunEntry
 from cdc.lake.instants import lead
+from cdc.lake.space import measure
 from cdc.state import CommitSummary
+from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from cdc.lake.timeline import Committed, Timeline
     from cdc.lease import Lease
+    from cdc.run.context import RunResult
+    from cdc.state import TableRecord
+    from cdc.store import Store
     from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
 
 _TOLD_FROM = timedelta(seconds=5)
 """Clocks that differ by less are not worth a warning."""
@@ -63,3 +75,38 @@ def commit_summary(committed: Committed) -> CommitSummary:
         instant=committed.instant,
         committed_at=committed.at,
     )
+
+
+def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
+    """What the history keeps of a run of one table."""
+    return RunEntry(
+        run_id=run_id,
+        table=record.table,
+        generation=record.generation,
+        state=result.state,
+        started_at=result.started_at or datetime.now(timezone.utc),
+        seconds=result.seconds,
+        commits=result.commits,
+        events=result.events,
+        counts=result.counts,
+        offsets=result.offsets,
+        watermark=result.watermark,
+        error=result.error,
+    )
+
+
+def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRecord:
+    """Measure what a table takes in the lake; what cannot be measured or kept is left as it was.
+
+    Returns:
+        The record as it is now. Tables that share one have no size of their own.
+    """
+    attempt = record.attempt
+    if attempt is None or record.shard is not None:
+        return record
+    try:
+        size = measure(spark, record.base_path, str(attempt.id))
+        return store.put(replace(store.newest(record), size=size))
+    except TributaryError as error:
+        _log.warning("what table %s takes in the lake is not known: %s", record.table, error)
+        return record

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from cdc.errors import LeaseHeldError
 from cdc.lake.generations import Generation, Kind, generations, superfluous
 from cdc.lake.publish import attempts_there, delete_attempts
+from cdc.run.commits import keep_size
 from cdc.run.serving import check_serving
 from schemas.errors import TributaryError
 
@@ -64,9 +65,11 @@ def _remove_under_lease(
 ) -> None:
     with context.leases.hold(record.resource):
         # Both may be older than the lease.
-        pointer = check_serving(context.spark, context.store.newest(record))
+        record = context.store.newest(record)
+        pointer = check_serving(context.spark, record)
         gone = _over(pointer, there, settings) if pointer is not None else []
         delete_attempts(context.spark, record.base_path, [one.attempt for one in gone])
+        keep_size(context.spark, context.store, record)
     for one in gone:
         _log.info("removed former attempt %s of table %s", one.attempt, record.table)
 

@@ -23,11 +23,11 @@ from cdc.errors import (
     StateError,
 )
 from cdc.failpoints import crash
-from cdc.history import RunEntry, SchemaEntry
+from cdc.history import SchemaEntry
 from cdc.lake.timeline import Committed
 from cdc.run.batch import Applied, BatchWriter
 from cdc.run.checks import CaptureChecks, one_topic, still_in_topic
-from cdc.run.commits import clock_warnings, commit_guard, commit_summary
+from cdc.run.commits import clock_warnings, commit_guard, commit_summary, keep_size, run_entry
 from cdc.run.context import RunResult
 from cdc.run.follow import LakeShape, follow, seen_at
 from cdc.run.serving import check_serving, no_offsets
@@ -85,7 +85,7 @@ def run_table(
     result = replace(result, started_at=started, seconds=time.monotonic() - clock)
     if result.commits or result.error is not None:
         try:
-            context.store.record_run(_entry(context, record, result))
+            context.store.record_run(run_entry(context.run_id, record, result))
         except StateError as error:
             _log.warning("the run of table %s is not in the history: %s", record.table, error)
     return result
@@ -201,7 +201,9 @@ class _TableRun:
                 self._remember(newest)
                 if self._state not in _RUN_STATES:
                     return  # someone paused or retired the table: what is committed is recorded
-                shape.lake.keep_up(self._lease.check)
+                if shape.lake.keep_up(self._lease.check):
+                    context = self._context
+                    self._record = keep_size(context.spark, context.store, self._record)
                 self._lease.check()
         finally:
             task.done()
@@ -375,23 +377,6 @@ def _unexpected(record: TableRecord, error: Exception) -> TributaryError:
         f" takes it again, or `tributary retry {record.table}` does so now.",
         table=record.table,
         topic=record.topic,
-    )
-
-
-def _entry(context: RunContext, record: TableRecord, result: RunResult) -> RunEntry:
-    return RunEntry(
-        run_id=context.run_id,
-        table=record.table,
-        generation=record.generation,
-        state=result.state,
-        started_at=result.started_at or _now(),
-        seconds=result.seconds,
-        commits=result.commits,
-        events=result.events,
-        counts=result.counts,
-        offsets=result.offsets,
-        watermark=result.watermark,
-        error=result.error,
     )
 
 

@@ -8,7 +8,8 @@ from typing import Annotated, Any
 import typer
 
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
-from operate.cli.tables import TablesArgument, finish, show_problems, size
+from operate.cli.status import show_status
+from operate.cli.tables import TablesArgument, finish, show_problems
 from operate.exit_codes import ExitCode, exit_code
 from operate.render import Output, Renderer, seconds
 
@@ -69,88 +70,10 @@ def status(
     with renderer.progress() as progress, services(config, progress) as opened:
         found = look(opened, on_plan(opened, tables) if tables else ())
     renderer.document(found.to_json())
-    _show_status(renderer, found)
+    show_status(renderer, found, named=bool(tables))
     code = exit_code(failed=found.failed, needs_bootstrap=found.needs_bootstrap)
     if code:
         raise typer.Exit(code)
-
-
-def _show_status(renderer: Renderer, found: Any) -> None:
-    if not found.tables:
-        renderer.line("No table is on the plan. Next: tributary discover, tributary onboard TABLE")
-        return
-    rows = []
-    for table in found.tables:
-        record, commit = table.record, table.record.last_commit
-        rows.append(
-            (
-                record.table,
-                record.state.value,
-                None if commit is None else commit.position,
-                None if table.freshness_s is None else seconds(table.freshness_s),
-                None if table.events_behind is None else f"{table.events_behind:,}",
-                None if commit is None else f"{commit.committed_at:%Y-%m-%d %H:%M:%S}",
-            )
-        )
-    heads = ("table", "state", "position", "freshness", "behind", "last commit (UTC)")
-    renderer.table(heads, rows, numbers="freshness,behind")
-    for shared in found.shared:
-        old = "unknown" if shared.freshness_s is None else seconds(shared.freshness_s)
-        joining = f", {len(shared.joining)} on their way" if shared.joining else ""
-        renderer.line(
-            f"{shared.name}: {shared.shards} shards{joining}; the oldest is {old} behind",
-            style="yellow" if shared.late else None,
-        )
-        for name, state in shared.held_back.items():
-            renderer.line(f"  shard {name} is {state}", style="yellow")
-    for table in found.tables:
-        record = table.record
-        why = record.reason or (record.error or {}).get("message")
-        if why:
-            renderer.line(f"{record.table}: {why}", style="yellow")
-        if record.remedy:
-            renderer.line(f"  What to do: {record.remedy}")
-        if table.late:
-            renderer.line(
-                f"{record.table}: older than its target of {seconds(table.target_s)}",
-                style="yellow",
-            )
-        if table.quarantined:
-            renderer.line(
-                f"{record.table}: {table.quarantined:,} records were left out, and the watermark"
-                " stands before the first",
-                style="yellow",
-            )
-            renderer.line(f"  What to do: see `tributary quarantine list {record.table}`")
-        for note in table.notes:
-            renderer.line(f"{record.table}: {note}")
-        if table.runs:
-            renderer.line(f"Last runs of {record.table}:")
-            renderer.table(
-                ("began (UTC)", "took", "commits", "events", "then", "error"),
-                [
-                    (
-                        f"{run.started_at:%Y-%m-%d %H:%M:%S}",
-                        seconds(run.seconds),
-                        run.commits,
-                        f"{run.events:,}",
-                        run.state.value,
-                        (run.error or {}).get("message"),
-                    )
-                    for run in table.runs
-                ],
-                numbers="took,commits,events",
-            )
-    for capture in found.captures:
-        held = None if capture.log is None else capture.log.retained_bytes
-        silent = None if capture.silent_s is None else seconds(capture.silent_s)
-        renderer.line(
-            f"capture {capture.source}/{capture.tier}: connector {capture.connector or 'unknown'},"
-            f" last heartbeat {'unknown' if silent is None else f'{silent} ago'},"
-            f" {'unknown' if held is None else size(held)} of log kept"
-        )
-        if capture.problem:
-            renderer.line(f"  {capture.problem}", style="bold red")
 
 
 def run(

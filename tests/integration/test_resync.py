@@ -21,6 +21,7 @@ from bootstrap.errors import BootstrapError
 from bootstrap.handoff import BootstrapResult
 from bootstrap.resync import resync_table
 from cdc.errors import LostHistoryError, StateError
+from cdc.lake import services as lake_services
 from cdc.lake.generations import Kind
 from cdc.lake.pointer import local_folder
 from cdc.progress import NullProgress
@@ -100,8 +101,9 @@ def table(shop: Bootstrapping) -> Table:
 
 
 def test_the_serving_generation_is_followed_until_the_next_one_takes_its_place(
-    table: Table,
+    table: Table, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(lake_services, "UPKEEP_EVERY_COMMITS", 1)
     shop, former = table.shop, table.shop.published(table.name)
     seen: list[tuple[State, bool, int]] = []
 
@@ -110,6 +112,8 @@ def test_the_serving_generation_is_followed_until_the_next_one_takes_its_place(
         table.follow()
         record = shop.record(table.name)
         unmoved = shop.published(table.name) == former
+        assert record.size is not None, "measured after each upkeep"
+        assert record.size.image_bytes > 1000 < record.size.kept_bytes
         seen.append((record.state, unmoved, table.published("v > 0")))
 
     with writers(shop.database, table.name, ROWS, count=1) as done:
@@ -133,6 +137,9 @@ def test_the_serving_generation_is_followed_until_the_next_one_takes_its_place(
         assert folder.exists() is there, "a look removes what is former for as long as readers_keep"
     assert run_tables(shop.context(), [record]) == []
     assert table.published() > 0
+    (told,) = status(table.services, [record.table]).to_json()["tables"]
+    assert told["lake_size"]["image_bytes"] > 1000
+    assert told["lake_size"]["other_generations_bytes"] == 0, "measured after each removal"
 
 
 def test_readers_never_see_an_older_state_after_the_swap(table: Table) -> None:

@@ -3,24 +3,31 @@
 from __future__ import annotations
 
 import time
-from datetime import datetime, timedelta, timezone
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 from pyspark.sql import SparkSession
 
+from cdc.attempt import Attempt
 from cdc.config import TableSettings
 from cdc.lake import services
-from cdc.lake.generations import generations, superfluous
-from cdc.lake.publish import (
-    attempt_folders,
-    attempt_path,
-    delete_path,
-    read_pointer,
-    write_pointer,
-)
+from cdc.lake.publish import attempt_path, write_pointer
+from cdc.lake.space import measure
 from cdc.lake.write import LakeTable
-from tests.spark.lake import ORDERS, change, insert
+from cdc.lease import Leases
+from cdc.progress import NullProgress
+from cdc.run.context import RunContext
+from cdc.run.former import remove_former
+from cdc.state import State, TableRecord
+from cdc.store import Store
+from tests.spark.lake import ORDERS, TABLE, change, insert
+from tests.spark.local import local_config
 
 ROWS = 40
 
@@ -29,7 +36,7 @@ ROWS = 40
     ("keep", "commits"),
     [
         ("1h", 6),
-        pytest.param("1h", 300, marks=pytest.mark.breadth),
+        pytest.param("1h", 300, marks=[pytest.mark.breadth, pytest.mark.timeout(1800)]),
         pytest.param("1s", 6, marks=pytest.mark.breadth, id="too short"),
     ],
 )
@@ -40,24 +47,26 @@ def test_readers_keep_their_files_as_long_as_the_settings_say(
     if commits < 10:
         monkeypatch.setattr(services, "UPKEEP_EVERY_COMMITS", 1)
     monkeypatch.setattr(services, "KEPT_COMMITS", 2)
-    base = f"file://{tmp_path}/t"
     settings = TableSettings(readers_keep=keep, retain_generations=0, index="bucket", buckets=4)
-    table = LakeTable(spark, f"{base}/attempt=1", ORDERS, settings)
-    insert(spark, table, *[(key, "old") for key in range(ROWS)])
-    write_pointer(spark, base, path=table.path, generation=1, attempt="1")
-    first = table.timeline().newest_instant()
-    assert first is not None
-    scan = table.read().select("id", "name").toLocalIterator()
-    seen = [tuple(next(scan))]
+    with followed(spark, tmp_path, settings) as context:
+        (record,) = context.store.tables()
+        table = copied(spark, record, settings)
+        first = table.timeline().newest_instant()
+        assert first is not None
+        scan = table.read().select("id", "name").toLocalIterator()
+        seen, changed = [tuple(next(scan))], dict[int, str]()
 
-    for end in range(1, commits + 1):
-        change(spark, table, end, *[("u", end, (key, f"new {end}")) for key in range(ROWS)])
-        table.keep_up(lambda: None)
-        if keep == "1s":
-            time.sleep(0.3)
-    files = len(list((tmp_path / "t" / "attempt=1").glob("*.parquet")))
-    assert (files < 4 * (commits + 1)) == (keep == "1s"), "of each commit all files stay, or not"
-    publish_another(spark, base, settings)
+        for end in range(1, commits + 1):
+            key = end % ROWS
+            changed[key] = f"new {end}"
+            change(spark, table, end, ("u", end, (key, changed[key])))
+            table.keep_up(lambda: None)
+            if keep == "1s":
+                time.sleep(0.3)
+        files = len(list((tmp_path / "t" / f"attempt={uuid.UUID(int=1)}").glob("*.parquet")))
+        assert (files < 4 + commits) == (keep == "1s"), "of each commit all files stay, or not"
+        assert_measured(spark, table, record.base_path)
+        publish_another(spark, context, settings)
 
     if keep == "1s":
         with pytest.raises(Exception, match=r"FileNotFound|does not exist"):
@@ -73,15 +82,79 @@ def test_readers_keep_their_files_as_long_as_the_settings_say(
         .option("hoodie.datasource.read.begin.instanttime", first)
         .load(table.path)
     )
-    assert {row.name for row in since.collect()} == {f"new {commits}"}
+    assert {row.id: row.name for row in since.collect()} == changed
 
 
-def publish_another(spark: SparkSession, base: str, settings: TableSettings) -> None:
-    """Show another generation, as a resync does, and remove what nobody needs."""
-    write_pointer(spark, base, path=f"{base}/attempt=2", generation=2, attempt="2")
-    (Path(base.removeprefix("file://")) / "attempt=2").mkdir()
+@contextmanager
+def followed(spark: SparkSession, folder: Path, settings: TableSettings) -> Iterator[RunContext]:
+    """A table that is kept up to date, as runs know it; of its source and topic none are there."""
+    store = Store(f"sqlite:///{folder / 'state.db'}")
+    store.put(generation(f"file://{folder}/t", 1))
+    yield RunContext(
+        config=local_config(folder).model_copy(update={"defaults": settings}),
+        session=spark,
+        store=store,
+        kafka=cast("Any", None),
+        registry=cast("Any", None),
+        sources={},
+        leases=Leases(store),
+        progress=NullProgress(),
+        run_id="run",
+    )
+    store.close()
+
+
+def generation(base: str, number: int) -> TableRecord:
+    """The record of a generation whose attempt is numbered like it."""
+    attempt, now = uuid.UUID(int=number), datetime.now(timezone.utc)
+    return TableRecord(
+        table=TABLE,
+        state=State.INCREMENTAL,
+        base_path=base,
+        tier="default",
+        topic="t",
+        publication="p",
+        updated_at=now,
+        generation=number,
+        attempt=Attempt(attempt, now, attempt_path(base, attempt)),
+    )
+
+
+def copied(spark: SparkSession, record: TableRecord, settings: TableSettings) -> LakeTable:
+    """Write the attempt of a record, and show it to readers."""
+    assert record.attempt is not None
+    table = LakeTable(spark, record.attempt.path, ORDERS, settings)
+    insert(spark, table, *[(key, "old") for key in range(ROWS)])
+    write_pointer(
+        spark,
+        record.base_path,
+        path=table.path,
+        generation=record.generation,
+        attempt=str(record.attempt.id),
+    )
+    return table
+
+
+def publish_another(spark: SparkSession, context: RunContext, settings: TableSettings) -> None:
+    """Show another generation, and look at the table as runs do, a moment later."""
+    (former,) = context.store.tables()
+    record = replace(generation(former.base_path, 2), version=former.version)
+    copied(spark, context.store.put(record), settings)
     time.sleep(1.1)
-    found = generations(attempt_folders(spark, base), read_pointer(spark, base), [])
-    keep, now = timedelta(seconds=settings.readers_keep_s), datetime.now(timezone.utc)
-    for one in superfluous(found, settings.retain_generations, keep=keep, now=now):
-        delete_path(spark, attempt_path(base, one.attempt))
+    (record,) = context.store.tables()
+    assert context.served.elsewhere(lambda: spark, [record], 1) == set()
+    remove_former(context, [record])
+
+
+def assert_measured(spark: SparkSession, table: LakeTable, base: str) -> None:
+    """What `status` shows are the sizes of files that are there."""
+    folder = Path(table.path.removeprefix("file://"))
+    sizes = {path: path.stat().st_size for path in folder.rglob("*") if path.is_file()}
+    sizes = {path: size for path, size in sizes.items() if path.suffix != ".crc"}
+    versions = sorted(folder.glob("*.parquet"), key=lambda path: path.name.split("_")[-1])
+    newest = {path.name.split("_")[0]: sizes[path] for path in versions}
+    assert len(newest) == 4
+    measured = measure(spark, base, folder.name.removeprefix("attempt="))
+    assert measured.image_bytes == sum(newest.values())
+    assert measured.kept_bytes == sum(sizes.values()) - sum(newest.values()) > 0
+    assert measured.other_generations_bytes == 0

@@ -15,6 +15,7 @@ from cdc.state import (
     TABLE_RECORDS,
     TRANSITIONS,
     CommitSummary,
+    LakeSize,
     State,
     TableRecord,
     transition,
@@ -256,6 +257,7 @@ def test_a_record_survives_json(state: State) -> None:
         remedy="do",
         retry_at=LATER,
         failures=2,
+        size=LakeSize(1, 2, 3, NOW),
     )
     for value in (full, replace(full, last_commit=None, attempt=FRESH, retry_at=None)):
         read = TABLE_RECORDS.read(TABLE_RECORDS.write(replace(value, version=4)), "it")

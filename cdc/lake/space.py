@@ -1,0 +1,64 @@
+"""What a table takes in the lake: its newest image, and what stays for readers."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from py4j.protocol import Py4JError
+
+from cdc.errors import LakeError
+from cdc.lake.publish import attempt_folders, attempt_path
+from cdc.lake.timeline import Timeline
+from cdc.spark import java_class, java_reason
+from cdc.state import LakeSize
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def measure(spark: SparkSession, table_base: str, attempt: str) -> LakeSize:
+    """Look at the folders of a table: one listing of all its files, and no Spark job.
+
+    Args:
+        spark: The session whose file systems are used.
+        table_base: Folder of the table, which holds all its generations.
+        attempt: UUID of the attempt that is followed.
+
+    Raises:
+        LakeError: The lake cannot be read.
+    """
+    image = _image_bytes(spark, attempt_path(table_base, attempt))
+    folders = attempt_folders(spark, table_base)
+    own = folders.pop(attempt, 0)
+    return LakeSize(image, max(0, own - image), sum(folders.values()), datetime.now(timezone.utc))
+
+
+def _image_bytes(spark: SparkSession, path: str) -> int:
+    """Size of the files that a reader of the newest commit opens, in bytes."""
+    timeline = Timeline(spark, path)
+    if not timeline.exists:
+        return 0
+    common = "org.apache.hudi.common."
+    try:
+        context = java_class(spark, "org.apache.hudi.client.common.HoodieSparkEngineContext")
+        config = java_class(spark, common + "config.HoodieMetadataConfig").newBuilder()
+        views = java_class(spark, common + "table.view.FileSystemViewManager")
+        view = views.createInMemoryFileSystemView(
+            context(spark.sparkContext._jsc), timeline.client, config.enable(False).build()
+        )
+        try:
+            view.loadAllPartitions()
+            files = view.getLatestBaseFiles().iterator()
+            total = 0
+            while files.hasNext():
+                total += int(files.next().getFileSize())
+            return total
+        finally:
+            view.close()
+    except Py4JError as error:
+        raise LakeError(
+            f"the files of the lake table at {path} cannot be listed: {java_reason(error)}",
+            remedy="Check the lake's URL, its credentials (lake.hadoop) and its permissions.",
+            path=path,
+        ) from error
