@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import Future
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
@@ -40,6 +39,7 @@ class KafkaAdmin:
         self._topic = config.topic
         self._client = KafkaClient(config, timeout_s=timeout_s)
         self._admin = ck_admin.AdminClient(dict(self._client.settings))
+        self._client.renew = lambda: self._admin.list_topics(timeout=self._client.timeout_s)
 
     def ping(self) -> tuple[str, int]:
         """The cluster's id and its number of brokers.
@@ -363,19 +363,13 @@ class KafkaAdmin:
             for topic in topics.values()
             for partition in range(topic.partitions)
         }
-        tried = False
-
-        def ask() -> dict[ck.TopicPartition, Future[ck_admin.ListOffsetsResultInfo]]:
-            nonlocal tried
-            if tried:
-                # The client keeps the leaders that it knows for minutes, also when refused.
-                self._admin.list_topics(timeout=self._client.timeout_s)
-            tried = True
-            return self._admin.list_offsets(
+        found = self._client.call(
+            "list offsets",
+            lambda: self._admin.list_offsets(
                 asked, isolation_level=level, request_timeout=self._client.timeout_s
-            )
-
-        found = self._client.call("list offsets", ask, ignored=UNKNOWN_TOPIC)
+            ),
+            ignored=UNKNOWN_TOPIC,
+        )
         return list(found.items())
 
     def _of_one(self, topic: str, found: Mapping[str, dict[int, int]]) -> dict[int, int]:

@@ -63,6 +63,9 @@ class KafkaClient:
         self.timeout_s = timeout_s
         self.servers = config.bootstrap_servers
         self.last_error = ""
+        self.renew: Callable[[], object] | None = None
+        """Asks for the cluster as it is now: a client keeps the leaders and the controller that it
+        knows for minutes, also when they are gone."""
         self.settings: dict[str, Any] = {
             **config.librdkafka_config(),
             "error_cb": self._remember,
@@ -78,9 +81,13 @@ class KafkaClient:
         **context: Any,
     ) -> dict[_Key, _Value]:
         """Send one request and collect its answers, again while the failure is transient."""
+        tried = False
 
         def once() -> dict[_Key, _Value]:
-            answers = {}
+            nonlocal tried
+            if tried and self.renew is not None:
+                self.renew()
+            tried, answers = True, {}
             for key, future in request().items():
                 try:
                     answers[key] = future.result(timeout=self.timeout_s + 5.0)

@@ -1,0 +1,263 @@
+"""A topic on two brokers: what an unclean election, and retention, make of what the lake reads."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+from confluent_kafka import Producer
+from confluent_kafka.admin import AdminClient, NewTopic
+
+from cdc.attempt import Attempt
+from cdc.config.kafka import KafkaConfig, RegistryConfig
+from cdc.errors import LostHistoryError
+from cdc.kafka import KafkaAdmin
+from cdc.lake.commit import CommitRecord
+from cdc.lake.timeline import Committed
+from cdc.run import RunContext
+from cdc.run.checks import cut_off, one_topic, still_in_topic, topic_facts
+from cdc.state import CommitSummary, State, TableRecord
+from schemas.table import TableId
+from stack.artifacts import Software, fetch_software
+from stack.jvm import Kafka
+from stack.ports import HOST, choose
+from tests.integration.captured import wait_until
+from tests.integration.test_kafka_security import wait_until_started, write_properties
+
+pytestmark = pytest.mark.breadth
+
+TABLE = TableId("shop", "public", "orders")
+TOPIC = "shop.public.orders"
+CLUSTER = "TwoBrokersTwoBrokersTA"
+QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx256m"
+CONTROLLER, FIRST, SECOND = 1, 2, 3
+
+
+@dataclass
+class Cluster:
+    """A controller and two brokers, each a process of its own.
+
+    Args:
+        folder: Holds the folders of the nodes.
+        software: What they run.
+    """
+
+    folder: Path
+    software: Software
+    nodes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._ports = {int(n): port for n, port in choose(map(str, (1, 2, 3))).items()}
+        for node in self._ports:
+            self._configure(node)
+
+    @property
+    def config(self) -> KafkaConfig:
+        servers = f"{HOST}:{self._ports[FIRST]},{HOST}:{self._ports[SECOND]}"
+        return KafkaConfig(
+            bootstrap_servers=servers, registry=RegistryConfig(url="http://127.0.0.1:9")
+        )
+
+    def start(self, *nodes: int) -> None:
+        """Start nodes, each with what it had on its disk."""
+        logs = {node: self.folder / f"{node}.log" for node in nodes}
+        for node, log in logs.items():
+            command = self._kafka(node).command()
+            with log.open("wb") as output:
+                self.nodes[node] = subprocess.Popen(
+                    command.argv,
+                    cwd=command.folder,
+                    env={**os.environ, "JAVA_TOOL_OPTIONS": QUICK},
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                )
+        for node, log in logs.items():
+            wait_until_started(self.nodes[node], log)
+
+    def kill(self, node: int) -> None:
+        self.nodes[node].kill()
+        self.nodes.pop(node).wait()
+
+    def _kafka(self, node: int) -> Kafka:
+        ports, folder = self._ports, self.folder / str(node)
+        software = lambda: self.software  # noqa: E731
+        return Kafka(
+            folder=folder,
+            port=ports[node],
+            controller_port=ports[CONTROLLER],
+            software=software,
+        )
+
+    def _configure(self, node: int) -> None:
+        kafka, is_broker = self._kafka(node), node != CONTROLLER
+        data = kafka.folder / "data"
+        data.mkdir(parents=True, exist_ok=True)
+        meta = {"version": "1", "cluster.id": CLUSTER, "node.id": str(node)}
+        write_properties(data / "meta.properties", meta)
+        listener = "PLAINTEXT" if is_broker else "CONTROLLER"
+        write_properties(
+            kafka.properties,
+            {
+                "process.roles": "broker" if is_broker else "controller",
+                "node.id": str(node),
+                "controller.quorum.voters": f"{CONTROLLER}@{HOST}:{self._ports[CONTROLLER]}",
+                "controller.listener.names": "CONTROLLER",
+                "listeners": f"{listener}://{HOST}:{self._ports[node]}",
+                "log.dirs": str(data),
+                "broker.heartbeat.interval.ms": "500",
+                "broker.session.timeout.ms": "3000",
+                "replica.lag.time.max.ms": "3000",
+                "unclean.leader.election.interval.ms": "1000",
+                "log.retention.check.interval.ms": "500",
+                "log.initial.task.delay.ms": "500",
+            },
+        )
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
+    cluster = Cluster(tmp_path_factory.mktemp("brokers"), fetch_software(()))
+    with ExitStack() as ends:
+        ends.callback(lambda: [cluster.kill(node) for node in list(cluster.nodes)])
+        cluster.start(CONTROLLER, FIRST, SECOND)
+        yield cluster
+
+
+def create(cluster: Cluster, topic: str, assignment: list[int], **settings: str) -> None:
+    dotted = {name.replace("_", "."): value for name, value in settings.items()}
+    new = NewTopic(topic, num_partitions=1, replica_assignment=[assignment], config=dotted)
+    admin = AdminClient(cluster.config.librdkafka_config())
+    for done in admin.create_topics([new]).values():
+        done.result(30)
+
+
+def produce(cluster: Cluster, topic: str, count: int) -> None:
+    """Records that one broker acknowledges; returns once readers see them."""
+    kafka = KafkaAdmin(cluster.config)
+    end = kafka.stable_offsets(topic)[0] + count
+    producer = Producer({**cluster.config.librdkafka_config(), "acks": "1", "log_level": 0})
+    for number in range(count):
+        producer.produce(topic, value=str(number).encode(), partition=0)
+    assert producer.flush(60) == 0
+    wait_until(lambda: kafka.stable_offsets(topic) == {0: end}, "the records", 60)
+
+
+def leader(cluster: Cluster, topic: str) -> tuple[int, list[int]]:
+    """Who leads, and who is in sync."""
+    admin = AdminClient({**cluster.config.librdkafka_config(), "log_level": 0})
+    partition = admin.list_topics(topic, timeout=10).topics[topic].partitions[0]
+    return partition.leader, sorted(partition.isrs)
+
+
+def reads(cluster: Cluster, topic: str) -> tuple[RunContext, TableRecord, Committed]:
+    """What a run that has just read all of a topic leaves behind."""
+    unused = cast("Any", None)
+    kafka = KafkaAdmin(cluster.config)
+    context = RunContext(unused, unused, unused, kafka, unused, {}, unused, unused, run_id="run")
+    facts = one_topic(context, topic)
+    commit = CommitRecord(
+        kind="run",
+        table=TABLE,
+        attempt=str(UUID(int=1)),
+        offsets=facts.stable,
+        epochs=facts.epochs,
+        topic=topic,
+        topic_id=facts.id,
+    )
+    now = datetime.now(timezone.utc)
+    record = TableRecord(
+        table=TABLE,
+        state=State.INCREMENTAL,
+        base_path="file:///lake",
+        tier="default",
+        topic=topic,
+        publication="p",
+        updated_at=now,
+        attempt=Attempt(UUID(int=1), now, "/lake/a"),
+        last_commit=CommitSummary(facts.stable, None, None, "1", now, facts.epochs),
+    )
+    return context, record, Committed("1", "commit", commit)
+
+
+@pytest.mark.timeout(300)
+def test_an_unclean_election_that_is_written_over_stops_the_table(cluster: Cluster) -> None:
+    create(
+        cluster,
+        TOPIC,
+        [FIRST, SECOND],
+        min_insync_replicas="1",
+        unclean_leader_election_enable="true",
+    )
+    wait_until(lambda: leader(cluster, TOPIC) == (FIRST, [FIRST, SECOND]), "both in sync", 60)
+    produce(cluster, TOPIC, 5)
+    context, record, latest = reads(cluster, TOPIC)
+    assert latest.record.offsets == {0: 5}
+
+    cluster.kill(SECOND)
+    wait_until(lambda: leader(cluster, TOPIC) == (FIRST, [FIRST]), "the follower gone", 60)
+    produce(cluster, TOPIC, 5)
+    still_in_topic(context, record, latest, one_topic(context, TOPIC))
+    context, record, latest = reads(cluster, TOPIC)
+    assert latest.record.offsets == {0: 10}, "which only the leader has"
+
+    cluster.kill(FIRST)
+    cluster.start(SECOND)
+    wait_until(lambda: leader(cluster, TOPIC)[0] == SECOND, "the unclean election", 60)
+    facts = one_topic(context, TOPIC)
+    assert facts.stable == {0: 5}
+    assert facts.epochs != latest.record.epochs
+    with pytest.raises(LostHistoryError, match="ends at offset 5, the lake has read up to 10"):
+        still_in_topic(context, record, latest, facts)
+
+    produce(cluster, TOPIC, 5)
+    assert cut_off(context, [record], topic_facts(context, [TOPIC])) == {TABLE}, "by offsets idle"
+    produce(cluster, TOPIC, 5)
+    facts = one_topic(context, TOPIC)
+    offsets_alone = replace(latest, record=replace(latest.record, epochs={}))
+    still_in_topic(context, record, offsets_alone, facts)
+    with pytest.raises(LostHistoryError, match="was cut off below the lake's offset") as caught:
+        still_in_topic(context, record, latest, facts)
+    assert f"topic {TOPIC} partition 0" in caught.value.message
+    assert "tributary bootstrap" in caught.value.remedy
+
+    cluster.start(FIRST)
+    wait_until(lambda: leader(cluster, TOPIC)[1] == [FIRST, SECOND], "both in sync again", 60)
+    with pytest.raises(LostHistoryError, match="was cut off below the lake's offset"):
+        still_in_topic(context, record, latest, one_topic(context, TOPIC))
+
+
+@pytest.mark.timeout(120)
+def test_segments_that_expired_unread_stop_the_table(cluster: Cluster) -> None:
+    """By the brokers' own retention."""
+    topic = f"{TOPIC}.expiring"
+    create(cluster, topic, [SECOND], segment_ms="1000", retention_ms="2000")
+    produce(cluster, topic, 3)
+    context, record, latest = reads(cluster, topic)
+    produce(cluster, topic, 3)
+    wait_until(lambda: context.kafka.start_offsets(topic)[0] > 3, "the end of what is kept", 60)
+    with pytest.raises(LostHistoryError, match=r"offsets 3 to \d+ of topic .* were deleted before"):
+        still_in_topic(context, record, latest, one_topic(context, topic))
+
+
+@pytest.mark.timeout(200)
+def test_a_client_goes_on_without_the_broker_that_it_took_for_the_controller(
+    cluster: Cluster,
+) -> None:
+    topic = f"{TOPIC}.everywhere"
+    create(cluster, topic, [FIRST, SECOND])
+    kafka = KafkaAdmin(cluster.config, timeout_s=5.0)
+    taken = kafka._admin.list_topics(timeout=10).controller_id
+    cluster.kill(taken)
+    try:
+        assert kafka.topic(topic).replicas == 2
+        wait_until(lambda: kafka.ends_many([topic])[topic][0].offset == 0, "another leader", 60)
+    finally:
+        cluster.start(taken)
