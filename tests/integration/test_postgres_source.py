@@ -227,6 +227,38 @@ def test_a_lookup_sets_in_its_own_transaction_what_values_are_read_by(
     assert row == {"id": 1, "f": 0.1 + 0.2, "i": "P0Y0M1DT2H0M0S"}
 
 
+def test_a_partition_whose_rows_moved_is_told_from_one_that_lost_them(
+    database: Database, source: PostgresSource
+) -> None:
+    root = '"a%sb""{c}"'
+    database.execute(
+        f"CREATE TABLE {root} (id int, kind text, PRIMARY KEY (id, kind)) PARTITION BY LIST (kind)",
+        f"CREATE TABLE inner_ PARTITION OF {root} FOR VALUES IN ('1%', 'x''{{y}}')"
+        " PARTITION BY HASH (id)",
+        "CREATE TABLE moved PARTITION OF inner_ FOR VALUES WITH (MODULUS 2, REMAINDER 0)",
+        "CREATE TABLE emptied PARTITION OF inner_ FOR VALUES WITH (MODULUS 2, REMAINDER 1)",
+        f"CREATE TABLE other PARTITION OF {root} DEFAULT",
+        f"INSERT INTO {root} SELECT g, '1%' FROM generate_series(1, 50) g",
+        f"INSERT INTO {root} VALUES (1, 'z')",
+    )
+    table = table_id(database, 'a%sb"{c}')
+    before = Catalog.read(source.fingerprint(table, "none", on_replica=False).facts)
+    files = {int(leaf["oid"]): int(before.files[name]) for name, leaf in before.leaves.items()}
+
+    def found(since: str = before.horizon) -> set[str]:
+        lost = source.truncated_partitions(table, files, since)
+        return {name for name, leaf in before.leaves.items() if leaf["oid"] in lost}
+
+    assert found() == set()
+    database.execute("VACUUM FULL moved", "CLUSTER other USING other_pkey", "TRUNCATE emptied")
+    assert found() == {"public.emptied"}
+    assert found(since="") == {"public.emptied", "public.moved", "public.other"}
+    # What is written into it later has no row of before, whatever is moved with it.
+    database.execute(f"INSERT INTO {root} SELECT g, '1%' FROM generate_series(51, 99) g")
+    database.execute("VACUUM FULL emptied")
+    assert found() == {"public.emptied"}
+
+
 # ---- capture
 
 

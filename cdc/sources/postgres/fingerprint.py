@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection, Mapping
 
 import psycopg
@@ -11,6 +12,8 @@ from cdc.sources.postgres.catalog import missing, qualify_names, read_table
 from cdc.sources.postgres.connection import Session
 from cdc.sources.values import Fingerprint, SourceTable
 from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
 
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
 # A column's `written` tells ALTER ... TYPE ... USING, which keeps the type and sends no events,
@@ -167,10 +170,10 @@ JOIN pg_catalog.pg_class c ON c.oid = known.oid AND c.relfilenode <> known.file
 # read, which needs no more rights than its copy; the partition's bounds spare the others.
 _HAS_OLDER = """
 SELECT EXISTS (
-    SELECT FROM {root} WHERE tableoid = %(leaf)s::oid AND ({bounds})
-    AND pg_catalog.age(xmin) > pg_catalog.age(%(since)s::text::xid8::xid)
+    SELECT FROM {root} WHERE tableoid = {leaf}::oid AND ({bounds})
+    AND pg_catalog.age(xmin) > pg_catalog.age({since}::text::xid8::xid)
     AND pg_catalog.pg_snapshot_xmax(pg_catalog.pg_current_snapshot())::text::int8
-        - %(since)s::text::int8 < 2147483648)
+        - {since}::text::int8 < 2147483648)
 """
 
 
@@ -189,22 +192,28 @@ def truncated(
         since: The horizon of that look; empty when nobody knows it.
     """
     leaves = session.execute(_RENEWED, (list(files), list(files.values()))).fetchall()
-    return frozenset(
-        int(leaf)
-        for leaf, bounds in leaves
-        if not since or not _has_older(session, table, int(leaf), bounds or "true", since)
-    )
+    found = {int(leaf) for leaf, _ in leaves}
+    if not since:
+        return frozenset(found)
+    try:
+        for leaf, bounds in leaves:
+            if _has_older(session, table, int(leaf), bounds or "true", since):
+                found.remove(int(leaf))
+    except psycopg.errors.QueryCanceled:
+        _log.warning("partitions of %s in new files have more rows than can be looked at", table)
+    return frozenset(found)
 
 
 def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: str) -> bool:
     """Whether a partition has a row of before a look; the first rows of its file most often."""
-    root = sql.Identifier(table.schema, table.name)
-    # The bounds are SQL of the server's own.
-    query = sql.SQL(_HAS_OLDER).format(root=root, bounds=sql.SQL(bounds.replace("%", "%%")))
-    try:
-        row = session.execute(query, {"leaf": leaf, "since": since}).fetchone()
-    except psycopg.errors.QueryCanceled:
-        return False  # more rows than can be looked at in time, and none of them was
+    # The bounds are SQL of the server's own; without parameters a % is no placeholder.
+    query = sql.SQL(_HAS_OLDER).format(
+        root=sql.Identifier(table.schema, table.name),
+        bounds=sql.SQL(bounds),
+        leaf=sql.Literal(leaf),
+        since=sql.Literal(since),
+    )
+    row = session.execute(query).fetchone()
     return row is not None and bool(row[0])
 
 
