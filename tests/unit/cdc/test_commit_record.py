@@ -61,7 +61,8 @@ handoffs = st.builds(
     hash_key=st.none() | texts,
     schema=st.none() | followed,
 )
-accounts = st.dictionaries(texts, st.builds(ShardAccount, texts, st.none() | texts), max_size=3)
+an_account = st.builds(ShardAccount, texts, st.integers(0, 10**9), st.none() | texts)
+accounts = st.dictionaries(texts, an_account, max_size=3)
 records = st.builds(
     CommitRecord,
     kind=st.sampled_from(["chunk", "handoff", "run"]),
