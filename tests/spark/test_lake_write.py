@@ -305,6 +305,8 @@ def test_a_copy_whose_rows_cannot_all_be_written_fails_as_a_whole(
     spark: SparkSession, tmp_path: Path, hudi: dict[str, str], size: SnapshotSize
 ) -> None:
     """No guard counts the rows of a copy: Hudi's writer must fail with the first."""
+    # The codec's native library is a large file, which the JVM unpacks with the first use.
+    insert(spark, lake(spark, tmp_path / "other", ORDERS), (1, "a"))
     table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi)
     few = rows(spark, table, [("r", -1, (key, "few")) for key in range(3)])
     names = {name: F.col(name) for name, _ in table.layout.input_columns}
