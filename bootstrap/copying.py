@@ -14,7 +14,14 @@ from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
 from bootstrap.standstill import require_same_server, unspoiled
 from cdc.attempt import Chunk, CopyView
-from cdc.errors import FencedError, LakeError, PermanentError, SnapshotLostError, StateError
+from cdc.errors import (
+    FencedError,
+    LakeError,
+    PermanentError,
+    SnapshotLostError,
+    StateError,
+    begin_anew,
+)
 from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import delete_path
@@ -320,7 +327,7 @@ class Copying:
         if attempt is None:
             raise StateError(
                 f"table {self.record.table} has no attempt",
-                remedy="The state store was altered; offboard the table and onboard it again.",
+                remedy=f"The state store was altered: {begin_anew(self.record.table)}.",
                 table=self.record.table,
             )
         return attempt

@@ -25,7 +25,7 @@ from bootstrap.standstill import require_same_server, require_same_settings, uns
 from bootstrap.steps import LakeFacts, Step, next_step
 from cdc.attempt import Attempt
 from cdc.debezium import names
-from cdc.errors import FencedError, LeaseHeldError, StateError
+from cdc.errors import FencedError, LeaseHeldError, StateError, begin_anew
 from cdc.failpoints import crash
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.lake.timeline import Timeline
@@ -360,7 +360,7 @@ class _Bootstrap:
         if attempt is None:
             raise BootstrapError(
                 f"table {self._table} has no attempt",
-                remedy="The state store was altered; offboard the table and onboard it again.",
+                remedy=f"The state store was altered: {begin_anew(self._table)}.",
                 table=self._table,
             )
         return attempt

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BootstrapError
+from cdc.errors import begin_anew
 from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import current_path, write_pointer
@@ -113,7 +114,7 @@ def _attempt(record: TableRecord) -> Attempt:
     if record.attempt is None:
         raise BootstrapError(
             f"table {record.table} has no attempt",
-            remedy="The state store was altered; offboard the table and onboard it again.",
+            remedy=f"The state store was altered: {begin_anew(record.table)}.",
             table=record.table,
         )
     return record.attempt

@@ -102,3 +102,14 @@ class LeaseHeldError(StateError):
 def copy_again(table: object) -> str:
     """How a table is copied anew that is not in a state that asks for it by itself."""
     return f"copy the table again: `tributary resync {table}`"
+
+
+def copy_lost(table: object) -> str:
+    """How a table is copied anew whose state does not say yet that it has to be."""
+    return f"run `tributary run {table}`, which marks the table, then `tributary bootstrap {table}`"
+
+
+def begin_anew(table: object, *, without_data: bool = False) -> str:
+    """How a table leaves the plan and comes back to it."""
+    option = " --delete-data" if without_data else ""
+    return f"run `tributary offboard {table}{option}`, then `tributary onboard {table}`"

@@ -74,8 +74,8 @@ class KeptSchemas:
                 f"schema id {schema_id} of registry {self._url} is another schema than it was:"
                 " the registry has given out its ids again",
                 remedy="Restore the registry's store from a backup. Where that is not possible,"
-                " give the new registry another address in kafka.registry.url, and bootstrap the"
-                " tables again.",
+                " give the new registry another address in kafka.registry.url, and copy the tables"
+                " again: `tributary resync`.",
                 schema_id=schema_id,
             )
         with self._lock:

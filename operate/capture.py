@@ -151,11 +151,11 @@ def prepare(services: Services, group: Group) -> None:
     for topic in topics(group):
         services.kafka.ensure_topic(topic, config=capture.topic_config(topic))
     crash("onboard.after_topic")
+    _heal_log(services, capture, source)
     source.prepare_capture(capture.publication, append=capture.append)
     _require_known(services, capture, source, group.tables)
     source.add_to_publication(capture.publication, group.tables)
     crash("onboard.after_publication")
-    _heal_log(services, capture, source)
     source.ensure_slot(capture.slot)
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
     _configure(services, capture, wanted, group.tables)
@@ -332,6 +332,7 @@ def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None
     stored = stored_position(services.connect, capture) if made else None
     what = (
         log.problem(stored)
+        or source.unreadable(capture.publication, capture.slot)
         or counted_otherwise(services, capture, source, log)
         or of_another_server(services, capture, source)
     )

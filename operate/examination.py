@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cdc.config.tables import configured_tier
 from cdc.config.templates import overlapping
-from cdc.errors import CaptureError, ConfigError, SourceError, StateError
+from cdc.errors import CaptureError, ConfigError, SourceError, StateError, begin_anew
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
 from cdc.state import State
@@ -291,7 +291,7 @@ def _refuse_other_tier(record: TableRecord, tier: str) -> None:
     if now != tier:
         raise StateError(
             f"table {record.table} is on the plan in tier {now}, and its settings say {tier}",
-            remedy=f"Set tier: {now} for it; or offboard the table and onboard it again.",
+            remedy=f"Set tier: {now} for it; or {begin_anew(record.table)}.",
             table=record.table,
             field="tier",
         )

@@ -7,13 +7,13 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.config.lake import HADOOP_PREFIX
-from cdc.errors import StateError
+from cdc.errors import LakeError, StateError, copy_lost
 from cdc.lake.pointer import POINTER, local_folder
 from cdc.quarantine import Quarantine
 from cdc.restarts import Restarts
 from cdc.state import State, TableRecord, transition
 from operate import capture
-from operate.outcome import Outcome
+from operate.outcome import Outcome, unfinished
 from operate.shards import is_beside
 from schemas.table import Shard, TableId
 
@@ -41,13 +41,6 @@ def require(services: Services, table: TableId) -> TableRecord:
     if record is None or record.state is State.RETIRED:
         raise _not_on_plan(table)
     return record
-
-
-def unfinished(record: TableRecord) -> str | None:
-    """What goes on with a table that was not published yet; None for one that was."""
-    if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
-        return None
-    return f"`tributary bootstrap {record.table}` goes on with it, if no other process does."
 
 
 def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
@@ -231,19 +224,31 @@ def published_path(services: Services, table: TableId) -> str:
 
     Raises:
         StateError: The table was never published.
+        LakeError: It was, and its pointer is gone.
     """
     from cdc.lake.publish import current_path
 
     record = services.store.get(table)
     if record is None:
         raise _not_on_plan(table)
+    followed = State.INCREMENTAL in (record.state, record.resume_to)
     base = record.base_path if record.shard is None else record.shard.base_path
     local = folder_here(services.config, base) is not None
     path = current_path(base, None if local else services.spark)
+    if path is None and record.state is State.RETIRED:
+        raise _not_on_plan(table)
+    if path is None and followed:
+        raise LakeError(
+            f"table {table} is {record.state.value}, but no pointer in {base} says where it is",
+            remedy=f"To copy the table again, {copy_lost(table)}.",
+            table=table,
+            path=base,
+        )
     if path is None:
         raise StateError(
             f"table {table} is {record.state.value} and not published yet",
-            remedy=f"Run `tributary bootstrap {table}`; `tributary status` shows how far it is.",
+            remedy=f"Run `tributary bootstrap {table}`; `tributary status {table}` shows how far it"
+            " is.",
             table=table,
         )
     return path

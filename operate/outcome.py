@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.state import State
+from cdc.state import State, TableRecord
 from operate.exit_codes import ExitCode, asks_for_bootstrap, exit_code
 from schemas.errors import TributaryError
 from schemas.redaction import redact
@@ -157,3 +157,10 @@ def for_each(
         return [one(table) for table in tables]
     with ThreadPoolExecutor(parallel, thread_name_prefix="table") as pool:
         return list(pool.map(one, tables))
+
+
+def unfinished(record: TableRecord) -> str | None:
+    """What goes on with a table that was not published yet; None for one that was."""
+    if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
+        return None
+    return f"`tributary bootstrap {record.table}` goes on with it, if no other process does."

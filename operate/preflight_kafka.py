@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from cdc.errors import SourceError
+from cdc.errors import SourceError, begin_anew
 from cdc.kafka import expiries, kept_for
 from cdc.sources.values import Check
 from operate.verdict import DEFAULT_MESSAGE_BYTES, too_large
@@ -66,7 +66,7 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
                 name,
                 "error",
                 f"{info.partitions} partitions: a table's changes would lose their order",
-                "Offboard the table with --delete-data and onboard it again.",
+                f"To begin anew, {begin_anew(record.table, without_data=True)}.",
             )
         ]
     short = expiries(actual, services.config.kafka.topic.retention_ms)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cdc.errors import LakeError, StateError
+from cdc.errors import LakeError, StateError, copy_lost
 from cdc.run.shape import Comparison, compare
 from cdc.run.told import told
 from operate.lifecycle import require
@@ -154,13 +154,17 @@ def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, Told 
         raise _not_copied(table)
     latest = timeline_of(services.spark, record.attempt).latest_offsets()
     if latest is None:
-        raise _not_copied(table)
+        raise LakeError(
+            f"no commit under {record.attempt.path} says what the lake has of table {table}",
+            remedy=f"Is its copy under way, wait for its end; else {copy_lost(table)}.",
+            table=table,
+            path=record.attempt.path,
+        )
     handoff = latest.record.handoff
     if handoff is None:
         raise LakeError(
             f"the newest commit of table {table} carries no handoff",
-            remedy=f"Run `tributary run {table}`, which marks it, then `tributary bootstrap"
-            f" {table}`.",
+            remedy=f"To copy the table again, {copy_lost(table)}.",
             table=table,
         )
     source = services.source(table.source)

@@ -15,6 +15,7 @@ from cdc.quarantine import Quarantine
 from cdc.sources.values import LogHealth
 from cdc.state import State, TableRecord
 from operate.candidates import why_not_copied
+from operate.outcome import unfinished
 from operate.shards import SharedStatus, shared_tables
 from schemas.errors import TributaryError
 from schemas.redaction import redact
@@ -103,6 +104,11 @@ class TableStatus:
         following = self.record.state is State.INCREMENTAL
         return following and self.freshness_s is not None and self.freshness_s > self.target_s
 
+    @property
+    def remedy(self) -> str | None:
+        """What to do with the table; None where nothing is to be done."""
+        return self.record.remedy or unfinished(self.record)
+
     def to_json(self) -> dict[str, Any]:
         """The status as plain values."""
         record, commit, attempt = self.record, self.record.last_commit, self.record.attempt
@@ -129,7 +135,7 @@ class TableStatus:
             "lake_size": None if record.size is None else asdict(record.size),
             "reason": record.reason,
             "error": record.error,
-            "remedy": record.remedy,
+            "remedy": self.remedy,
             "retry_at": record.retry_at,
             "failures": record.failures,
             "handoff": None

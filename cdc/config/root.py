@@ -23,7 +23,7 @@ from cdc.config.templates import (
 )
 from cdc.config.values import Section
 from cdc.config.values import defaults as section_defaults
-from cdc.errors import ConfigError
+from cdc.errors import ConfigError, begin_anew
 from schemas.table import Shard, TableId
 
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -106,8 +106,7 @@ class Config(Section):
             raise ConfigError(
                 f"table {table} was onboarded with mode: {was}, and its settings say mode:"
                 f" {settings.mode}",
-                remedy=f"Set mode: {was} for it; or offboard the table with --delete-data and"
-                " onboard it again.",
+                remedy=f"Set mode: {was} for it; or {begin_anew(table, without_data=True)}.",
                 field="mode",
                 table=table,
             )
@@ -138,8 +137,7 @@ class Config(Section):
             raise ConfigError(
                 f"table {table} was onboarded as {described(known)}, and its settings say"
                 f" {described(now)}",
-                remedy="Set from, shard, shard_column and name back; or offboard the table and"
-                " onboard it again.",
+                remedy=f"Set from, shard, shard_column and name back; or {begin_anew(table)}.",
                 table=table,
                 field="from",
             )

@@ -48,20 +48,22 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"publication .* does not exist|publication autocreation is disabled",
-        "Run `tributary onboard` again: it creates the publication.",
+        "The publication is gone, and changes with it. Run `tributary run`, which marks the tables"
+        " of this source and tier, then `tributary bootstrap` for them: it makes publication and"
+        " slot anew.",
     ),
     (
         r"gtid state requested|error code: 1236|binlog.*purged|purged.*binlog"
         r"|binlogoffsetcontext.*no longer available",
-        "Changes after the stored position are no longer in the binlog. Run `tributary bootstrap`"
-        " for the tables of this source and tier, and keep binlogs for longer"
-        " (binlog_expire_logs_seconds).",
+        "Changes after the stored position are no longer in the binlog. Run `tributary run`, which"
+        " marks the tables of this source and tier, then `tributary bootstrap` for them; and keep"
+        " binlogs for longer (binlog_expire_logs_seconds).",
     ),
     (
         r"no longer available|has already been removed|can no longer get changes"
         r"|slot .* (?:was|has been) invalidated|ahead of|offset.*behind|wal_status",
-        "Changes between the stored position and the slot are gone. Run `tributary bootstrap` for"
-        " the tables of this source and tier.",
+        "Changes between the stored position and the slot are gone. Run `tributary run`, which"
+        " marks the tables of this source and tier, then `tributary bootstrap` for them.",
     ),
     (
         r"columns that differ only by case",

@@ -235,9 +235,9 @@ class Mysql:
         """What to look at when a connector runs and no heartbeat comes."""
         return (
             "Check that the capture role may insert into and update tributary.heartbeat (`tributary"
-            " check` prints the grants), that no other client of the primary has the number"
-            f" {server_id(capture.connector)} (database.server.id), and the log of the Connect"
-            " worker: a connector that is far behind reads the binlog up to now first."
+            " onboard` for a table of the source grants that), that no other client of the primary"
+            f" has the number {server_id(capture.connector)} (database.server.id), and the log of"
+            " the Connect worker: a connector that is far behind reads the binlog up to now first."
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:

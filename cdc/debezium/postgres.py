@@ -178,8 +178,9 @@ class Postgres:
             f"Check that nothing else reads slot {capture.slot}, that the capture role has USAGE on"
             f" schema {SCHEMA} and SELECT, {rights} on {SCHEMA}.{capture.heartbeat_table}"
             " (`tributary onboard` for a table of the source grants them), and the"
-            " primary's log: a publication that was dropped for a moment leaves a slot that cannot"
-            " be read, which only a new slot and bootstrap heal."
+            " primary's log: a publication that was away for a moment leaves a slot that cannot be"
+            " read. To make the slot anew, `tributary offboard` all tables of this source and tier,"
+            " then `tributary onboard` them."
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:

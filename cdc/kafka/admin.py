@@ -79,8 +79,9 @@ class KafkaAdmin:
         if existing.partitions != partitions:
             raise KafkaError(
                 f"topic {name} has {existing.partitions} partitions, not {partitions}",
-                remedy="Offboard the table, delete the topic and onboard again:"
-                " one partition keeps a table's changes in the order of its commits.",
+                remedy=f"Delete topic {name} and run the command again, which makes it anew: one"
+                " partition keeps a table's changes in the order of its commits. A table that has"
+                " read from it needs a new copy then.",
                 topic=name,
             )
         self._check_settings(name, wanted)

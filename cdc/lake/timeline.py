@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from py4j.protocol import Py4JJavaError
 
-from cdc.errors import LakeError
+from cdc.errors import LakeError, LostHistoryError
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.index import IndexLayout
 from cdc.lake.instants import time_of
@@ -99,7 +99,7 @@ class Timeline:
         """The newest commit that carries our record, of any kind.
 
         Raises:
-            LakeError: The commit was rolled back while it completed; the table is not whole.
+            LostHistoryError: The commit was rolled back while it completed; rows are gone.
         """
         return self._whole(next(self._newest_first(), None))
 
@@ -110,7 +110,7 @@ class Timeline:
         :mod:`cdc.lake.guard`), so the newest by instant is the newest by offsets.
 
         Raises:
-            LakeError: The commit was rolled back while it completed; the table is not whole.
+            LostHistoryError: The commit was rolled back while it completed; rows are gone.
         """
         return self._whole(next((c for c in self._newest_first() if c.record.offsets), None))
 
@@ -241,11 +241,12 @@ class Timeline:
             instant for instant, action in self._listed() if action == "replacecommit"
         }
         if gone := complete & self._undone():
-            raise LakeError(
+            raise LostHistoryError(
                 f"commit {min(gone)} of the lake table at {self.path} was rolled back "
                 "by another writer while it completed; files of it are missing",
-                remedy="Bootstrap the table again. Two runs held it at once: check that all "
-                "use one state store, and that no machine was suspended.",
+                remedy="Run `tributary run` for the table, which marks it, then `tributary"
+                " bootstrap`. Two runs held it at once: check that all use one state store, and"
+                " that no machine was suspended.",
                 path=self.path,
             )
         return committed

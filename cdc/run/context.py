@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium import names
-from cdc.errors import StateError
+from cdc.errors import StateError, begin_anew
 from cdc.jvm_guard import was_killed
 from cdc.lake.shards import ShardTable, SharedTable, timeline_of
 from cdc.lake.write import LakeTable
@@ -110,7 +110,7 @@ class RunContext:
         if attempt is None:
             raise StateError(
                 f"table {record.table} has no attempt",
-                remedy="The state store was altered; offboard the table and onboard it again.",
+                remedy=f"The state store was altered: {begin_anew(record.table)}.",
                 table=record.table,
             )
         if attempt.shard is None or record.shard is None:

@@ -23,7 +23,7 @@ from cdc.run.batch import BatchWriter, Replayed
 from cdc.run.checks import one_topic
 from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.follow import follow
-from cdc.run.serving import check_serving
+from cdc.run.serving import check_serving, no_offsets
 from cdc.run.shape import compare
 from cdc.run.told import told
 from cdc.state import State, TableRecord, with_commit
@@ -74,7 +74,7 @@ class _Replay:
         check_serving(self._context.spark, self._record)
         latest = self._context.timeline(attempt).latest_offsets()
         if latest is None or latest.record.attempt != str(attempt.id):
-            raise self._refused("its lake table carries no offsets of this attempt")
+            raise no_offsets(self._record, f"no commit under {attempt.path} is of its attempt")
         start = self._start(attempt, latest, first)
         piece = Range(start, dict(latest.record.offsets))
         self._require_history(attempt, latest, start)

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from cdc.errors import LakeError, LostHistoryError
+from cdc.errors import LakeError, LostHistoryError, copy_lost
 from cdc.lake.publish import read_pointer
 from cdc.state import State
 
@@ -134,8 +134,7 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
     raise LostHistoryError(
         f"{known} of table {record.table}, and {found} in {base}",
         remedy="Was the state store or the lake restored from a backup? Restore the other one from"
-        f" the same time; or run `tributary bootstrap {record.table}`, which makes a new"
-        " generation.",
+        f" the same time; or {copy_lost(record.table)}, which makes a new generation.",
         table=record.table,
         path=base,
     )
@@ -145,7 +144,7 @@ def no_offsets(record: TableRecord, reason: str) -> LostHistoryError:
     """The error of a table whose generation does not say up to where it has read."""
     return LostHistoryError(
         f"the lake does not say up to where table {record.table} was read: {reason}",
-        remedy=f"Copy the table again: `tributary bootstrap {record.table}`.",
+        remedy=f"To copy the table again, {copy_lost(record.table)}.",
         table=record.table,
         topic=record.topic,
     )

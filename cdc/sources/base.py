@@ -150,6 +150,9 @@ class Source(Protocol):
         logs (``append``) insert and truncate only; it has our own two tables from the start.
         """
 
+    def unreadable(self, publication: str, slot: str) -> str | None:
+        """Why the log that is kept cannot be read on for the capture; None where it can."""
+
     def planned_capture(
         self, publication: str, slot: str, tables: Sequence[TableId], *, append: bool = False
     ) -> list[str]:

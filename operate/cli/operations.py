@@ -94,7 +94,7 @@ def run(
     from operate.context import services
     from operate.incremental import Runs
     from operate.inventory import on_plan
-    from operate.lifecycle import unfinished
+    from operate.outcome import unfinished
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:

@@ -52,8 +52,8 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
         why = record.reason or (record.error or {}).get("message")
         if why:
             renderer.line(f"{record.table}: {why}", style="yellow")
-        if record.remedy:
-            renderer.line(f"  What to do: {record.remedy}")
+        if table.remedy:
+            renderer.line(f"  What to do: {table.remedy}")
         if table.late:
             renderer.line(
                 f"{record.table}: older than its target of {seconds(table.target_s)}",

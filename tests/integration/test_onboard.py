@@ -26,8 +26,9 @@ from operate.dryrun import plan
 from operate.exit_codes import ExitCode
 from operate.incremental import Runs
 from operate.inventory import at_source, discover
-from operate.lifecycle import offboard, pause, published_path, resume, retry, unfinished
+from operate.lifecycle import offboard, pause, published_path, resume, retry
 from operate.onboard import bootstrap, onboard
+from operate.outcome import unfinished
 from operate.resync import resync
 from operate.status import TableStatus, status
 from tests.integration.captured import wait_until
@@ -273,6 +274,18 @@ def test_a_lost_slot_is_not_made_anew_under_tables_that_follow_it(shop: Shop) ->
     succeeded(shop.onboard("more"))
     succeeded(bootstrap(shop.services, [shop.table("orders")]))
     assert shop.verify("orders").equal
+
+
+def test_a_slot_is_made_anew_whose_publication_was_dropped(cold: Shop) -> None:
+    """The server looks the publication up as of each change: no later one is read past its end."""
+    cold.create("orders", 10)
+    succeeded(cold.onboard("orders", with_bootstrap=False))
+    capture = cold.services.capture(cold.table("orders"))
+    cold.database.execute(f"DROP PUBLICATION {capture.publication}", "UPDATE orders SET v = 1")
+    # It waits for a heartbeat, which comes only from a slot that can be read.
+    succeeded(cold.onboard("orders", with_bootstrap=False))
+    source = cold.services.source(cold.database.name)
+    assert source.published_tables(capture.publication) == [cold.table("orders")]
 
 
 def test_a_slot_lost_while_a_table_is_copied_is_made_anew_for_another_attempt(shop: Shop) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc.errors import FencedError, LakeError
+from cdc.errors import FencedError, LostHistoryError
 from cdc.lake import services, upkeep
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.handoff import LakeColumn
@@ -116,9 +116,11 @@ def test_a_commit_that_completes_while_it_is_rolled_back_does_not_count(
 
     table.upsert(rows(spark, table, [("u", 2, (1, "lost"))]), record(offsets={0: 3}), suspended)
 
-    with pytest.raises(LakeError, match="was rolled back by another writer while it completed"):
+    with pytest.raises(
+        LostHistoryError, match="was rolled back by another writer while it completed"
+    ):
         table.timeline().latest_offsets()
-    with pytest.raises(LakeError, match="was rolled back"):
+    with pytest.raises(LostHistoryError, match="was rolled back"):
         change(spark, table, 4, ("u", 3, (1, "next")))
 
 
@@ -143,7 +145,9 @@ def test_a_clustering_that_completes_while_it_is_dropped_does_not_count(
     table.keep_up(suspended)
 
     assert replaced(table), "it did not complete, so this proves nothing"
-    with pytest.raises(LakeError, match="was rolled back by another writer while it completed"):
+    with pytest.raises(
+        LostHistoryError, match="was rolled back by another writer while it completed"
+    ):
         table.timeline().latest_offsets()
 
 

@@ -187,7 +187,8 @@ def _missing(table: TableId) -> MissingTableError:
     return MissingTableError(
         f"source {table.source} has no table {table.relation}, or this login may not see it",
         remedy="List the tables with `tributary discover`; names are case-sensitive. If the table"
-        " was dropped, offboard it, or bootstrap it once it is there again.",
+        f" was dropped, `tributary offboard {table}`, or `tributary bootstrap {table}` once it is"
+        " there again.",
         table=table,
     )
 

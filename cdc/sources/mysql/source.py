@@ -156,6 +156,10 @@ class MysqlSource(WholeLog):
         """Create what is missing of database ``tributary``, its tables and their grants."""
         preparation.prepare(self._connections)
 
+    def unreadable(self, publication: str, slot: str) -> str | None:
+        """A binlog is read by the connector's list, which is the same for all of it."""
+        return None
+
     def planned_capture(
         self, publication: str, slot: str, tables: Sequence[TableId], *, append: bool = False
     ) -> list[str]:

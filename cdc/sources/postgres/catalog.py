@@ -301,6 +301,7 @@ def missing(table: TableId) -> MissingTableError:
     return MissingTableError(
         f"source {table.source} has no table {table.relation}",
         remedy="List the tables with `tributary discover`; names are case-sensitive. If the table"
-        " was dropped, offboard it, or bootstrap it once it is there again.",
+        f" was dropped, `tributary offboard {table}`, or `tributary bootstrap {table}` once it is"
+        " there again.",
         table=table,
     )

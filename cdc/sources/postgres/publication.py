@@ -118,7 +118,7 @@ def _preparation(
         statements.append(sql.SQL("CREATE SCHEMA IF NOT EXISTS tributary"))
     statements += [sql.SQL(_MARKER), sql.SQL(_HEARTBEAT), sql.SQL(_HEARTBEAT_LOG)]
     statements += own_grants(credentials)
-    if not _exists(session, publication):
+    if not exists(session, publication):
         statements.append(
             sql.SQL(
                 "CREATE PUBLICATION {} FOR TABLE {} WITH (publish = {}, "
@@ -165,7 +165,7 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
     Raises:
         CaptureError: There is no such publication.
     """
-    if not _exists(session, publication):
+    if not exists(session, publication):
         raise CaptureError(
             f"source {tables[0].source if tables else ''} has no publication {publication}",
             remedy="`tributary onboard` creates it; run it for one of the source's tables.",
@@ -337,7 +337,8 @@ def drop_slot(session: Session, slot: str, source: str, timeout_s: float) -> boo
         time.sleep(_POLL_S)
 
 
-def _exists(session: Session, publication: str) -> bool:
+def exists(session: Session, publication: str) -> bool:
+    """Whether there is such a publication."""
     query = "SELECT 1 FROM pg_catalog.pg_publication WHERE pubname = %s"
     return session.execute(query, (publication,)).fetchone() is not None
 

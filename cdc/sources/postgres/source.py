@@ -155,6 +155,12 @@ class PostgresSource(Logins):
         with self._connections.open("admin") as session:
             return capture.planned(session, publication, slot, tables, users, append=append)
 
+    def unreadable(self, publication: str, slot: str) -> str | None:
+        """The server looks the publication up as of each change: one that was gone stays gone."""
+        with self._connections.open("admin") as session:
+            known = not self.has_slot(slot) or capture.exists(session, publication)
+        return None if known else f"cannot be read on: publication {publication} does not exist"
+
     def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
         """Add those tables that are not yet in it; returns the ones that were added."""
         with self._connections.open("admin") as session:

@@ -76,7 +76,7 @@ def test_long_messages_are_cut() -> None:
         ("Connection to 127.0.0.1:1 refused. Check that", "endpoint_for_connect"),
         ("Error while validating: The connection attempt failed.", "endpoint_for_connect"),
         ('FATAL: database "nope" does not exist', "database's name"),
-        ("Publication autocreation is disabled, please create one", "tributary onboard"),
+        ("Publication autocreation is disabled, please create one", "tributary run"),
         ("This worker does not have exactly-once source support enabled.", "exactly.once.source"),
         ("Access denied for user 'c'@'h' (using password: YES)", "credentials.capture"),
         (LOST, "between the stored position and the slot"),

@@ -1,11 +1,10 @@
-"""What errors tell a person to run or to set exists: all of the source is read for it."""
+"""What errors tell a person to do exists, and a test does it: all of the source is read for it."""
 
 from __future__ import annotations
 
 import ast
 import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, get_args
 
 import pytest
@@ -15,23 +14,19 @@ from typer.core import TyperGroup
 
 from cdc.config import Config
 from operate.cli import app
+from tests.unit.operate.remedy_table import EXECUTED, LEFT, Why
+from tests.unit.operate.remedy_texts import HOLE, ROOT, modules, remedies
 
-ROOT = Path(__file__).parents[3]
-PACKAGES = ("schemas", "cdc", "bootstrap", "operate", "stack")
 COMMANDS = typer.main.get_command(app)
-HOLE = "{}"
-"""What stands for a value in a text."""
 
 
 def texts() -> Iterator[tuple[str, str]]:
     """Every string of the source with its place, but for docstrings; values are holes."""
-    for package in PACKAGES:
-        for file in sorted((ROOT / package).rglob("*.py")):
-            tree = ast.parse(file.read_text("utf-8"))
-            inside = {id(part) for node in ast.walk(tree) for part in _parts(node)}
-            for node in ast.walk(tree):
-                if id(node) not in inside and (text := _text(node)) is not None:
-                    yield f"{file.relative_to(ROOT)}:{getattr(node, 'lineno', 0)}", text
+    for module in modules():
+        inside = {id(part) for node in ast.walk(module.tree) for part in _parts(node)}
+        for node in ast.walk(module.tree):
+            if id(node) not in inside and (text := _text(node)) is not None:
+                yield f"{module.path}:{getattr(node, 'lineno', 0)}", text
 
 
 def _parts(node: ast.AST) -> list[ast.AST]:
@@ -125,3 +120,49 @@ def test_each_setting_that_a_remedy_names_exists() -> None:
 def test_the_walk_reads_what_is_there() -> None:
     seen = {command.split()[1] for _, command in commands()}
     assert {"bootstrap", "resync", "retry", "resume", "onboard", "check", "status"} <= seen
+
+
+BEGINNINGS = {begin: by for by, begins in [*EXECUTED.items(), *LEFT.items()] for begin in begins}
+CHANGING = re.compile(
+    r"`tributary (onboard|bootstrap|resync|retry|resume|run|offboard|verify|quarantine replay)\b"
+)
+
+
+def entry(remedy: str) -> str | None:
+    """The longest beginning in the table that a remedy has."""
+    fits = [begin for begin in BEGINNINGS if remedy.startswith(begin)]
+    return max(fits, key=len) if fits else None
+
+
+def test_each_remedy_is_done_by_a_test_or_says_why_not() -> None:
+    found = remedies()
+    assert len(found) > 350
+    assert {place: text for text, place in found.items() if entry(text) is None} == {}
+
+
+def test_no_entry_of_the_table_is_left_over() -> None:
+    assert set(BEGINNINGS) - {entry(text) for text in remedies()} == set()
+    listed = [begin for begins in [*EXECUTED.values(), *LEFT.values()] for begin in begins]
+    assert len(listed) == len(BEGINNINGS), "one beginning, one entry"
+
+
+@pytest.mark.parametrize("test", EXECUTED)
+def test_each_test_that_the_table_names_exists(test: str) -> None:
+    path, _, name = test.partition("::")
+    tree = ast.parse((ROOT / path).read_text("utf-8"))
+    assert name in {one.name for one in tree.body if isinstance(one, ast.FunctionDef)}
+
+
+def test_a_remedy_that_changes_something_is_never_left_to_a_general_reason() -> None:
+    """`Check ...` may stand for many remedies, but for none with a command in it."""
+    general = {
+        begin
+        for text in remedies()
+        if CHANGING.search(text) and (begin := entry(text)) is not None
+        if BEGINNINGS[begin] in set(Why) - {Why.UNTRIED} and not CHANGING.search(begin)
+    }
+    assert general == set()
+
+
+def test_what_no_test_does_becomes_less() -> None:
+    assert len(LEFT[Why.UNTRIED]) <= 64

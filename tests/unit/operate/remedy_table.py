@@ -1,0 +1,323 @@
+"""Which test does what each remedy says, by the beginning of its text; the longest one counts.
+
+A new remedy has no entry, and fails ``test_remedies.py``: name what executes it, or why none does.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+
+_REMEDIES = "tests/integration/test_remedies.py::test_"
+STATES = f"{_REMEDIES}a_command_that_a_state_refuses_names_the_one_that_helps"
+EARLY = f"{_REMEDIES}what_is_refused_before_a_table_is_copied_names_what_helps"
+FAILED = f"{_REMEDIES}a_failed_table_goes_on_or_is_copied_again_as_it_says"
+LOST = f"{_REMEDIES}a_lake_that_lost_a_part_of_a_table_is_made_anew_as_each_command_says"
+POLICIES = f"{_REMEDIES}policies_and_tables_that_went_away_go_on_as_they_say"
+ANEW = f"{_REMEDIES}what_does_not_fit_the_plan_begins_anew_as_it_says"
+CAPTURE = f"{_REMEDIES}a_capture_that_was_taken_apart_is_restored_as_it_says"
+
+_TESTS = "tests/integration/test_"
+
+EXECUTED: dict[str, tuple[str, ...]] = {
+    STATES: (
+        "Copy the table again: `tributary bootstrap {}`",
+        "Run `tributary bootstrap {}`",
+        "Run `tributary resume {",
+        "See `tributary status {}` for what it needs",
+        "`tributary bootstrap {}` goes on with it",
+    ),
+    EARLY: (
+        "Delete topic {}",
+        "Run `tributary onboard {",
+        "See `tributary status {}` for what can be done",
+        "Set tier: ",
+    ),
+    FAILED: (
+        "It is on its stream: `tributary retry {table}`",
+        "Look at the record with a Kafka client. Restore",
+        "Run `tributary retry {}`.",
+    ),
+    LOST: (
+        "Is its copy under way, wait for its end; else run `tributary run {}`",
+        "To copy the table again, run `tributary run {}`, which marks the table",
+        "Was the state store or the lake restored from a backup?",
+    ),
+    POLICIES: (
+        "List the tables with `tributary discover`",
+        "Set on_schema_change to evolve or freeze",
+        "Set on_truncate to apply or ignore",
+    ),
+    ANEW: ("Set mode: ",),
+    CAPTURE: ("Run `tributary onboard` for one of its tables, which creates it",),
+    f"{_TESTS}refusals.py::test_refused_tables_fit_after_what_they_are_told": (
+        "Choose: {}.",
+        "Make the primary key NOT DEFERRABLE",
+        "Run ALTER TABLE ... SET LOGGED",
+        "Run ALTER TABLE {} ADD PRIMARY KEY",
+        "Run ALTER TABLE {} REPLICA IDENTITY",
+        "Run ALTER TABLE {} SET LOGGED",
+        "Run {}, with the columns NOT NULL",
+    ),
+    f"{_TESTS}onboard.py::test_a_connector_that_was_left_standing_is_resumed": (
+        "Run `tributary retry` for one of its tables, which resumes it",
+        "To resume it, run `tributary retry`",
+    ),
+    f"{_TESTS}onboard.py::test_a_generation_that_is_built_does_not_outlive_its_slot": (
+        "Run `tributary resume {}`, then `tributary run`",
+        "Changes after the stored position are no longer in the binlog. Run `tributary run`",
+        "Changes between the stored position and the slot are gone. Run `tributary run`",
+        "Run `tributary run`, which marks",
+    ),
+    f"{_TESTS}onboard.py::"
+    "test_a_connector_that_lost_changes_is_corrected_once_no_table_goes_on_from_them": (
+        "Remove it from connect.connector. Then `tributary run`",
+    ),
+    f"{_TESTS}onboard.py::test_a_slot_is_made_anew_whose_publication_was_dropped": (
+        "The publication is gone, and changes with it",
+    ),
+    f"{_TESTS}append_postgres.py::"
+    "test_without_the_right_to_pause_the_choices_are_named_and_nothing_is_captured": (
+        "Choose: 1. on the primary, in this database",
+    ),
+    f"{_TESTS}run_stops.py::test_a_topic_that_somebody_compacts_stops_its_table_until_it_is_not": (
+        "Set cleanup.policy=delete on topic",
+    ),
+    f"{_TESTS}postgres_source_view.py::test_every_role_works_with_the_printed_grants_only": (
+        "Grant role {} what it lacks",
+        "Run as a superuser: ",
+        "Run {}; on the primary, from where replicas get it",
+        "Where they are to be replicated, run as a superuser",
+    ),
+    f"{_TESTS}mysql.py::"
+    "test_rights_are_proven_before_a_connector_starts_and_what_it_never_saw_takes_a_tier": (
+        "Give such tables another tier",
+        "Run GRANT {} ON {}",
+    ),
+    f"{_TESTS}mysql_catalog.py::"
+    "test_rights_on_the_server_that_a_login_lacks_are_told_with_the_statement": (
+        "GRANT {} ON *.* TO",
+    ),
+    f"{_TESTS}as_string.py::test_a_new_column_of_such_a_type_waits_for_its_setting": (
+        "Set columns.as: {",
+    ),
+    f"{_TESTS}mysql_nogtid.py::test_gtids_that_come_or_go_ask_for_copies": (
+        "After a change of gtid_mode",
+    ),
+    f"{_TESTS}capture.py::"
+    "test_a_table_that_nobody_captures_can_stop_the_connector_which_is_told_at_once": (
+        "Rename one of the columns",
+    ),
+}
+"""By the test, whatever it runs: commands of ours, settings, statements on a server."""
+
+
+class Why(Enum):
+    """Why no test does what a remedy says."""
+
+    AGAIN = "the same command again, or nothing at all, is what the product does by itself"
+    LOOK = "it names what to look at, or to wait for"
+    OUTSIDE = "programs, machines and servers that no test has, changes or restarts"
+    VALUE = "another word for a setting or an argument, which the tests of these try themselves"
+    DEFECT = "our own defect, or data that someone else has written"
+    UNTRIED = "a test could do it, and none does yet"
+
+
+LEFT: dict[Why, tuple[str, ...]] = {
+    Why.AGAIN: (
+        "Ask again.",
+        "Nothing to do",
+        "Nothing was committed",
+        "Nothing was replaced",
+        "Nothing was written",
+        "Open a new view",
+        "Run again",
+        "Run the command again",
+        "Another session holds a lock for long; try again",
+        "The server was too slow",
+        "The worker group is rebalancing",
+        "The plan of the copy was altered",
+        "It may be executing a long transaction",
+        "The replica may be short of processors",
+        "{} Nothing is lost",
+        "{} Then run the command again",
+    ),
+    Why.LOOK: (
+        "Check ",
+        "Compare them",
+        "Key columns are NOT NULL on the source",
+        "Later looks begin with other tables",
+        "Look ",
+        "See ",
+        "The marker row is compared all the same",
+        "They wait for the disk",
+        "Wait ",
+        "`tributary quarantine list {}`",
+        "Run verify again",
+        "Let them end",
+        "Let the ALTER TABLE statements that run now end",
+        "Find long transactions",
+        "`replica` must lead to one server",
+    ),
+    Why.OUTSIDE: (
+        "A copy that takes longer than the delay",
+        "Act on the log's last lines",
+        "Allow the worker's address in pg_hba.conf",
+        "Another reader holds the slot",
+        "Correct its error, then run {} on the replica",
+        "Enable the ConfigProvider",
+        "End that process",
+        "Give --dir a folder that every user can enter",
+        "Give the worker's Kafka user the ACLs",
+        "Install ",
+        "It is no replica of this primary",
+        "Let `primary` lead",
+        "Let `replica` lead",
+        "Let connect.url and kafka.bootstrap_servers",
+        "Let it reach its primary",
+        "Let nobody write to it",
+        "Lower it, or add brokers",
+        "Point `",
+        "Raise max_",
+        "Raise it above the longest outage",
+        "Set `",
+        "Remove that folder from the cache",
+        "Remove what it complains about",
+        "Remove {} and run again, or name a server",
+        "Restore the lock file",
+        "Run as another user",
+        "START REPLICA there",
+        "Set exactly.once.source.support",
+        "Set gtid_mode",
+        "Set log_bin",
+        "Set log_slave_updates",
+        "Set max_slot_wal_keep_size",
+        "Set replica_preserve_commit_order",
+        "Set rest.extension.classes",
+        "Set wal_level",
+        "Start one with `tributary stack up`",
+        "Start replication",
+        "Stop what occupies them",
+        "The mirror or a proxy serves another file",
+        "The repository or a proxy serves another file",
+        "The server takes no writes",
+        "Unless you know of none, end all sessions",
+        "Upgrade ",
+        "Use a replica without filters",
+        "Use an Avro converter",
+        "Without GTIDs `replica` must follow",
+    ),
+    Why.VALUE: (
+        "Add ssl",
+        "Choose another slot name",
+        "Convert it: openssl",
+        "Correct columns.include",
+        "Correct {}; `tributary config schema`",
+        "Correct the named properties",
+        "Create the file, readable by the user",
+        "Edit it, name another file by --config",
+        "Export {} with the secret",
+        "Give a ",
+        "Give credentials of the lake",
+        "Give it an https:// URL",
+        "Give one table's ALTER TABLE statements",
+        "Its owner runs `chmod 600",
+        "Name ",
+        "MySQL writes them as",
+        "Places are written as",
+        "Positions are written as",
+        "Put {source} and {tier}",
+        "Put it into a PKCS#12 file",
+        "Remove ",
+        "Set kafka.security.protocol",
+        "Set lake.hash_key",
+        "Set sources.{}.kind",
+        "Set ssl",
+        "Settings of Hudi begin",
+        "Shorten the name",
+        "Spark must have that many slots free",
+        "Use a SQLite",
+        "Use name or name:count",
+        "Write ",
+        "Change defaults or the patterns",
+        "Narrow the patterns",
+        "Give {} at most",
+        "Leave it shown",
+        "Rename one of them on the source",
+        "Set key_columns",
+        "Set shard_column",
+        "Set {}",
+        "Take ",
+    ),
+    Why.DEFECT: (
+        "Give a Spark session",
+        "Name the folder of a table",
+        "Read the position again",
+        "This is a defect",
+        "Use the version of t",
+    ),
+    Why.UNTRIED: (
+        "A connector that tables follow takes over no more than sizes",
+        "A topic is missing. Run `tributary onboard`",
+        "Add a primary key",
+        "Check that nothing else reads slot {}",
+        "Check that the capture role may insert",
+        "Check that the topic exists; `tributary onboard`",
+        "Choose: 1. ALTER TABLE",
+        "Choose: 1. give it a primary key",
+        "Copy the tables of this source again: `tributary resync`",
+        "Correct that on the source, or offboard the table",
+        "Correct the cause",
+        "Correct the value on the source",
+        "Delete the connector that uses the slot",
+        "Detach it",
+        "Drop that name",
+        "Find what writes such records",
+        "GRANT EXECUTE ON FUNCTION",
+        "GRANT PROCESS",
+        "Give both the same type",
+        "Give credentials.snapshot",
+        "Give it a path of its own",
+        "Give one of them another tier",
+        "Give such rows real dates",
+        "Give the capture role REPLICATION",
+        "Grant {} what it lacks: docs/mysql.md",
+        "Hypertables cannot travel",
+        "Leave it out with columns.exclude",
+        "Let a run look at it first",
+        "Let it be finished",
+        "Let the login of credentials.snapshot come without one",
+        "On the primary: GRANT",
+        "Onboard ",
+        "Only a table with a key can travel",
+        "Raise kafka.topic.retention_ms",
+        "Raise max.message.bytes",
+        "Raise retention.ms",
+        "Restore it; or ",
+        "Restore the registry's store",
+        "Resume ",
+        "Run ALTER TABLE {} ENGINE = InnoDB",
+        "Run SELECT pg_wal_replay_resume()",
+        "Run `tributary offboard {}` if it is gone for good",
+        "Run `tributary onboard` for its table, which creates the topic",
+        "Run `tributary resync {}`",
+        "Run `tributary run {}`, which follows",
+        "Run `tributary run` for the table, which marks it",
+        "Run `tributary stack up",
+        "Run `tributary verify {}` when nothing truncates",
+        "Run {}; or for the tables that are to travel",
+        "SET GLOBAL",
+        "Set index: bloom",
+        "Set it back, or copy the table again",
+        "Set it to ROW",
+        "Something else wrote it",
+        "The capture login could not see the named table",
+        "The log has the whole error",
+        "The named column holds a value",
+        "To be exact, copy the table again",
+        "Set from, shard, shard_column and name back",
+        "To begin anew, run `tributary offboard {}",
+        "The lake or the state store was altered",
+        "The state store was altered",
+        "`tributary onboard` creates it",
+    ),
+}
