@@ -25,6 +25,7 @@ from cdc.lake.timeline import Committed
 from cdc.run import RunContext
 from cdc.run.checks import cut_off, one_topic, still_in_topic, topic_facts
 from cdc.state import CommitSummary, State, TableRecord
+from cdc.store import Store
 from schemas.table import TableId
 from stack.artifacts import Software, fetch_software
 from stack.jvm import Kafka
@@ -55,6 +56,7 @@ class Cluster:
     nodes: dict[int, subprocess.Popen[bytes]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        self.store = Store(f"sqlite:///{self.folder / 'state.db'}")
         self._ports = {int(n): port for n, port in choose(map(str, (1, 2, 3))).items()}
         for node in self._ports:
             self._configure(node)
@@ -126,6 +128,7 @@ class Cluster:
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
     cluster = Cluster(tmp_path_factory.mktemp("brokers"), fetch_software(()))
     with ExitStack() as ends:
+        ends.callback(cluster.store.close)
         ends.callback(lambda: [cluster.kill(node) for node in list(cluster.nodes)])
         cluster.start(CONTROLLER, FIRST, SECOND)
         yield cluster
@@ -161,7 +164,9 @@ def reads(cluster: Cluster, topic: str) -> tuple[RunContext, TableRecord, Commit
     """What a run that has just read all of a topic leaves behind."""
     unused = cast("Any", None)
     kafka = KafkaAdmin(cluster.config)
-    context = RunContext(unused, unused, unused, kafka, unused, {}, unused, unused, run_id="run")
+    context = RunContext(
+        unused, unused, cluster.store, kafka, unused, {}, unused, unused, run_id="run"
+    )
     facts = one_topic(context, topic)
     commit = CommitRecord(
         kind="run",
