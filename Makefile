@@ -91,5 +91,5 @@ $(VENV)/.ready: requirements.lock requirements-uv.lock pyproject.toml
 	  --requirement requirements-uv.lock; \
 	$(BIN)/uv pip sync --python $(BIN)/python --require-hashes requirements.lock; \
 	$(BIN)/uv pip install --python $(BIN)/python --quiet --no-deps --no-build-isolation -e .; \
-	$(BIN)/python -c 'from cdc.java import find_java; java = find_java(); print("Java", java.version, "in", java.home)'; \
+	$(BIN)/python -c 'from cdc.runtime.java import find_java; java = find_java(); print("Java", java.version, "in", java.home)'; \
 	touch $@

@@ -42,8 +42,8 @@ from pyspark.sql import functions as F
 
 from bootstrap.handoff import bootstrap_table
 from cdc.config import Config
-from cdc.progress import NullProgress
-from cdc.state import State, transition
+from cdc.runtime.progress import NullProgress
+from cdc.store.table_state import State, transition
 from operate.context import Services
 from operate.onboard import onboard
 from schemas.table import TableId

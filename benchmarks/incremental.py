@@ -30,9 +30,9 @@ import yaml
 
 from benchmarks import foreach_batch_peer as peer
 from cdc.config import Config
-from cdc.position import Lsn
-from cdc.progress import NullProgress
+from cdc.log.position import Lsn
 from cdc.run import run_tables
+from cdc.runtime.progress import NullProgress
 from operate.context import Services
 from operate.onboard import onboard
 from schemas.table import TableId

@@ -45,8 +45,8 @@ from benchmarks.bootstrap import timed
 from benchmarks.environment import PROJECT, peers_python
 from benchmarks.reader_sides import PRODUCT, Readers, Side
 from cdc.config import Config
-from cdc.progress import NullProgress
-from cdc.spark import java_class
+from cdc.runtime.progress import NullProgress
+from cdc.runtime.spark import java_class
 from operate.context import Services
 from schemas.errors import TributaryError
 from schemas.table import TableId

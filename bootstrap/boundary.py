@@ -16,14 +16,14 @@ from bootstrap.errors import AttemptSpoiledError
 from cdc.debezium import TransactionReader
 from cdc.errors import PositionError
 from cdc.kafka import leader_epochs
-from cdc.position import LogPosition, Lsn
+from cdc.log.position import LogPosition, Lsn
 
 if TYPE_CHECKING:
     from bootstrap.capture import Capture
-    from cdc.attempt import Attempt
     from cdc.kafka import KafkaRecord
     from cdc.sources.base import Marker, Source
-    from cdc.state import TableRecord
+    from cdc.store.attempt import Attempt
+    from cdc.store.table_state import TableRecord
     from schemas.registry import SchemaRegistry
 
 _READ_S = 300.0

@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
     from cdc.kafka import KafkaAdmin
-    from cdc.position import LogPosition
-    from cdc.progress import Progress, Task
+    from cdc.log.position import LogPosition
+    from cdc.runtime.progress import Progress, Task
     from cdc.sources.base import Source, SourceTable
     from schemas.table import TableId
 

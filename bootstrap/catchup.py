@@ -9,11 +9,11 @@ from bootstrap.capture import show_offsets
 from bootstrap.errors import BootstrapError
 from bootstrap.steps import reaches
 from cdc.run import run_table
-from cdc.state import State
+from cdc.store.table_state import State
 
 if TYPE_CHECKING:
     from cdc.run import RunContext
-    from cdc.state import TableRecord
+    from cdc.store.table_state import TableRecord
 
 
 def catch_up(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from cdc.attempt import Chunk
 from cdc.sources.values import Boundaries, KeyRange, TableSize
+from cdc.store.attempt import Chunk
 
 SMALL_ROWS = 50_000
 """Below this a table is one chunk: reading it in parallel gains nothing."""

@@ -10,9 +10,9 @@ from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import Handoff, hash_key_of
 
 if TYPE_CHECKING:
-    from cdc.attempt import Attempt, Chunk
     from cdc.run import RunContext
-    from cdc.state import TableRecord
+    from cdc.store.attempt import Attempt, Chunk
+    from cdc.store.table_state import TableRecord
     from schemas.table import TableSchema
 
 

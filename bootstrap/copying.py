@@ -13,7 +13,6 @@ from bootstrap.commit import chunk_commit
 from bootstrap.errors import AttemptSpoiledError, CopyError
 from bootstrap.snapshot import SnapshotCopy, wait_to_retry
 from bootstrap.standstill import require_same_server, unspoiled
-from cdc.attempt import Chunk, CopyView
 from cdc.errors import (
     FencedError,
     LakeError,
@@ -22,24 +21,25 @@ from cdc.errors import (
     StateError,
     begin_anew,
 )
-from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import delete_path
-from cdc.replay_pause import resuming
+from cdc.runtime.failpoints import crash
+from cdc.sources.replay_pause import resuming
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
+from cdc.store.attempt import Chunk, CopyView
 from schemas.errors import SchemaError, TributaryError
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
-    from cdc.attempt import Attempt
     from cdc.config import TableSettings
-    from cdc.lease import Lease
-    from cdc.progress import Task
     from cdc.run import RunContext
+    from cdc.runtime.progress import Task
     from cdc.sources.base import Marker, Source, SourceTable, View
-    from cdc.state import TableRecord
+    from cdc.store.attempt import Attempt
+    from cdc.store.lease import Lease
+    from cdc.store.table_state import TableRecord
 
 _log = logging.getLogger(__name__)
 

@@ -23,21 +23,21 @@ from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.publish import publish
 from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
-from cdc.attempt import Attempt
 from cdc.debezium import names
 from cdc.errors import FencedError, LeaseHeldError, StateError, begin_anew
-from cdc.failpoints import crash
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.lake.timeline import Timeline
-from cdc.run.shape import settings_digest
+from cdc.run.comparison import settings_digest
+from cdc.runtime.failpoints import crash
 from cdc.sources.base import Fingerprint
-from cdc.state import RESUMABLE, State, TableRecord, transition, with_attempt
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import RESUMABLE, State, TableRecord, transition, with_attempt
 from schemas.errors import SchemaError, TributaryError
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectClient
-    from cdc.lease import Lease
     from cdc.run import RunContext
+    from cdc.store.lease import Lease
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)

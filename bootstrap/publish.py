@@ -7,20 +7,20 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import BootstrapError
 from cdc.errors import begin_anew
-from cdc.failpoints import crash
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import current_path, write_pointer
 from cdc.lake.shard_write import ShardWrite
 from cdc.lake.shards import ShardTimeline, identity_of, shared_path
-from cdc.quarantine import Quarantine
 from cdc.run import keep_name
+from cdc.runtime.failpoints import crash
+from cdc.store.quarantine import Quarantine
 
 if TYPE_CHECKING:
-    from cdc.attempt import Attempt
     from cdc.config import TableSettings
-    from cdc.lease import Lease
     from cdc.run import RunContext
-    from cdc.state import TableRecord
+    from cdc.store.attempt import Attempt
+    from cdc.store.lease import Lease
+    from cdc.store.table_state import TableRecord
     from schemas.table import Shard
 
 

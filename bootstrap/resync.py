@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 from bootstrap.catchup import catch_up
 from bootstrap.errors import BootstrapError
 from bootstrap.handoff import BootstrapResult, Limits, bootstrap_table
-from cdc.failpoints import crash
-from cdc.state import State, TableRecord
+from cdc.runtime.failpoints import crash
+from cdc.store.table_state import State, TableRecord
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectClient

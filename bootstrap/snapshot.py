@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 
 from bootstrap.chunks import key_range
 from bootstrap.errors import CopyError
-from cdc.hidden import hidden
 from cdc.rows.columns import (
     INGESTED_AT,
     META_COLUMNS,
@@ -30,17 +29,18 @@ from cdc.rows.columns import (
     SNAPSHOT_POSITION,
     SOURCE_TS,
 )
+from cdc.rows.masking import hidden
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession
 
-    from cdc.attempt import Chunk
     from cdc.config import LakeConfig
     from cdc.lake.commit import CommitRecord
     from cdc.lake.index import SnapshotSize
     from cdc.lake.write import LakeTable
-    from cdc.progress import Task
+    from cdc.runtime.progress import Task
     from cdc.sources.base import Source, SourceTable, View
+    from cdc.store.attempt import Chunk
     from schemas.table import TableId, TableSchema
 
 FETCH_BYTES = 4 * 1024 * 1024

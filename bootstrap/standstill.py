@@ -12,10 +12,10 @@ from schemas.catalog import Catalog
 from schemas.standstill import spoiling
 
 if TYPE_CHECKING:
-    from cdc.attempt import Attempt
     from cdc.config import TableSettings
     from cdc.sources.base import Marker, Source
-    from cdc.state import TableRecord
+    from cdc.store.attempt import Attempt
+    from cdc.store.table_state import TableRecord
 
 
 def unspoiled(

@@ -8,7 +8,7 @@ from enum import Enum
 
 from bootstrap.errors import BootstrapError
 from cdc.errors import begin_anew
-from cdc.state import RESUMABLE, State, TableRecord
+from cdc.store.table_state import RESUMABLE, State, TableRecord
 
 
 class Step(str, Enum):

@@ -6,14 +6,14 @@ import logging
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from cdc import plan
 from cdc.errors import SchemaChangeError
-from cdc.state import State
+from cdc.run import plan
+from cdc.store.table_state import State
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.config.tables import TableSettings
-    from cdc.state import TableRecord
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
 
 _log = logging.getLogger(__name__)

@@ -28,8 +28,8 @@ from cdc.debezium import (
     wait_for_heartbeat,
 )
 from cdc.errors import CaptureError
-from cdc.failpoints import crash
-from cdc.state import State
+from cdc.runtime.failpoints import crash
+from cdc.store.table_state import State
 from operate.lost_capture import counted_otherwise, cut_off, dependent, of_another_server, on_plan
 from schemas.table import TableId
 

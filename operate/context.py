@@ -14,22 +14,22 @@ from cdc.config import Config, load
 from cdc.connect import ConnectClient
 from cdc.debezium import CaptureNames, names
 from cdc.kafka import KafkaAdmin
-from cdc.kept_schemas import KeptSchemas
-from cdc.lease import Leases
-from cdc.progress import Interruptible
-from cdc.replay_pause import settle
+from cdc.runtime.progress import Interruptible
 from cdc.sources import open_source
 from cdc.sources.base import Source
-from cdc.store import Store
+from cdc.sources.replay_pause import settle
+from cdc.store.kept_schemas import KeptSchemas
+from cdc.store.lease import Leases
+from cdc.store.state_store import Store
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc.progress import Progress
     from cdc.run import RunContext
-    from cdc.state import TableRecord
+    from cdc.runtime.progress import Progress
+    from cdc.store.table_state import TableRecord
 
 
 class Services:
@@ -131,7 +131,7 @@ class Services:
     @property
     def spark(self) -> SparkSession:
         """The Spark session, as the current one of whichever thread asks; starts when needed."""
-        from cdc.spark import in_this_thread
+        from cdc.runtime.spark import in_this_thread
 
         return in_this_thread(self._session)
 
@@ -139,7 +139,7 @@ class Services:
     def _session(self) -> SparkSession:
         if self._shared_spark is not None:
             return self._shared_spark
-        from cdc.spark import session, stop
+        from cdc.runtime.spark import session, stop
 
         started = session(self.config)
         self._exit.callback(stop)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 from cdc.kafka import NEVER_COMPACTED
-from cdc.state import State
+from cdc.store.table_state import State
 from operate import capture
 from operate.examination import examine_all
 from operate.onboard import refusals

@@ -11,7 +11,7 @@ from cdc.config.templates import overlapping
 from cdc.errors import CaptureError, ConfigError, SourceError, StateError, begin_anew
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
-from cdc.state import State
+from cdc.store.table_state import State
 from operate import capture
 from operate.outcome import Outcome, for_each
 from operate.shards import is_beside, refuse_shard_column
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.sources.base import Source
     from cdc.sources.values import SourceTable
-    from cdc.state import TableRecord
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
     from schemas.table import TableId
 

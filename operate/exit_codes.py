@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import IntEnum
 
 from cdc.errors import LostHistoryError, SchemaChangeError
-from cdc.state import State
+from cdc.store.table_state import State
 from schemas.errors import TributaryError
 
 _NEEDS = State.NEEDS_BOOTSTRAP.value

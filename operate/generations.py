@@ -14,7 +14,7 @@ from operate.lifecycle import LEASE_WAIT_S, forget_build
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
-    from cdc.state import TableRecord
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
     from schemas.table import TableId
 

@@ -10,18 +10,18 @@ from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from cdc.jvm_guard import end_soon
 from cdc.run import expiring, run_continuously, run_tables, silences
-from cdc.spark import cancel_jobs
-from cdc.state import State
-from cdc.task_watch import held_cores
+from cdc.runtime.jvm_guard import end_soon
+from cdc.runtime.spark import cancel_jobs
+from cdc.runtime.task_watch import held_cores
+from cdc.store.table_state import State
 from operate.exit_codes import ExitCode, exit_code
 from operate.unattended import Unattended
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.run import Expiring, RunResult, Silence
-    from cdc.state import TableRecord
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
     from operate.outcome import Outcome
     from schemas.table import TableId

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.config.patterns import is_wildcard
 from cdc.sources.values import TableStats
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.examination import about, examine_all
 from operate.selection import expand, sources_of, stands_for_many
 from schemas.errors import TributaryError

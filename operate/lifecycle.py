@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from cdc.config.lake import HADOOP_PREFIX
 from cdc.errors import LakeError, StateError, copy_lost
 from cdc.lake.pointer import POINTER, local_folder
-from cdc.quarantine import Quarantine
-from cdc.restarts import Restarts
-from cdc.state import State, TableRecord, transition
+from cdc.store.connector_restarts import Restarts
+from cdc.store.quarantine import Quarantine
+from cdc.store.table_state import State, TableRecord, transition
 from operate import capture
 from operate.outcome import Outcome, unfinished
 from operate.shards import is_beside
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pathlib import Path
 
     from cdc.config import Config
-    from cdc.lease import Lease
+    from cdc.store.lease import Lease
     from operate.context import Services
 
 LEASE_WAIT_S = 120.0

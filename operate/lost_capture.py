@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import CaptureError, LeaseHeldError
-from cdc.state import State, TableRecord, transition
+from cdc.store.table_state import State, TableRecord, transition
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames

@@ -8,8 +8,8 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import SourceError
-from cdc.failpoints import crash
-from cdc.state import State, TableRecord, transition
+from cdc.runtime.failpoints import crash
+from cdc.store.table_state import State, TableRecord, transition
 from operate import capture
 from operate.examination import Examined, examine, examine_all, free_path
 from operate.generations import clean

@@ -8,7 +8,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.state import State, TableRecord
+from cdc.store.table_state import State, TableRecord
 from operate.exit_codes import ExitCode, asks_for_bootstrap, exit_code
 from schemas.errors import TributaryError
 from schemas.redaction import redact

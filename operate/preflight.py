@@ -23,7 +23,7 @@ from cdc.errors import LakeError
 from cdc.sources.selection import require_named
 from cdc.sources.values import Check, TableStats
 from cdc.sources.views import wants_exact_view
-from cdc.state import State, TableRecord
+from cdc.store.table_state import State, TableRecord
 from operate import preflight_kafka
 from operate.capture import wanted_connector
 from operate.lifecycle import folder_here

@@ -11,7 +11,7 @@ from cdc.sources.values import Check
 from operate.verdict import DEFAULT_MESSAGE_BYTES, too_large
 
 if TYPE_CHECKING:
-    from cdc.state import TableRecord
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
 
 _DAY_MS = 24 * 3600 * 1000

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import StateError
-from cdc.quarantine import Quarantine, Quarantined
+from cdc.store.quarantine import Quarantine, Quarantined
 from operate.lifecycle import LEASE_WAIT_S, require
 from operate.outcome import Outcome
 

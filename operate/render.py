@@ -21,7 +21,7 @@ from rich.progress import Task as RichTask
 from rich.table import Table
 from rich.text import Text
 
-from cdc import progress as protocol
+from cdc.runtime import progress as protocol
 from schemas.errors import TributaryError
 from schemas.table import TableId
 

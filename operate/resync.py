@@ -7,14 +7,14 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc.errors import StateError
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.generations import clean
 from operate.lifecycle import require
 from operate.onboard import copied, recaptured
 from operate.outcome import Outcome, for_each
 
 if TYPE_CHECKING:
-    from cdc.state import TableRecord
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
     from schemas.table import TableId
 

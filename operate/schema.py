@@ -7,17 +7,17 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import LakeError, StateError, copy_lost
-from cdc.run.shape import Comparison, compare
-from cdc.run.told import told
+from cdc.run.comparison import Comparison, compare
+from cdc.run.ddl_events import told
 from operate.lifecycle import require
 from schemas.avro import DebeziumSchema
 from schemas.changes import Change, Verdict
-from schemas.ddl_mysql import Told
+from schemas.ddl.mysql_reported import Told
 from schemas.table import TableId
 
 if TYPE_CHECKING:
-    from cdc.history import SchemaEntry
     from cdc.lake.handoff import Handoff
+    from cdc.store.history import SchemaEntry
     from operate.context import Services
 
 

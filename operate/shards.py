@@ -8,10 +8,10 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import ConfigError
-from cdc.state import State
+from cdc.store.table_state import State
 
 if TYPE_CHECKING:
-    from cdc.state import TableRecord
+    from cdc.store.table_state import TableRecord
     from operate.status import TableStatus
     from schemas.table import Column, Shard, TableId
 

@@ -8,12 +8,12 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from cdc import plan
 from cdc.connect import failures
 from cdc.debezium import came_lately, latest_heartbeat, silence_bound_s, stored_position
-from cdc.quarantine import Quarantine
+from cdc.run import plan
 from cdc.sources.values import LogHealth
-from cdc.state import State, TableRecord
+from cdc.store.quarantine import Quarantine
+from cdc.store.table_state import State, TableRecord
 from operate.candidates import why_not_copied
 from operate.outcome import unfinished
 from operate.shards import SharedStatus, shared_tables
@@ -23,8 +23,8 @@ from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
-    from cdc.history import RunEntry
-    from cdc.position import LogPosition
+    from cdc.log.position import LogPosition
+    from cdc.store.history import RunEntry
     from operate.context import Services
 
 _SHOWN_RUNS = 5

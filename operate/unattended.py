@@ -19,7 +19,7 @@ from operate.resync import resync
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
-    from cdc.state import TableRecord
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
     from schemas.table import TableId
 

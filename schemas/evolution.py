@@ -28,7 +28,7 @@ from schemas.changes import (
     Verdict,
     WidenType,
 )
-from schemas.ddl_mysql import Told
+from schemas.ddl.mysql_reported import Told
 from schemas.losses import lost_events
 from schemas.renames import Renames
 from schemas.table import Column

@@ -14,7 +14,7 @@ since ``ST_AsBinary`` swaps the axes of some SRIDs, and the connector does not.
 Left out: ``uuid``, ``inet4`` and ``inet6`` of MariaDB, which Debezium 3.5 garbles or stops at;
 labels of an enum with a backslash, since the connector puts one before each comma. A zero date of a
 NOT NULL column arrives as 1970, or as the column's default: such values are asked of the source
-(`cdc.binlog_values.doubt_test`), and so are documents that the connector garbles.
+(`cdc.rows.binlog_values.doubt_test`), and so are documents that the connector garbles.
 """
 
 from __future__ import annotations

@@ -9,8 +9,8 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc.jars import Artifact, Report, fetch, read_lock
-from cdc.java import Java, find_java
+from cdc.runtime.jars import Artifact, Report, fetch, read_lock
+from cdc.runtime.java import Java, find_java
 
 LOCK = read_lock(Path(__file__).with_name("artifacts.lock"))
 """All files of the server side, by bundle."""
@@ -50,7 +50,7 @@ def fetch_software(
 
     Args:
         kinds: Kinds of source whose connectors are needed.
-        cache: Cache folder; by default the one of ``cdc.jars``.
+        cache: Cache folder; by default the one of ``cdc.runtime.jars``.
         report: Takes lines of progress.
 
     Raises:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from cdc.jars import Report, cache_folder, locked, sha256_of
+from cdc.runtime.jars import Report, cache_folder, locked, sha256_of
 from stack.errors import StackError, UnavailableError
 
 _UPDATE_LIMIT_S = 300.0
@@ -64,7 +64,7 @@ def unpack(package: Package, *, cache: Path | None = None, report: Report | None
 
     Args:
         package: The package.
-        cache: Cache folder; by default the one of ``cdc.jars``.
+        cache: Cache folder; by default the one of ``cdc.runtime.jars``.
         report: Takes lines of progress.
 
     Raises:

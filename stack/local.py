@@ -14,7 +14,7 @@ from types import TracebackType
 
 from filelock import FileLock, Timeout
 
-from cdc.jars import Report
+from cdc.runtime.jars import Report
 from stack.artifacts import fetch_software
 from stack.errors import StackError
 from stack.jvm import Connect, Kafka, Registry
@@ -42,7 +42,7 @@ class LocalStack:
 
     Args:
         folder: Holds all data, logs and secrets.
-        cache: Cache of downloads; by default the one of ``cdc.jars``.
+        cache: Cache of downloads; by default the one of ``cdc.runtime.jars``.
         report: Takes lines of progress of the context manager.
     """
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import socket
 from xml.sax.saxutils import escape
 
-from cdc.jars import pyspark_jars
+from cdc.runtime.jars import pyspark_jars
 from stack.jvm import JavaServer
 from stack.ports import HOST
 from stack.process import Command

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from cdc.jars import Report
+from cdc.runtime.jars import Report
 from stack.debian import Package, unpack, unpacked
 from stack.errors import StackError, UnavailableError
 
@@ -145,7 +145,7 @@ def find_installation(
 
     Args:
         kind: A key of ``PRODUCTS``.
-        cache: Cache of downloads; by default the one of ``cdc.jars``.
+        cache: Cache of downloads; by default the one of ``cdc.runtime.jars``.
         report: Takes lines of progress.
 
     Raises:

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 
-from cdc.owner import started
+from cdc.store.lease_owner import started
 from stack.errors import StackError
 
 # Keeps handles of started servers so that ended ones are reaped, and none is warned about.

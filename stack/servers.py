@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from cdc.jars import Report
+from cdc.runtime.jars import Report
 from stack.errors import ServerDiedError, StackError
 from stack.process import Command, ServerProcess
 

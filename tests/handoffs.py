@@ -8,9 +8,9 @@ from datetime import datetime, timezone
 from typing import Any
 from uuid import UUID
 
-from cdc.attempt import CopyView
 from cdc.lake.handoff import Handoff, LakeColumn
 from cdc.sources.values import Fingerprint
+from cdc.store.attempt import CopyView
 
 VIEW = CopyView(
     snapshot="00000003-1",

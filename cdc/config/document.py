@@ -18,10 +18,10 @@ from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from cdc.config.root import Config
+from cdc.config.secrets import SecretRef, expand, fold, is_only_references, is_reference
 from cdc.config.source import kind_of
 from cdc.config.values import RawOptions, Section, Verbatim, is_sensitive
 from cdc.errors import ConfigError, SecretError
-from cdc.secrets import SecretRef, expand, fold, is_only_references, is_reference
 
 VARIABLE = "TRIBUTARY_CONFIG"
 DEFAULT_PATH = Path("tributary.yaml")

@@ -10,6 +10,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from cdc.config.secrets import SecretRef
 from cdc.config.templates import Conflict
 from cdc.config.values import (
     FilePath,
@@ -25,7 +26,6 @@ from cdc.config.values import (
     defaults,
 )
 from cdc.errors import ConfigError
-from cdc.secrets import SecretRef
 
 _LOGIN_MODULES = {
     "PLAIN": "org.apache.kafka.common.security.plain.PlainLoginModule",

@@ -8,10 +8,10 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
+from cdc.config.secrets import SecretRef, expand
 from cdc.config.templates import Conflict
 from cdc.config.values import LoginFreeUrl, Options, Positive, Section, Verbatim, is_sensitive
 from cdc.errors import SecretError
-from cdc.secrets import SecretRef, expand
 
 HADOOP_PREFIX = "spark.hadoop."
 """What Spark settings begin with that are Hadoop's."""

@@ -7,9 +7,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Discriminator, Field, Tag
 
+from cdc.config.secrets import SecretRef
 from cdc.config.templates import Conflict
 from cdc.config.values import FilePath, NonEmpty, Options, Port, Section
-from cdc.secrets import SecretRef
 
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
 MysqlSslMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]

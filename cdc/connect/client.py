@@ -20,11 +20,11 @@ from cdc.connect.values import (
     Worker,
 )
 from cdc.errors import ConnectError
-from cdc.progress import NullProgress
+from cdc.runtime.progress import NullProgress
 
 if TYPE_CHECKING:
     from cdc.config import ConnectConfig
-    from cdc.progress import Progress, Task
+    from cdc.runtime.progress import Progress, Task
 
 _POLL_S = 0.1
 _TO_RUN = "to run"

@@ -12,9 +12,9 @@ from cdc.debezium.postgres import Postgres
 
 if TYPE_CHECKING:
     from cdc.config import ConnectConfig, KafkaConfig, SourceConfig
+    from cdc.config.secrets import SecretRef
     from cdc.connect import ConnectClient
-    from cdc.position import LogPosition
-    from cdc.secrets import SecretRef
+    from cdc.log.position import LogPosition
     from schemas.table import TableId
 
 KINDS: Mapping[Kind, ConnectorKind] = {

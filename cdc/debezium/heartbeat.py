@@ -14,14 +14,14 @@ import fastavro
 
 from cdc.debezium.connector import KINDS
 from cdc.errors import CaptureError, DecodeError
-from cdc.progress import NullProgress
+from cdc.runtime.progress import NullProgress
 from schemas.avro import field_name, split_wire
 from schemas.errors import SchemaError
 
 if TYPE_CHECKING:
     from cdc.debezium.names import CaptureNames, Kind
     from cdc.kafka import KafkaAdmin, KafkaRecord
-    from cdc.progress import Progress, Task
+    from cdc.runtime.progress import Progress, Task
     from schemas.registry import SchemaRegistry
 
 _POLL_S = 0.1

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 if TYPE_CHECKING:
     from cdc.config import ConnectConfig, KafkaConfig, SourceConfig
     from cdc.debezium.names import CaptureNames
-    from cdc.position import LogPosition
+    from cdc.log.position import LogPosition
     from schemas.table import TableId
 
 NOT_SET = "(not set)"

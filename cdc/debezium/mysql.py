@@ -8,7 +8,6 @@ from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from cdc.binlog_position import BinlogPosition, StoredPosition
 from cdc.config import MysqlSourceConfig
 from cdc.debezium.include_list import OWN, entry, include_list, listed
 from cdc.debezium.kind import (
@@ -25,13 +24,14 @@ from cdc.debezium.kind import (
 )
 from cdc.debezium.names import SCHEMA
 from cdc.errors import ConfigError
-from cdc.gtid import MariadbGtidSet, MysqlGtidSet
+from cdc.log.binlog_position import BinlogPosition, StoredPosition
+from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.config import ConnectConfig, KafkaConfig, MysqlEndpoint, SourceConfig
     from cdc.debezium.names import CaptureNames
-    from cdc.position import LogPosition
+    from cdc.log.position import LogPosition
 
 INCLUDE_LIST = "table.include.list"
 _HISTORY = "schema.history.internal"

@@ -17,7 +17,7 @@ from cdc.debezium.kind import (
     Rules,
 )
 from cdc.debezium.names import SCHEMA
-from cdc.position import Lsn
+from cdc.log.position import Lsn
 from schemas.avro import field_name
 from schemas.types_postgres import PRINTED
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 import fastavro
 
 from cdc.errors import CaptureError, DecodeError
-from cdc.position import Lsn
+from cdc.log.position import Lsn
 from schemas.avro import split_wire
 from schemas.errors import SchemaError
 

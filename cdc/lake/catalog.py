@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING, Any
 from py4j.protocol import Py4JJavaError
 
 from cdc.errors import LakeError
-from cdc.failpoints import crash
-from cdc.spark import java_class
+from cdc.runtime.failpoints import crash
+from cdc.runtime.spark import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

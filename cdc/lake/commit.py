@@ -15,9 +15,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import PlainSerializer, PlainValidator, TypeAdapter
 
-from cdc.documents import Codec, Part
 from cdc.errors import LakeError
 from cdc.lake.handoff import Handoff
+from cdc.store.documents import Codec, Part
 from schemas.table import TableId
 
 COMMIT_PREFIX = "tributary."

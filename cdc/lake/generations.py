@@ -13,7 +13,7 @@ from enum import Enum
 from itertools import pairwise
 
 from cdc.lake.pointer import Pointer
-from cdc.state import State, TableRecord
+from cdc.store.table_state import State, TableRecord
 
 _GIVEN_UP = frozenset({State.NEEDS_BOOTSTRAP, State.RETIRED})
 

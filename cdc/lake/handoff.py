@@ -11,20 +11,20 @@ from datetime import datetime
 from typing import TYPE_CHECKING, TypeVar
 from uuid import UUID
 
-from cdc.attempt import CopyView
-from cdc.documents import Part
 from cdc.errors import StateError
-from cdc.hidden import key_check
 from cdc.lake.key_text import key_form
+from cdc.rows.masking import key_check
 from cdc.sources.values import Fingerprint
+from cdc.store.attempt import CopyView
+from cdc.store.documents import Part
 from schemas.catalog import Catalog
 from schemas.changes import Change, NewFile, RenameColumn, Verdict
 from schemas.evolution import LakeColumns
 from schemas.table import DROPPED, Column, TableId, TableSchema
 
 if TYPE_CHECKING:
-    from cdc.attempt import Attempt
     from cdc.config import LakeConfig
+    from cdc.store.attempt import Attempt
     from schemas.avro import DebeziumSchema
 
 _Value = TypeVar("_Value")

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from cdc.documents import Codec, Part
 from cdc.errors import ConfigError, LakeError
 from cdc.lake.services import MIB
+from cdc.store.documents import Codec, Part
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING, Any
 
-from cdc.spark import java_class
+from cdc.runtime.spark import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

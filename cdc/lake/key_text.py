@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc.semantic_types import quoted
+from cdc.rows.semantic_types import quoted
 
 if TYPE_CHECKING:
     from pyspark.sql import Column as SparkColumn

@@ -10,8 +10,8 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from cdc.documents import Codec, Part
 from cdc.errors import LakeError
+from cdc.store.documents import Codec, Part
 
 POINTER = "_current.json"
 """Name of the file."""

@@ -14,7 +14,6 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from cdc.errors import LakeError
-from cdc.failpoints import crash
 from cdc.lake.pointer import (
     POINTER,
     Pointer,
@@ -24,7 +23,8 @@ from cdc.lake.pointer import (
     read_local,
     replace_local,
 )
-from cdc.spark import java_class, java_reason
+from cdc.runtime.failpoints import crash
+from cdc.runtime.spark import java_class, java_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

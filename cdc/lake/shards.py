@@ -46,10 +46,10 @@ from schemas.table import Shard, TableSchema
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-    from cdc.attempt import Attempt
     from cdc.config import TableSettings
     from cdc.lake.guard import Guard
-    from cdc.lease import Lease, Leases
+    from cdc.store.attempt import Attempt
+    from cdc.store.lease import Lease, Leases
 
 _log = logging.getLogger(__name__)
 _TURN_S = 900.0

@@ -10,8 +10,8 @@ from py4j.protocol import Py4JError
 from cdc.errors import LakeError
 from cdc.lake.publish import attempt_folders, attempt_path
 from cdc.lake.timeline import Timeline
-from cdc.spark import java_class, java_reason
-from cdc.state import LakeSize
+from cdc.runtime.spark import java_class, java_reason
+from cdc.store.table_state import LakeSize
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

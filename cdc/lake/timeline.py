@@ -14,7 +14,7 @@ from cdc.errors import LakeError, LostHistoryError
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.index import IndexLayout
 from cdc.lake.instants import time_of
-from cdc.spark import java_class
+from cdc.runtime.spark import java_class
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

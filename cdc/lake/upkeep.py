@@ -17,11 +17,11 @@ from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from cdc.errors import LakeError
-from cdc.failpoints import crash
 from cdc.lake.guard import CommitGuard
 from cdc.lake.services import CLUSTERING_KEY
 from cdc.lake.timeline import Timeline
-from cdc.spark import java_class, java_reason
+from cdc.runtime.failpoints import crash
+from cdc.runtime.spark import java_class, java_reason
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,7 +12,6 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from cdc.errors import ConfigError, FencedError, LakeError, copy_again
-from cdc.failpoints import crash
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
@@ -23,7 +22,8 @@ from cdc.lake.services import CLUSTERING_KEY, Retention
 from cdc.lake.timeline import Committed, Timeline
 from cdc.lake.upkeep import Upkeep, drop_clusterings
 from cdc.rows.columns import OP
-from cdc.spark import java_class, java_reason
+from cdc.runtime.failpoints import crash
+from cdc.runtime.spark import java_class, java_reason
 from schemas.table import TableSchema
 
 if TYPE_CHECKING:

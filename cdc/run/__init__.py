@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from cdc.capture.topic_retention import Expiring, expiring
+from cdc.capture.watch import Silence, silences
+from cdc.run.catalog_name import drop_name, keep_name
 from cdc.run.context import RunContext, RunResult
 from cdc.run.cycle import run_continuously, run_tables
-from cdc.run.expiring import Expiring, expiring
-from cdc.run.naming import drop_name, keep_name
 from cdc.run.replay import replay_table
 from cdc.run.table import run_table
-from cdc.run.watch import Silence, silences
 
 __all__ = [
     "Expiring",

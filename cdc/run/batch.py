@@ -10,18 +10,18 @@ from typing import TYPE_CHECKING
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
-from cdc import plan
-from cdc.changes import Problem, fill, fold
 from cdc.errors import PausedByPolicyError
-from cdc.failpoints import crash
 from cdc.lake.commit import CommitRecord
-from cdc.log_rows import Reached, inserted, reached
 from cdc.rows.columns import MISSING, MOVED, OP, TRANSACTION
-from cdc.run.asked import Asked
-from cdc.run.late import LateColumns
-from cdc.run.left_out import LeftOut
-from cdc.run.reading import Batch, BatchReader
-from cdc.semantic_types import quoted
+from cdc.rows.fold import Problem, fill, fold
+from cdc.rows.log_rows import Reached, inserted, reached
+from cdc.rows.semantic_types import quoted
+from cdc.run import plan
+from cdc.run.batch_reading import Batch, BatchReader
+from cdc.run.pending_columns import LateColumns
+from cdc.run.quarantining import LeftOut
+from cdc.run.source_lookup import Asked
+from cdc.runtime.failpoints import crash
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -29,10 +29,10 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.lake.guard import Guard
     from cdc.lake.write import LakeTable
-    from cdc.records import Range
+    from cdc.rows.kafka_records import Range
     from cdc.run.context import RunContext
     from cdc.sources.values import SourceTable
-    from cdc.state import TableRecord
+    from cdc.store.table_state import TableRecord
     from schemas.table import TableSchema
 
 _log = logging.getLogger(__name__)

@@ -9,20 +9,20 @@ from datetime import datetime, timedelta, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import FencedError
-from cdc.history import RunEntry
 from cdc.lake.instants import lead
 from cdc.lake.space import measure
-from cdc.state import CommitSummary
+from cdc.store.history import RunEntry
+from cdc.store.table_state import CommitSummary
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from cdc.lake.timeline import Committed, Timeline
-    from cdc.lease import Lease
     from cdc.run.context import RunResult
-    from cdc.state import TableRecord
-    from cdc.store import Store
+    from cdc.store.lease import Lease
+    from cdc.store.state_store import Store
+    from cdc.store.table_state import TableRecord
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)

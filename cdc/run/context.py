@@ -10,28 +10,28 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.debezium import names
 from cdc.errors import StateError, begin_anew
-from cdc.jvm_guard import was_killed
 from cdc.lake.shards import ShardTable, SharedTable, timeline_of
 from cdc.lake.write import LakeTable
-from cdc.run.serving import Served
-from cdc.spark import in_this_thread
-from cdc.state import State
+from cdc.run.published_generation import Served
+from cdc.runtime.jvm_guard import was_killed
+from cdc.runtime.spark import in_this_thread
+from cdc.store.table_state import State
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from cdc.attempt import Attempt
     from cdc.config import Config, TableSettings
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames
     from cdc.kafka import KafkaAdmin
     from cdc.lake.timeline import Timeline
-    from cdc.lease import Leases
-    from cdc.progress import Progress
+    from cdc.runtime.progress import Progress
     from cdc.sources.base import Source
-    from cdc.state import TableRecord
-    from cdc.store import Store
+    from cdc.store.attempt import Attempt
+    from cdc.store.lease import Leases
+    from cdc.store.state_store import Store
+    from cdc.store.table_state import TableRecord
     from schemas.registry import SchemaRegistry
     from schemas.table import TableSchema
 

@@ -11,22 +11,24 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cdc import plan, position_check, task_watch
+from cdc.capture import position_check
+from cdc.capture.checks import CaptureChecks, cut_off, topic_facts, with_settings
 from cdc.debezium import fresh_starts
 from cdc.errors import LostHistoryError, SecretError
-from cdc.run.checks import CaptureChecks, cut_off, topic_facts, with_settings
+from cdc.run import plan
+from cdc.run.catalog_name import follow_name
+from cdc.run.comparison import settings_digest
 from cdc.run.context import RunResult
-from cdc.run.former import remove_former
-from cdc.run.naming import follow_name
-from cdc.run.shape import settings_digest
+from cdc.run.ddl_events import since
+from cdc.run.former_generations import remove_former
 from cdc.run.table import run_table
-from cdc.run.told import since
+from cdc.runtime import task_watch
 from cdc.sources.values import READ_AT
-from cdc.state import TableRecord
+from cdc.store.table_state import TableRecord
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
-    from cdc.position_check import TopicFacts
+    from cdc.capture.position_check import TopicFacts
     from cdc.run.context import RunContext
     from schemas.table import TableId
 
@@ -47,7 +49,7 @@ def run_tables(
 
     Tables without new offsets cost one place in four calls to Kafka, and a look at their slot and
     their catalog: a slot that is gone and a rewrite send no events. One table's failure here
-    stops no other; what stops a connector is told by `cdc.run.watch`.
+    stops no other; what stops a connector is told by `cdc.capture.watch`.
 
     Args:
         context: What runs work with.
@@ -224,8 +226,8 @@ def run_continuously(
     A run that cannot even begin, because Kafka or the state store is away, is tried again.
 
     It also ends after a run by which tasks of Spark that never end hold cores
-    (`cdc.task_watch.held_cores`): only another process has them again, and each try of their table
-    would take one more from the others.
+    (`cdc.runtime.task_watch.held_cores`): only another process has them again, and each try of
+    their table would take one more from the others.
 
     Args:
         context: What runs work with.

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc.failpoints import crash
-from cdc.hidden import hidden
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import hash_key_of, renames
 from cdc.lake.timeline import Committed
 from cdc.rows.columns import OP
-from cdc.run.shape import Comparison, fill_value
-from cdc.semantic_types import quoted
+from cdc.rows.masking import hidden
+from cdc.rows.semantic_types import quoted
+from cdc.run.comparison import Comparison, fill_value
+from cdc.runtime.failpoints import crash
 from cdc.sources.values import HORIZON, Fingerprint
 from schemas.changes import AddColumn, Verdict, WidenType
 
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cdc.lake.write import LakeTable
     from cdc.run.context import RunContext
     from cdc.sources.values import SourceTable
-    from cdc.state import TableRecord
+    from cdc.store.table_state import TableRecord
     from schemas.table import TableSchema
 
 _log = logging.getLogger(__name__)

@@ -14,25 +14,25 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cdc import position_check
+from cdc.capture import position_check
+from cdc.capture.checks import one_topic
 from cdc.errors import LostHistoryError, StateError, copy_again
 from cdc.lake.timeline import Committed
-from cdc.quarantine import Quarantine
-from cdc.records import Range
+from cdc.rows.kafka_records import Range
 from cdc.run.batch import BatchWriter, Replayed
-from cdc.run.checks import one_topic
 from cdc.run.commits import commit_guard, commit_summary
+from cdc.run.comparison import compare
+from cdc.run.ddl_events import told
 from cdc.run.follow import follow
-from cdc.run.serving import check_serving, no_offsets
-from cdc.run.shape import compare
-from cdc.run.told import told
-from cdc.state import State, TableRecord, with_commit
+from cdc.run.published_generation import check_serving, no_offsets
+from cdc.store.quarantine import Quarantine
+from cdc.store.table_state import State, TableRecord, with_commit
 
 if TYPE_CHECKING:
-    from cdc.attempt import Attempt
-    from cdc.lease import Lease
     from cdc.run.context import RunContext
     from cdc.run.follow import LakeShape
+    from cdc.store.attempt import Attempt
+    from cdc.store.lease import Lease
 
 
 _log = logging.getLogger(__name__)

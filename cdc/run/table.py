@@ -10,7 +10,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
-from cdc import plan, position_check
+from cdc.capture import position_check
+from cdc.capture.checks import CaptureChecks, one_topic, still_in_topic
 from cdc.debezium import fresh_starts
 from cdc.errors import (
     FencedError,
@@ -22,27 +23,27 @@ from cdc.errors import (
     SchemaChangeError,
     StateError,
 )
-from cdc.failpoints import crash
-from cdc.history import SchemaEntry
 from cdc.lake.timeline import Committed
+from cdc.run import plan
 from cdc.run.batch import Applied, BatchWriter
-from cdc.run.checks import CaptureChecks, one_topic, still_in_topic
 from cdc.run.commits import clock_warnings, commit_guard, commit_summary, keep_size, run_entry
+from cdc.run.comparison import Comparison, compare, settings_digest
 from cdc.run.context import RunResult
+from cdc.run.ddl_events import told
 from cdc.run.follow import LakeShape, follow, seen_at
-from cdc.run.serving import check_serving, no_offsets
-from cdc.run.shape import Comparison, compare, settings_digest
-from cdc.run.told import told
+from cdc.run.published_generation import check_serving, no_offsets
+from cdc.runtime.failpoints import crash
 from cdc.sources.selection import not_there
-from cdc.state import State, TableRecord, transition, with_commit
+from cdc.store.history import SchemaEntry
+from cdc.store.table_state import State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
+    from cdc.capture.position_check import TopicFacts
     from cdc.config import TableSettings
     from cdc.lake.handoff import Handoff
-    from cdc.lease import Lease
-    from cdc.position_check import TopicFacts
     from cdc.run.context import RunContext
+    from cdc.store.lease import Lease
 
 _log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
-from cdc.position import LogPosition
+from cdc.log.position import LogPosition
 from cdc.sources.values import (
     Boundaries,
     Check,
@@ -30,7 +30,7 @@ from schemas.table import Column, TableId, TableSchema
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
-    from cdc.progress import Progress
+    from cdc.runtime.progress import Progress
 
 __all__ = ["Fingerprint", "Marker", "Source", "SourceTable", "View"]
 
@@ -280,7 +280,7 @@ class Source(Protocol):
             marker: Must be visible.
             sessions: How many will read at once, each for once; see `shares_views`.
             from_primary: Whether the primary is read although there is a replica.
-            resuming: Resumes replay at the end of its block; see `cdc.replay_pause`.
+            resuming: Resumes replay at the end of its block; see `cdc.sources.replay_pause`.
             timeout_s: Bound of each wait, in seconds.
             progress: Where waits are shown.
 

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
-from cdc.position import LogPosition
+from cdc.log.position import LogPosition
 from schemas.catalog import differences
 from schemas.changes import Change
-from schemas.ddl_mysql import Told
+from schemas.ddl.mysql_reported import Told
 from schemas.table import TableId
 from schemas.type_rule import SourceType, TypeRule
 

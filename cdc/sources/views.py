@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
-from cdc.position import LogPosition
+from cdc.log.position import LogPosition
 from cdc.sources.values import Marker, ServerIdentity
 from schemas.errors import TributaryError
 

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cdc.jvm_guard import end_soon
+from cdc.runtime.jvm_guard import end_soon
 from operate.cli import (
     demo,
     generations,

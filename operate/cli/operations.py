@@ -90,7 +90,7 @@ def run(
     verbose: VerboseOption = 0,
 ) -> None:
     """Apply new changes to the lake: one run for all tables that have any."""
-    from cdc.task_watch import held_cores
+    from cdc.runtime.task_watch import held_cores
     from operate.context import services
     from operate.incremental import Runs
     from operate.inventory import on_plan

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import ConfigError
 from cdc.lake.write import LakeTable
 from cdc.run import run_tables
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.context import Services, services
 from operate.demo.kinds import SHOPS
 from operate.demo.sessions import Sessions, sessions
@@ -28,8 +28,8 @@ from schemas.table import TableId
 from stack.local import LocalStack
 
 if TYPE_CHECKING:
-    from cdc.progress import Progress
     from cdc.run import RunResult
+    from cdc.runtime.progress import Progress
 
 CONFIG = "tributary.yaml"
 

@@ -17,8 +17,8 @@ from pyspark.sql import functions as F
 from bootstrap.boundary import Origin, find_boundary
 from bootstrap.snapshot import read_once
 from cdc.errors import LakeError
-from cdc.replay_pause import resuming
 from cdc.rows.columns import OFFSET
+from cdc.sources.replay_pause import resuming
 from operate.verify.compare import BagComparison, as_table, compare_bags
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from bootstrap.capture import Capture
     from cdc.config import TableSettings
     from cdc.lake.write import LakeTable
-    from cdc.position import LogPosition
+    from cdc.log.position import LogPosition
     from cdc.run import RunContext
     from cdc.sources.values import KeyRange
     from cdc.sources.views import View

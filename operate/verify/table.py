@@ -12,12 +12,12 @@ from bootstrap.capture import Capture
 from bootstrap.chunks import at_most, chunk_count
 from bootstrap.steps import reaches
 from cdc.errors import LakeError, LostHistoryError, StateError
-from cdc.hidden import hidden
+from cdc.rows.masking import hidden
 from cdc.run import run_table
-from cdc.run.serving import check_serving
-from cdc.run.shape import frozen
+from cdc.run.comparison import frozen
+from cdc.run.published_generation import check_serving
 from cdc.sources.values import KeyRange
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.lifecycle import require
 from operate.verify.compare import Comparison, as_table, compare, digests, source_rows, with_keys
 from operate.verify.log import LogComparison

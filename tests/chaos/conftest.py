@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc import spark as spark_module
+from cdc.runtime import spark as spark_module
 from tests.spark.local import local_config
 
 

@@ -10,9 +10,9 @@ import yaml
 from pyspark.sql import SparkSession
 
 from cdc.config import load
-from cdc.failpoints import FAILPOINTS
-from cdc.progress import NullProgress
-from cdc.spark import java_class
+from cdc.runtime.failpoints import FAILPOINTS
+from cdc.runtime.progress import NullProgress
+from cdc.runtime.spark import java_class
 from operate.context import Services
 from operate.onboard import onboard
 from operate.resync import resync

@@ -13,10 +13,10 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from cdc.config import load
-from cdc.failpoints import FAILPOINTS
 from cdc.lake.generations import Kind
-from cdc.progress import NullProgress
 from cdc.run import run_tables
+from cdc.runtime.failpoints import FAILPOINTS
+from cdc.runtime.progress import NullProgress
 from operate.context import Services
 from operate.generations import look, remove
 from operate.onboard import onboard

@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.config import load
-from cdc.progress import NullProgress
+from cdc.runtime.progress import NullProgress
 from operate.context import Services
 from operate.onboard import onboard
 from operate.verify.batch import verify_tables

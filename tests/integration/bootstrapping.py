@@ -13,8 +13,8 @@ import psycopg
 
 from bootstrap.handoff import BootstrapResult, Limits, bootstrap_table
 from cdc.lake.publish import current_path
-from cdc.progress import NullTask, Task
-from cdc.state import State, TableRecord
+from cdc.runtime.progress import NullTask, Task
+from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
 from tests.integration.conftest import Database
 from tests.integration.replication import Replication

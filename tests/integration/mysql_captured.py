@@ -8,7 +8,6 @@ from contextlib import contextmanager
 
 import yaml
 
-from cdc.binlog_position import StoredPosition
 from cdc.config import Config, parse
 from cdc.connect import ConnectClient
 from cdc.debezium import (
@@ -23,8 +22,9 @@ from cdc.debezium import (
     stored_position,
     wait_for_heartbeat,
 )
-from cdc.gtid import MariadbGtidSet, MysqlGtidSet
 from cdc.kafka import KafkaAdmin
+from cdc.log.binlog_position import StoredPosition
+from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableId
 from stack.mysql_software import MYSQL

@@ -14,8 +14,8 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
-from cdc import spark as spark_module
-from cdc.state import State
+from cdc.runtime import spark as spark_module
+from cdc.store.table_state import State
 from operate.cli import app
 from tests.integration.databases import OwnDatabase
 from tests.integration.shop import Shop

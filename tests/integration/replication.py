@@ -14,7 +14,6 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc.attempt import Attempt, CopyView
 from cdc.config import Config
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
@@ -23,14 +22,15 @@ from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import Handoff
 from cdc.lake.publish import write_pointer
 from cdc.lake.write import LakeTable
-from cdc.lease import Leases
-from cdc.position import Lsn
-from cdc.progress import NullProgress
+from cdc.log.position import Lsn
 from cdc.run import RunContext, RunResult, run_tables
+from cdc.runtime.progress import NullProgress
 from cdc.sources import open_source
 from cdc.sources.postgres.source import PostgresSource
-from cdc.state import State, TableRecord, transition
-from cdc.store import Store
+from cdc.store.attempt import Attempt, CopyView
+from cdc.store.lease import Leases
+from cdc.store.state_store import Store
+from cdc.store.table_state import State, TableRecord, transition
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableId
 from tests.integration.conftest import Database

@@ -11,11 +11,11 @@ from typing import Any, TypeVar
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc import spark as spark_module
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Timeline
 from cdc.run import RunResult, run_tables
-from cdc.state import State
+from cdc.runtime import spark as spark_module
+from cdc.store.table_state import State
 from stack.local import LocalStack
 from tests.integration.replication import Replication
 from tests.spark.local import local_config

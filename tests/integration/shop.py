@@ -16,9 +16,9 @@ from bootstrap.capture import Capture
 from cdc.config import Config
 from cdc.lake.publish import current_path
 from cdc.lake.write import LakeTable
-from cdc.progress import NullProgress, Progress
 from cdc.run import RunResult, run_tables
-from cdc.state import TableRecord
+from cdc.runtime.progress import NullProgress, Progress
+from cdc.store.table_state import TableRecord
 from operate.context import Services
 from operate.onboard import onboard
 from operate.outcome import Outcome

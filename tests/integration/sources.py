@@ -10,9 +10,9 @@ from typing import Any
 import yaml
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc import spark as spark_module
 from cdc.config import Config, PostgresSourceConfig
-from cdc.progress import NullProgress
+from cdc.runtime import spark as spark_module
+from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import KeyRange, SourceTable
 from cdc.sources.views import View

@@ -14,9 +14,9 @@ import psycopg
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc.progress import NullProgress
 from cdc.run import RunResult
-from cdc.state import State
+from cdc.runtime.progress import NullProgress
+from cdc.store.table_state import State
 from operate.context import Services
 from operate.schema import Difference, check, difference
 from schemas.changes import Verdict

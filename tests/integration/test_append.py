@@ -14,9 +14,9 @@ from pyspark.sql import SparkSession
 from cdc.config import load
 from cdc.errors import ConfigError, ReplicaError
 from cdc.lake.timeline import Timeline
-from cdc.progress import NullProgress
-from cdc.replay_pause import resuming
-from cdc.state import State
+from cdc.runtime.progress import NullProgress
+from cdc.sources.replay_pause import resuming
+from cdc.store.table_state import State
 from operate.context import Services
 from operate.verify.table import verify_table
 from stack.mysql_software import MARIADB

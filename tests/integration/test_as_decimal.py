@@ -16,7 +16,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.lake.publish import current_path
-from cdc.state import State
+from cdc.store.table_state import State
 from tests.integration.conftest import Database
 from tests.integration.running import spark as spark
 from tests.integration.shop import Shop, succeeded

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.run import run_tables
-from cdc.state import State
+from cdc.store.table_state import State
 from tests.integration.bootstrapping import Bootstrapping, open_transaction
 from tests.integration.conftest import Database
 from tests.integration.running import BIG

@@ -11,11 +11,11 @@ import stamina
 from confluent_kafka import Producer
 
 from cdc.errors import DecodeError, LostHistoryError, StateError
-from cdc.kept_schemas import KeptSchemas
-from cdc.quarantine import Quarantine, Quarantined
 from cdc.run import RunResult, replay_table, run_tables
 from cdc.run.batch import Replayed
-from cdc.state import State
+from cdc.store.kept_schemas import KeptSchemas
+from cdc.store.quarantine import Quarantine, Quarantined
+from cdc.store.table_state import State
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from tests.integration.lost_schema import LostSchema
 from tests.integration.replication import Replication
@@ -162,7 +162,7 @@ def test_more_than_the_limit_stops_the_table(orders: Orders, shared: Replication
 def test_a_record_that_is_too_large_to_be_kept_stops_the_table(
     orders: Orders, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cdc.run.left_out.MAX_BYTES", 10)
+    monkeypatch.setattr("cdc.run.quarantining.MAX_BYTES", 10)
     (offset,) = produce(orders, b"\x07" * 10)
     result = orders.run()
     assert result.error is not None

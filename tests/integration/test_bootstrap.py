@@ -14,11 +14,11 @@ from pyspark.sql import SparkSession
 
 from bootstrap.capture import Capture
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
-from cdc import spark as spark_module
 from cdc.config import Config
 from cdc.errors import CaptureError, PermanentError, ReplicaError, SourceError
 from cdc.lake.timeline import Timeline
-from cdc.state import State
+from cdc.runtime import spark as spark_module
+from cdc.store.table_state import State
 from stack.local import LocalStack
 from tests.integration.bootstrapping import (
     Bootstrapping,

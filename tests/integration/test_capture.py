@@ -10,7 +10,7 @@ import pytest
 
 from cdc.debezium import audit, latest_heartbeat, stored_position, wait_for_heartbeat
 from cdc.errors import CaptureError, ConnectError
-from cdc.position import Lsn
+from cdc.log.position import Lsn
 from stack.local import LocalStack
 from tests.integration.captured import Captured, Event, capturing, wait_until
 from tests.integration.conftest import Database, own_database

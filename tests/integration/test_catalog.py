@@ -13,14 +13,14 @@ import yaml
 from pyspark.sql import SparkSession
 
 from bootstrap.resync import resync_table
-from cdc import spark as spark_module
 from cdc.config import Config
 from cdc.config.lake import CatalogConfig
 from cdc.errors import LakeError
-from cdc.progress import NullProgress
 from cdc.run import drop_name, keep_name, run_tables
+from cdc.runtime import spark as spark_module
+from cdc.runtime.progress import NullProgress
+from cdc.runtime.spark import java_class
 from cdc.sources.values import Check
-from cdc.spark import java_class
 from operate.context import Services
 from operate.preflight import check
 from stack.local import LocalStack

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 
 from cdc.lake.publish import current_path
 from cdc.lake.write import LakeTable
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.capture import members
 from operate.onboard import bootstrap
 from operate.resync import resync

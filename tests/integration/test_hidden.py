@@ -11,7 +11,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.lake.publish import current_path
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.onboard import bootstrap
 from tests.integration.conftest import Database
 from tests.integration.running import BIG

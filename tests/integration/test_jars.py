@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc.jars import SETTINGS_VARIABLE, Artifact, ArtifactError, fetch
+from cdc.runtime.jars import SETTINGS_VARIABLE, Artifact, ArtifactError, fetch
 
 CONTENT = b"a jar"
 GOOD = Artifact("org.example", "tool", "1.0", hashlib.sha256(CONTENT).hexdigest())

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cdc.errors import StateError
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.capture import members
 from operate.inventory import discover, on_plan
 from operate.lifecycle import offboard, pause, published_path, resume

@@ -13,8 +13,8 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc.config import KafkaConfig, Security
+from cdc.config.secrets import SecretRef
 from cdc.errors import ConfigError
-from cdc.secrets import SecretRef
 from stack.artifacts import Software, fetch_software
 from stack.jvm import Kafka
 from stack.ports import HOST, choose

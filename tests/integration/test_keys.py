@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from cdc.lake import key_text
-from cdc.run import shape
-from cdc.state import State
+from cdc.run import comparison as shape
+from cdc.store.table_state import State
 from operate.resync import resync
 from stack.mysql_software import MARIADB, MYSQL
 from stack.postgres import POSTGRES

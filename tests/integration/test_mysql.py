@@ -6,7 +6,7 @@ import pytest
 
 from cdc.debezium import definition_changes, fresh_starts, listing
 from cdc.errors import CaptureError
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.capture import members
 from operate.onboard import bootstrap
 from stack.mysql_software import MYSQL

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.schema import check
 from schemas.changes import Verdict
 from stack.mysql_software import MYSQL

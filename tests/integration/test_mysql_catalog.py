@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 
 from cdc.errors import MissingTableError, SourceError
-from cdc.gtid import GtidSet
+from cdc.log.gtid import GtidSet
 from cdc.sources.mysql import (
     boundaries,
     catalog,

@@ -7,7 +7,7 @@ import hmac
 
 import pytest
 
-from cdc.state import State
+from cdc.store.table_state import State
 from stack.mysql_software import MYSQL
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack

@@ -12,7 +12,7 @@ import pymysql
 import pytest
 
 from cdc.errors import ReplicaError
-from cdc.progress import NullProgress
+from cdc.runtime.progress import NullProgress
 from cdc.sources.mysql import exact_view
 from cdc.sources.mysql.reader import session_init
 from cdc.sources.mysql.source import MysqlSource

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.onboard import bootstrap
 from stack.mysql_software import MARIADB, MYSQL
 from tests.integration.kinds import kinds

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 
 import pytest
 
-from cdc.binlog_position import BinlogPosition, StoredPosition
 from cdc.debezium import stored_position
+from cdc.log.binlog_position import BinlogPosition, StoredPosition
 from cdc.sources.values import READ_AT
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.capture import members
 from operate.onboard import bootstrap
 from operate.preflight import check

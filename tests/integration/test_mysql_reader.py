@@ -11,11 +11,11 @@ from decimal import Decimal
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc import spark as spark_module
 from cdc.config import parse
 from cdc.errors import PermanentError, ReplicaError, SourceError
-from cdc.position import Lsn
-from cdc.progress import NullProgress
+from cdc.log.position import Lsn
+from cdc.runtime import spark as spark_module
+from cdc.runtime.progress import NullProgress
 from cdc.sources.mysql import preparation, primary, reader, replica
 from cdc.sources.mysql.keys import key_types, predicate
 from cdc.sources.values import KeyRange, Marker, ServerIdentity, SourceTable

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from cdc.config import MysqlSourceConfig, parse
-from cdc.progress import NullProgress
+from cdc.runtime.progress import NullProgress
 from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.values import Check
 from operate.context import Services

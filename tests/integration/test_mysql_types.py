@@ -14,13 +14,13 @@ import pytest
 import yaml
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc import spark as spark_module
 from cdc.config import Config, MysqlSourceConfig
-from cdc.decode import decode
-from cdc.event_plan import EventRules
 from cdc.kafka import KafkaAdmin
-from cdc.records import Range, read_changes
 from cdc.rows.columns import PROBLEM, UNAVAILABLE, UNCLEAR
+from cdc.rows.decode import decode
+from cdc.rows.event_plan import EventRules
+from cdc.rows.kafka_records import Range, read_changes
+from cdc.runtime import spark as spark_module
 from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.values import KeyRange, SourceTable
 from schemas.avro import DebeziumSchema

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.state import State
+from cdc.store.table_state import State
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.running import spark as spark

@@ -13,13 +13,13 @@ import pytest
 import sqlalchemy as sa
 import stamina
 
-from cdc.attempt import Attempt
 from cdc.connect import ConnectClient
 from cdc.errors import CaptureError, ConnectError, LeaseHeldError, SourceError, StateError
-from cdc.progress import NullProgress
 from cdc.run import silences
-from cdc.state import State, transition
-from cdc.store_tables import restart_rows
+from cdc.runtime.progress import NullProgress
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import State, transition
+from cdc.store.tables import restart_rows
 from operate import capture as capture_module
 from operate.context import Services
 from operate.dryrun import plan
@@ -591,7 +591,7 @@ def test_a_run_tells_through_which_connector_no_changes_come(
     retry(services, shop.table("orders"))
     assert told() == ""
 
-    monkeypatch.setattr("cdc.run.watch.silence_bound_s", lambda _: 2.0)
+    monkeypatch.setattr("cdc.capture.watch.silence_bound_s", lambda _: 2.0)
     nowhere = services.config.connect.model_copy(update={"url": "http://127.0.0.1:9"})
     with database.begin() as session:
         session.execute("LOCK TABLE tributary.heartbeat IN EXCLUSIVE MODE")
@@ -607,7 +607,7 @@ def test_a_run_tells_through_which_connector_no_changes_come(
 
     # As while one long transaction is sent: changes come, and no heartbeat among them.
     capture = services.capture(shop.table("orders"))
-    monkeypatch.setattr("cdc.run.watch.silence_bound_s", lambda _: 2.0)
+    monkeypatch.setattr("cdc.capture.watch.silence_bound_s", lambda _: 2.0)
     database.stack.psql(
         f'ALTER PUBLICATION "{capture.publication}" DROP TABLE tributary.heartbeat',
         database=database.name,

@@ -10,8 +10,8 @@ import pytest
 
 from cdc.config import TableSettings
 from cdc.errors import CaptureError, SourceError
-from cdc.position import Lsn
-from cdc.progress import NullProgress
+from cdc.log.position import Lsn
+from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres import lookup
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.primary import wait_for_older_transactions

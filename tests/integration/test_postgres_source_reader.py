@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from bootstrap.chunks import key_range, plan
 from cdc.config import TableSettings
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
-from cdc.progress import NullProgress
+from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres import key_order
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.source import PostgresSource

@@ -11,7 +11,7 @@ import pytest
 
 from cdc.config import TableSettings
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
-from cdc.progress import NullProgress, NullTask
+from cdc.runtime.progress import NullProgress, NullTask
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import Marker
 from cdc.sources.views import View

@@ -12,7 +12,7 @@ from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc.lake.pointer import POINTER, local_folder
-from cdc.state import State
+from cdc.store.table_state import State
 from stack.postgres import POSTGRES
 from tests.integration.captured import wait_until
 from tests.integration.kinds import database as database

@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cdc.lake.handoff import LakeColumn
-from cdc.progress import NullProgress
-from cdc.state import State
+from cdc.runtime.progress import NullProgress
+from cdc.store.table_state import State
 from operate.context import Services
 from operate.schema import check, difference
 from schemas.changes import Verdict

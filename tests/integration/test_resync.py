@@ -24,9 +24,9 @@ from cdc.errors import LostHistoryError, StateError
 from cdc.lake import services as lake_services
 from cdc.lake.generations import Kind
 from cdc.lake.pointer import local_folder
-from cdc.progress import NullProgress
 from cdc.run import run_tables
-from cdc.state import State, transition
+from cdc.runtime.progress import NullProgress
+from cdc.store.table_state import State, transition
 from operate.context import Services
 from operate.exit_codes import ExitCode
 from operate.generations import look, remove

@@ -11,9 +11,9 @@ from decimal import Decimal
 
 import pytest
 
-from cdc.position import Lsn
+from cdc.log.position import Lsn
 from cdc.run import RunResult, run_continuously, run_table, run_tables
-from cdc.state import State, transition
+from cdc.store.table_state import State, transition
 from tests.integration.running import BIG, COLUMNS, Orders, settings
 from tests.integration.running import orders as orders
 from tests.integration.running import shared as shared

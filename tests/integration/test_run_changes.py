@@ -7,7 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from cdc.debezium import names
-from cdc.state import State
+from cdc.store.table_state import State
 from tests.integration.replication import Replication
 from tests.integration.running import BIG, Orders, settings
 from tests.integration.running import orders as orders

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cdc.progress import NullProgress
-from cdc.state import State, transition
+from cdc.runtime.progress import NullProgress
+from cdc.store.table_state import State, transition
 from operate.context import Services
 from operate.status import status
 from schemas.changes import Verdict

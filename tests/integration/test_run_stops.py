@@ -13,13 +13,12 @@ from typing import Any
 import pytest
 from confluent_kafka import Producer
 
-from cdc import plan
+from cdc.capture.checks import cut_off, one_topic, topic_facts
 from cdc.errors import ConfigError, FencedError, SourceError
 from cdc.lake.pointer import local_folder
-from cdc.lease import Lease, Leases
-from cdc.run import expiring, run_table, run_tables
-from cdc.run.checks import cut_off, one_topic, topic_facts
-from cdc.state import State, transition
+from cdc.run import expiring, plan, run_table, run_tables
+from cdc.store.lease import Lease, Leases
+from cdc.store.table_state import State, transition
 from schemas.errors import RegistryError
 from schemas.registry import SchemaRegistry
 from schemas.table import TableId

@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from cdc.errors import ConfigError
 from cdc.lake.timeline import Timeline
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.inventory import at_source, on_plan
 from operate.lifecycle import offboard, published_path
 from operate.onboard import bootstrap

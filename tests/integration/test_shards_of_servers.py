@@ -9,8 +9,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.config import Config
-from cdc.progress import NullProgress
 from cdc.run import run_tables
+from cdc.runtime.progress import NullProgress
 from operate.context import Services
 from operate.inventory import at_source
 from operate.lifecycle import published_path

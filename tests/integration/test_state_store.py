@@ -16,12 +16,12 @@ from urllib.parse import quote
 import pytest
 import sqlalchemy as sa
 
-from cdc import store_limits
 from cdc.errors import FencedError, LeaseHeldError, StateError
-from cdc.lease import Lease, Leases
-from cdc.state import State, TableRecord
-from cdc.store import Store
-from cdc.store_tables import leases
+from cdc.store import limits as store_limits
+from cdc.store.lease import Lease, Leases
+from cdc.store.state_store import Store
+from cdc.store.table_state import State, TableRecord
+from cdc.store.tables import leases
 from schemas.table import TableId
 from stack.local import LocalStack
 from stack.mysql_software import PRODUCTS
@@ -35,8 +35,8 @@ TABLE = TableId("shop", 'we"ird', "Orders")
 
 HOLDER = """
 import sys, time
-from cdc.lease import Leases
-from cdc.store import Store
+from cdc.store.lease import Leases
+from cdc.store.state_store import Store
 from schemas.table import TableId
 with Leases(Store(sys.argv[1]), owner="victim", ttl_s=2).hold(TableId("shop", 'we"ird', "Orders")):
     print("held", flush=True)

@@ -16,16 +16,16 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cdc.attempt import Attempt
+from cdc.capture.checks import cut_off, one_topic, still_in_topic, topic_facts
 from cdc.config.kafka import KafkaConfig, RegistryConfig
 from cdc.errors import LostHistoryError
 from cdc.kafka import KafkaAdmin
 from cdc.lake.commit import CommitRecord
 from cdc.lake.timeline import Committed
 from cdc.run import RunContext
-from cdc.run.checks import cut_off, one_topic, still_in_topic, topic_facts
-from cdc.state import CommitSummary, State, TableRecord
-from cdc.store import Store
+from cdc.store.attempt import Attempt
+from cdc.store.state_store import Store
+from cdc.store.table_state import CommitSummary, State, TableRecord
 from schemas.table import TableId
 from stack.artifacts import Software, fetch_software
 from stack.jvm import Kafka

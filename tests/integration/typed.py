@@ -13,12 +13,12 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc.config import Config
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
-from cdc.decode import decode
-from cdc.event_plan import EventRules
 from cdc.kafka import KafkaAdmin
-from cdc.progress import NullProgress
-from cdc.records import Range, read_changes
 from cdc.rows.columns import PROBLEM
+from cdc.rows.decode import decode
+from cdc.rows.event_plan import EventRules
+from cdc.rows.kafka_records import Range, read_changes
+from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import SourceTable
 from schemas.avro import DebeziumSchema

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc import spark as spark_module
+from cdc.runtime import spark as spark_module
 from tests.spark.local import local_config
 
 

@@ -8,10 +8,10 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc.changes import fill, fold, problems, summarize
-from cdc.decode import UNKNOWN_SCHEMA, decode
-from cdc.event_plan import EventRules
 from cdc.rows.columns import MISSING, MOVED
+from cdc.rows.decode import UNKNOWN_SCHEMA, decode
+from cdc.rows.event_plan import EventRules
+from cdc.rows.fold import fill, fold, problems, summarize
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic
 

@@ -9,10 +9,10 @@ import fastavro
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from cdc.decode import UNKNOWN_SCHEMA, decode
 from cdc.errors import DecodeError, SchemaChangeError
-from cdc.event_plan import EventRules
 from cdc.rows.columns import PROBLEM, UNAVAILABLE, UNCLEAR
+from cdc.rows.decode import UNKNOWN_SCHEMA, decode
+from cdc.rows.event_plan import EventRules
 from schemas.avro import END_MARK
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import DATE, DECIMAL, MICROS, PLACEHOLDER, STRING, ZONED, Binlog, Topic

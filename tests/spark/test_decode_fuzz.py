@@ -18,10 +18,10 @@ import fastavro
 import pytest
 from pyspark.sql import Row, SparkSession
 
-from cdc.changes import fold, problems, summarize
-from cdc.decode import decode
-from cdc.event_plan import EventRules
 from cdc.rows.columns import PROBLEM, UNAVAILABLE
+from cdc.rows.decode import decode
+from cdc.rows.event_plan import EventRules
+from cdc.rows.fold import fold, problems, summarize
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import DATE, DECIMAL, MICROS, PLACEHOLDER, STRING, ZONED, Topic
 

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc.decode import decode
-from cdc.event_plan import EventRules
 from cdc.rows.columns import PROBLEM
+from cdc.rows.decode import decode
+from cdc.rows.event_plan import EventRules
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import DATE, MICROS, PLACEHOLDER, ZONED, Binlog, Topic
 

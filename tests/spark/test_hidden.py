@@ -12,7 +12,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.errors import ConfigError
-from cdc.hidden import MASK, hidden
+from cdc.rows.masking import MASK, hidden
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.local import local_config
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from cdc.lake.key_text import key_text
-from cdc.spark import java_class
+from cdc.runtime.spark import java_class
 from schemas.table import Column
 from tests.spark.lake import ONE_COMMIT, SEVERAL_COMMITS, change, content, insert, lake, schema
 

@@ -208,7 +208,7 @@ sys.path.insert(0, sys.argv[1])
 from tests.spark.lake import CLUSTERED, ORDERS, change, lake
 from tests.spark.local import local_config
 from cdc.lake import services
-from cdc.spark import session
+from cdc.runtime.spark import session
 folder = Path(sys.argv[2])
 spark = session(local_config(folder / "killed"))
 events = [("u", 2, (1, "killed")), ("c", 2, (2, "killed"))]

@@ -14,7 +14,6 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc.attempt import Attempt
 from cdc.errors import LakeError, LostHistoryError
 from cdc.lake.pointer import POINTER
 from cdc.lake.publish import (
@@ -24,10 +23,11 @@ from cdc.lake.publish import (
     read_pointer,
     write_pointer,
 )
-from cdc.lease import Leases
-from cdc.run.serving import check_serving
-from cdc.state import State, TableRecord
-from cdc.store import Store
+from cdc.run.published_generation import check_serving
+from cdc.store.attempt import Attempt
+from cdc.store.lease import Leases
+from cdc.store.state_store import Store
+from cdc.store.table_state import State, TableRecord
 from tests.spark.lake import TABLE
 
 FOLDERS = ["plain", "with space", "100%25", "hash#1", "a~2eb", "ünï", "x" * 200]
@@ -92,9 +92,9 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from cdc.errors import FencedError
 from cdc.lake import publish
-from cdc.lease import Leases
-from cdc.spark import session
-from cdc.store import Store
+from cdc.store.lease import Leases
+from cdc.runtime.spark import session
+from cdc.store.state_store import Store
 from tests.spark.local import local_config
 folder = Path(sys.argv[2])
 spark = session(local_config(folder / "suspended"))

@@ -14,18 +14,18 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc.attempt import Attempt
 from cdc.config import TableSettings
 from cdc.lake import services
 from cdc.lake.publish import attempt_path, write_pointer
 from cdc.lake.space import measure
 from cdc.lake.write import LakeTable
-from cdc.lease import Leases
-from cdc.progress import NullProgress
 from cdc.run.context import RunContext
-from cdc.run.former import remove_former
-from cdc.state import State, TableRecord
-from cdc.store import Store
+from cdc.run.former_generations import remove_former
+from cdc.runtime.progress import NullProgress
+from cdc.store.attempt import Attempt
+from cdc.store.lease import Leases
+from cdc.store.state_store import Store
+from cdc.store.table_state import State, TableRecord
 from tests.spark.lake import ORDERS, TABLE, change, insert
 from tests.spark.local import local_config
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from pyspark.sql import DataFrame, Row, SparkSession
 
-from cdc.decode import decode
-from cdc.event_plan import EventRules
 from cdc.lake.index import SnapshotSize
 from cdc.lake.write import LakeTable
-from cdc.log_rows import Reached, inserted, reached
 from cdc.rows.columns import PROBLEM
+from cdc.rows.decode import decode
+from cdc.rows.event_plan import EventRules
+from cdc.rows.log_rows import Reached, inserted, reached
 from operate.verify.compare import compare_bags
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Binlog, Topic

@@ -7,8 +7,8 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc.decode import decode
-from cdc.event_plan import EventRules
+from cdc.rows.decode import decode
+from cdc.rows.event_plan import EventRules
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic
 

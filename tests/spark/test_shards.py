@@ -19,9 +19,9 @@ from cdc.lake.shard_write import ShardWrite
 from cdc.lake.shards import ShardTable, SharedTable
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
-from cdc.lease import Leases
-from cdc.spark import in_this_thread
-from cdc.store import Store
+from cdc.runtime.spark import in_this_thread
+from cdc.store.lease import Leases
+from cdc.store.state_store import Store
 from schemas.errors import SchemaError, TributaryError
 from schemas.table import Shard, TableSchema
 from tests.handoffs import handed

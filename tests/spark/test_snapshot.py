@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 
 from bootstrap.snapshot import RowCounter
 from cdc.lake.timeline import Timeline
-from cdc.progress import NullTask
+from cdc.runtime.progress import NullTask
 
 ROWS = 1234
 

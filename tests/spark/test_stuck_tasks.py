@@ -16,7 +16,8 @@ import sys, time
 from pathlib import Path
 from pyspark.errors import PySparkException
 from py4j.protocol import Py4JError
-from cdc import spark as spark_module, task_watch
+from cdc.runtime import spark as spark_module
+from cdc.runtime import task_watch
 from cdc.errors import LakeError
 from tests.spark.lake import ONE_COMMIT, ORDERS, lake, record, rows
 from tests.spark.local import local_config

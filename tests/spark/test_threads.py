@@ -12,8 +12,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from cdc.decode import decode
-from cdc.event_plan import EventRules
+from cdc.rows.decode import decode
+from cdc.rows.event_plan import EventRules
 from cdc.run import RunContext
 from operate.context import Services
 from schemas.table import Column, TableId, TableSchema

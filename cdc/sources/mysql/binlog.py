@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.binlog_position import StoredPosition
 from cdc.errors import PositionError
-from cdc.position import LogPosition
+from cdc.log.binlog_position import StoredPosition
+from cdc.log.position import LogPosition
 from cdc.sources.values import Stored
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from cdc.errors import SourceError
-from cdc.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
+from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.sources.mysql import replicated, rights
 from cdc.sources.mysql.connection import Connections, Role, Session
 from cdc.sources.values import Check

@@ -21,8 +21,8 @@ from datetime import datetime, timezone
 from uuid import uuid4
 
 from cdc.errors import PositionError, ReplicaError
-from cdc.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
-from cdc.progress import Progress, Task
+from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
+from cdc.runtime.progress import Progress, Task
 from cdc.sources.mysql import applier
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.gate import Gate

@@ -22,8 +22,7 @@ from cdc.sources.mysql.keys import relation_of
 from cdc.sources.mysql.preparation import cascades_unseen
 from cdc.sources.mysql.table_facts import Described, describe
 from cdc.sources.values import READ_AT, Fingerprint, Planned
-from schemas.ddl_mysql import read_statements
-from schemas.ddl_mysql_clauses import (
+from schemas.ddl.mysql_clauses import (
     Add,
     AddUnique,
     Clause,
@@ -36,6 +35,7 @@ from schemas.ddl_mysql_clauses import (
     SetDefault,
     Statement,
 )
+from schemas.ddl.mysql_reported import read_statements
 from schemas.errors import DdlError
 from schemas.table import TableId
 

@@ -7,10 +7,10 @@ from uuid import uuid4
 import pymysql
 from pymysql.constants import ER
 
-from cdc.binlog_position import BinlogPosition, read_position
 from cdc.errors import SourceError
-from cdc.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
-from cdc.position import LogPosition
+from cdc.log.binlog_position import BinlogPosition, read_position
+from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
+from cdc.log.position import LogPosition
 from cdc.sources.mysql.connection import Connections, Session, quoted
 from cdc.sources.values import Marker
 from schemas.table import TableId

@@ -6,10 +6,10 @@ import time
 from dataclasses import dataclass
 from typing import Any, cast
 
-from cdc.binlog_position import BinlogPosition
 from cdc.errors import ReplicaError, SourceError
-from cdc.position import LogPosition
-from cdc.progress import Progress
+from cdc.log.binlog_position import BinlogPosition
+from cdc.log.position import LogPosition
+from cdc.runtime.progress import Progress
 from cdc.sources.mysql.checks import DIRECT, FILTERS, follows_another, replication_status
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.primary import applied, has_gtids, identity

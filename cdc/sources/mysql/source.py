@@ -9,8 +9,8 @@ from typing import Any
 
 from cdc.config import MysqlSourceConfig, TableSettings
 from cdc.errors import ReplicaError, SnapshotLostError
-from cdc.position import LogPosition
-from cdc.progress import Progress
+from cdc.log.position import LogPosition
+from cdc.runtime.progress import Progress
 from cdc.sources import selection
 from cdc.sources.mysql import (
     applier,
@@ -48,7 +48,7 @@ from cdc.sources.values import (
     TableStats,
 )
 from cdc.sources.views import View
-from schemas.ddl_mysql_planned import read_planned
+from schemas.ddl.mysql_planned import read_planned
 from schemas.errors import TributaryError
 from schemas.table import Column, TableId, TableSchema
 

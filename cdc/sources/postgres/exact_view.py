@@ -17,8 +17,8 @@ import psycopg
 from psycopg import sql
 
 from cdc.errors import ReplicaError, SourceError
-from cdc.position import Lsn
-from cdc.progress import Progress
+from cdc.log.position import Lsn
+from cdc.runtime.progress import Progress
 from cdc.sources.postgres.connection import Connections, Session
 from cdc.sources.postgres.primary import write_marker
 from cdc.sources.postgres.replica import Exporter, export, exporting, proven, wait_for_marker

@@ -14,7 +14,7 @@ from cdc.sources.postgres.column_type import type_of
 from cdc.sources.postgres.connection import Session
 from cdc.sources.values import Fingerprint, Planned, SourceColumn, SourceTable
 from schemas.changes import Change, LoseEvents, RewriteColumn, Verdict
-from schemas.ddl_postgres import (
+from schemas.ddl.postgres_planned import (
     Action,
     Add,
     AddKey,

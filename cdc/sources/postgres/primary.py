@@ -7,8 +7,8 @@ from collections.abc import Callable, Collection, Sequence
 from uuid import uuid4
 
 from cdc.errors import SourceError
-from cdc.position import Lsn
-from cdc.progress import Progress
+from cdc.log.position import Lsn
+from cdc.runtime.progress import Progress
 from cdc.sources.postgres.connection import Session, optional_row
 from cdc.sources.postgres.publication import TIMELINE
 from cdc.sources.values import Marker, ServerIdentity

@@ -10,7 +10,7 @@ from psycopg import sql
 
 from cdc.config import Credentials
 from cdc.errors import CaptureError
-from cdc.position import Lsn
+from cdc.log.position import Lsn
 from cdc.sources.postgres.catalog import SCHEMA
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.slot import SlotHealth

@@ -12,8 +12,8 @@ from threading import Lock
 import psycopg
 
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
-from cdc.position import Lsn
-from cdc.progress import Progress
+from cdc.log.position import Lsn
+from cdc.runtime.progress import Progress
 from cdc.sources.postgres.connection import (
     CONFLICT_REMEDY,
     Connections,

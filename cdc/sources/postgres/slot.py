@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from cdc.position import LogPosition, Lsn
+from cdc.log.position import LogPosition, Lsn
 from cdc.sources.values import Stored
 
 _LOST = frozenset({"lost", "unreserved"})

@@ -8,8 +8,8 @@ from typing import Any
 
 from cdc.config import PostgresSourceConfig, TableSettings
 from cdc.errors import SourceError
-from cdc.position import Lsn
-from cdc.progress import Progress
+from cdc.log.position import Lsn
+from cdc.runtime.progress import Progress
 from cdc.sources import selection
 from cdc.sources.postgres import (
     boundaries,
@@ -44,7 +44,7 @@ from cdc.sources.values import (
     TableStats,
 )
 from cdc.sources.views import View
-from schemas.ddl_postgres import read_ddl
+from schemas.ddl.postgres_planned import read_ddl
 from schemas.table import Column, TableId, TableSchema
 
 _SLOT_TIMEOUT_S, _SAMPLE_S, _LOOK_S = 120.0, 1800.0, 10.0

@@ -11,12 +11,12 @@ import pytest
 
 from bootstrap.boundary import joined_bounds
 from bootstrap.errors import AttemptSpoiledError
-from cdc.attempt import Attempt
-from cdc.binlog_position import read_position
-from cdc.position import LogPosition
+from cdc.log.binlog_position import read_position
+from cdc.log.position import LogPosition
 from cdc.sources.base import Source
 from cdc.sources.values import Marker
-from cdc.state import State, TableRecord
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)

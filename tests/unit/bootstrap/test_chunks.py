@@ -14,8 +14,8 @@ from bootstrap.chunks import (
     plan,
     waves,
 )
-from cdc.attempt import Chunk
 from cdc.sources.values import Boundaries, TableSize
+from cdc.store.attempt import Chunk
 
 MIB = 1024 * 1024
 SIZES = st.builds(TableSize, st.integers(0, 10**10), st.integers(0, 10**13))

@@ -13,14 +13,14 @@ from bootstrap.commit import chunk_commit, handoff_commit, require_planned
 from bootstrap.errors import AttemptSpoiledError
 from bootstrap.snapshot import FETCH_ROWS, fetch_rows
 from bootstrap.standstill import require_same_server
-from cdc.attempt import Attempt, Chunk
 from cdc.errors import StateError
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.key_text import FORM
-from cdc.position import Lsn
+from cdc.log.position import Lsn
 from cdc.sources.values import Fingerprint, Marker
-from cdc.state import State, TableRecord
+from cdc.store.attempt import Attempt, Chunk
+from cdc.store.table_state import State, TableRecord
 from schemas.table import Column, Shard, TableId, TableSchema
 from tests.handoffs import VIEW
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 
 from bootstrap.errors import BootstrapError
 from bootstrap.steps import LakeFacts, Step, next_step, reaches
-from cdc.attempt import Attempt, Chunk
 from cdc.errors import KafkaError
-from cdc.state import State, TableRecord, transition, with_attempt
+from cdc.store.attempt import Attempt, Chunk
+from cdc.store.table_state import State, TableRecord, transition, with_attempt
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

@@ -15,13 +15,13 @@ import yaml
 
 from bootstrap.handoff import bootstrap_table
 from bootstrap.steps import Step
-from cdc import jvm_guard
-from cdc.attempt import Attempt
 from cdc.config import parse
 from cdc.errors import LakeError, StoppedError
-from cdc.progress import NullProgress
 from cdc.run import RunContext, run_table
-from cdc.state import State, TableRecord
+from cdc.runtime import jvm_guard
+from cdc.runtime.progress import NullProgress
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import State, TableRecord
 from operate.context import Services
 from operate.onboard import register
 from schemas.table import TableId

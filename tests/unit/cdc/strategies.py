@@ -6,7 +6,7 @@ from datetime import timezone
 
 from hypothesis import strategies as st
 
-from cdc.attempt import CopyView
+from cdc.store.attempt import CopyView
 
 texts = st.text(max_size=8)
 times = st.datetimes(timezones=st.just(timezone.utc))

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.binlog_position import BinlogPosition, StoredPosition
-from cdc.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
-from cdc.position import LogPosition
+from cdc.log.binlog_position import BinlogPosition, StoredPosition
+from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
+from cdc.log.position import LogPosition
 from cdc.sources.mysql.binlog import BinlogHealth
 from cdc.sources.postgres.slot import NoSlot
 

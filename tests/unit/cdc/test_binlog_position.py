@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.binlog_position import BinlogPosition, StoredPosition, read_position
 from cdc.errors import PositionError, StateError
-from cdc.gtid import MariadbGtidSet, MysqlGtidSet
+from cdc.log.binlog_position import BinlogPosition, StoredPosition, read_position
+from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 

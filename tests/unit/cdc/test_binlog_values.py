@@ -10,8 +10,8 @@ import pytest
 
 from bootstrap.boundary import _first
 from bootstrap.capture import Capture
-from cdc.binlog_values import doubt_test
 from cdc.kafka import KafkaRecord
+from cdc.rows.binlog_values import doubt_test
 from schemas.avro import DebeziumField
 from schemas.table import Column, TableId, TableSchema
 

@@ -8,10 +8,10 @@ from typing import Any, NoReturn, cast
 
 import pytest
 
+from cdc.capture import checks
+from cdc.capture.checks import CaptureChecks
 from cdc.errors import ConnectError, KafkaError, SourceError
-from cdc.run import checks
-from cdc.run.checks import CaptureChecks
-from cdc.state import State, TableRecord
+from cdc.store.table_state import State, TableRecord
 from schemas.errors import RegistryError, TributaryError
 from schemas.table import TableId
 

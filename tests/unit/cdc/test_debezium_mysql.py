@@ -11,7 +11,6 @@ import yaml
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.binlog_position import BinlogPosition, StoredPosition
 from cdc.config import Config, parse
 from cdc.debezium import (
     CaptureNames,
@@ -31,8 +30,9 @@ from cdc.debezium.include_list import entry, include_list, listed
 from cdc.debezium.kind import NOT_SET
 from cdc.debezium.mysql import server_id
 from cdc.errors import ConfigError, StateError
-from cdc.gtid import MariadbGtidSet, MysqlGtidSet
-from cdc.position import Lsn
+from cdc.log.binlog_position import BinlogPosition, StoredPosition
+from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
+from cdc.log.position import Lsn
 from schemas.table import TableId
 from tests.unit.cdc.configuration import ENVIRONMENT, minimal
 

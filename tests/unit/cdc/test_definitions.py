@@ -10,9 +10,9 @@ from typing import Any, cast
 import fastavro
 import pytest
 
-from cdc.binlog_position import BinlogPosition
 from cdc.debezium import CaptureNames, DefinitionChange, definition_changes
 from cdc.kafka import KafkaAdmin
+from cdc.log.binlog_position import BinlogPosition
 from schemas.registry import SchemaRegistry
 
 _TEXT = ["null", "string"]

@@ -14,13 +14,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic_core import PydanticSerializationError
 
-from cdc.attempt import Attempt, Chunk
-from cdc.documents import Codec, Part
 from cdc.errors import LakeError, StateError
-from cdc.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
 from cdc.lake.index import IndexLayout
 from cdc.lake.pointer import Pointer, Published
-from cdc.state import TABLE_RECORDS, CommitSummary, State, TableRecord
+from cdc.store.attempt import Attempt, Chunk
+from cdc.store.documents import Codec, Part
+from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
+from cdc.store.table_state import TABLE_RECORDS, CommitSummary, State, TableRecord
 from schemas.errors import TributaryError
 from schemas.table import Shard, TableId
 from tests.handoffs import VIEW

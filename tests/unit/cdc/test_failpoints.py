@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc import failpoints
-from cdc.failpoints import FAILPOINTS
+from cdc.runtime import failpoints
+from cdc.runtime.failpoints import FAILPOINTS
 
 ROOT = Path(__file__).parents[3]
 PACKAGES = ("schemas", "cdc", "bootstrap", "operate", "stack")
@@ -47,7 +47,7 @@ def test_without_the_variable_a_point_is_nothing() -> None:
 
 
 def run(spec: str, *names: str) -> subprocess.CompletedProcess[str]:
-    script = "import sys\nfrom cdc.failpoints import crash\n"
+    script = "import sys\nfrom cdc.runtime.failpoints import crash\n"
     script += "for name in sys.argv[1:]:\n    crash(name)\n    print(name, flush=True)\n"
     return subprocess.run(
         [sys.executable, "-c", script, *names],

@@ -11,8 +11,8 @@ from cdc.config import LakeConfig
 from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.timeline import Committed
+from cdc.run.comparison import Comparison
 from cdc.run.follow import follow, seen_at
-from cdc.run.shape import Comparison
 from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
 from schemas.changes import Change, Verdict

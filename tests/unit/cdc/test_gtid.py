@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.errors import PositionError, StateError
-from cdc.gtid import MariadbGtidSet, MysqlGtidSet
+from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
 
 A = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
 B = "4f22fb58-82db-22f2-af44-d91bba530673"

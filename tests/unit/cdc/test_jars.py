@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from cdc.jars import (
+from cdc.runtime.jars import (
     SPARK,
     Artifact,
     ArtifactError,

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc import java
-from cdc.java import JavaError, find_java
+from cdc.runtime import java
+from cdc.runtime.java import JavaError, find_java
 
 
 @pytest.fixture(autouse=True)

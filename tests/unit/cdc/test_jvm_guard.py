@@ -11,7 +11,7 @@ import psutil
 
 _PARENT = """
 import subprocess, sys, time
-from cdc import jvm_guard
+from cdc.runtime import jvm_guard
 child = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
 jvm_guard.guard(child, after_s=1)
 print(child.pid, flush=True)

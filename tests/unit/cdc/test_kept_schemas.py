@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cdc.kept_schemas import KeptSchemas
-from cdc.store import Store
+from cdc.store.kept_schemas import KeptSchemas
+from cdc.store.state_store import Store
 from schemas.errors import RegistryError, UnknownSchemaError
 
 URL = "http://registry:8080/apis/ccompat/v7"

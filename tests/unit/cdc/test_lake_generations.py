@@ -7,10 +7,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.attempt import Attempt
 from cdc.lake.generations import Generation, Kind, generations, named, superfluous
 from cdc.lake.pointer import Pointer, Published, moved
-from cdc.state import State, TableRecord
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

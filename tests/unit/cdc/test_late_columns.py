@@ -11,7 +11,7 @@ import pytest
 
 from cdc.errors import SchemaChangeError
 from cdc.lake.handoff import Handoff, LakeColumn
-from cdc.run.late import LateColumns
+from cdc.run.pending_columns import LateColumns
 from cdc.sources.values import Fingerprint
 from schemas.avro import DebeziumSchema
 from schemas.changes import Change, RenameColumn, Verdict

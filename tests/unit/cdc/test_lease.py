@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
 from cdc.errors import FencedError, LeaseHeldError, StateError
-from cdc.lease import Lease, Leases
-from cdc.owner import Owner
-from cdc.store import Store
-from cdc.store_tables import leases
+from cdc.store.lease import Lease, Leases
+from cdc.store.lease_owner import Owner
+from cdc.store.state_store import Store
+from cdc.store.tables import leases
 from schemas.table import TableId
 
 TABLE = TableId("shop", "public", "orders")
@@ -256,8 +256,8 @@ def test_of_many_who_ask_at_once_one_gets_it(store: Store) -> None:
 
 HOLDER = """
 import sys, time
-from cdc.lease import Leases
-from cdc.store import Store
+from cdc.store.lease import Leases
+from cdc.store.state_store import Store
 from schemas.table import TableId
 with Leases(Store(sys.argv[1])).hold(TableId("shop", "public", "orders")):
     print("held", flush=True)

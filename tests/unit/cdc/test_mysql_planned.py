@@ -12,8 +12,8 @@ from cdc.sources.mysql.planned import Lookups, planned
 from cdc.sources.mysql.table_facts import Described
 from schemas.catalog import Catalog
 from schemas.changes import Change, Verdict
-from schemas.ddl_mysql import read_statements
-from schemas.ddl_mysql_planned import read_planned
+from schemas.ddl.mysql_planned import read_planned
+from schemas.ddl.mysql_reported import read_statements
 from schemas.errors import DdlError
 from schemas.evolution import LakeColumns, diff
 from schemas.table import Column, TableId

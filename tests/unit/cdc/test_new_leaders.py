@@ -11,14 +11,14 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.attempt import Attempt
+from cdc.capture.checks import cut_off
+from cdc.capture.position_check import TopicFacts
 from cdc.errors import KafkaError
 from cdc.kafka import Reached
-from cdc.position_check import TopicFacts
 from cdc.run import RunContext
-from cdc.run.checks import cut_off
-from cdc.state import CommitSummary, State, TableRecord
-from cdc.store import Store
+from cdc.store.attempt import Attempt
+from cdc.store.state_store import Store
+from cdc.store.table_state import CommitSummary, State, TableRecord
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.attempt import Attempt
-from cdc.plan import due, ranges, retry_at, runnable, tasks, watermark
-from cdc.position_check import TopicFacts
-from cdc.state import CommitSummary, State, TableRecord
+from cdc.capture.position_check import TopicFacts
+from cdc.run.plan import due, ranges, retry_at, runnable, tasks, watermark
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import CommitSummary, State, TableRecord
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)

@@ -11,7 +11,7 @@ from cdc.sources.postgres.planned import Lookups, planned
 from cdc.sources.values import Fingerprint, Planned, SourceColumn, SourceTable
 from schemas.catalog import Catalog
 from schemas.changes import Verdict
-from schemas.ddl_postgres import read_ddl
+from schemas.ddl.postgres_planned import read_ddl
 from schemas.errors import DdlError
 from schemas.evolution import LakeColumns, diff
 from schemas.table import Column, TableId

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.errors import StateError
-from cdc.position import Lsn
+from cdc.log.position import Lsn
 
 VALUES = st.integers(0, (1 << 64) - 1)
 

@@ -5,10 +5,7 @@ from typing import Any
 
 import pytest
 
-from cdc.attempt import CopyView
-from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
-from cdc.position import Lsn
-from cdc.position_check import (
+from cdc.capture.position_check import (
     TopicFacts,
     check_capture,
     check_changes,
@@ -18,8 +15,11 @@ from cdc.position_check import (
     check_starts,
     check_topic,
 )
+from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
+from cdc.log.position import Lsn
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.values import LogHealth, ServerIdentity
+from cdc.store.attempt import CopyView
 from schemas.changes import AddColumn, ChangeDefault, LoseEvents, NewFile, RenameColumn, Verdict
 from schemas.table import TableId
 from tests.handoffs import VIEW

@@ -14,11 +14,11 @@ from sqlalchemy.schema import CreateTable
 
 from cdc.config.tables import TableSettings
 from cdc.lake.commit import CommitRecord
-from cdc.quarantine import Quarantine, Quarantined
-from cdc.records import Range
-from cdc.run.left_out import LeftOut
-from cdc.store import Store
-from cdc.store_tables import quarantine as quarantine_table
+from cdc.rows.kafka_records import Range
+from cdc.run.quarantining import LeftOut
+from cdc.store.quarantine import Quarantine, Quarantined
+from cdc.store.state_store import Store
+from cdc.store.tables import quarantine as quarantine_table
 from schemas.table import TableId
 
 TABLE = TableId("shop", "public", "orders")

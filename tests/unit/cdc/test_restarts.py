@@ -4,9 +4,9 @@ from pathlib import Path
 
 import sqlalchemy as sa
 
-from cdc.restarts import LIMIT, Restarts
-from cdc.store import Store
-from cdc.store_tables import restart_rows
+from cdc.store.connector_restarts import LIMIT, Restarts
+from cdc.store.state_store import Store
+from cdc.store.tables import restart_rows
 
 
 def test_a_poisoned_connector_is_not_restarted_for_ever(tmp_path: Path) -> None:

@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc import plan
 from cdc.config import TableSettings
 from cdc.config.values import seconds_of
 from cdc.lake.services import MOST_BETWEEN_CLUSTERINGS, Retention
-from cdc.state import CommitSummary, State, TableRecord
+from cdc.run import plan
+from cdc.store.table_state import CommitSummary, State, TableRecord
 from schemas.table import TableId
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=timezone.utc)

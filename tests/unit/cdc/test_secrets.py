@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from cdc.config.secrets import SecretRef, expand, fold
 from cdc.errors import SecretError, SourceError
-from cdc.secrets import SecretRef, expand, fold
 from schemas.redaction import redact
 from schemas.table import TableId
 

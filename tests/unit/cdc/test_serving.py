@@ -9,11 +9,11 @@ from uuid import UUID
 
 import pytest
 
-from cdc.attempt import Attempt
 from cdc.errors import LakeError
 from cdc.lake.pointer import Pointer, Published, moved
-from cdc.run import serving
-from cdc.state import State, TableRecord
+from cdc.run import published_generation as serving
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)

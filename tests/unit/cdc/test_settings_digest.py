@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from cdc.config import LakeConfig, TableSettings
-from cdc.hidden import key_check
-from cdc.run.shape import settings_digest
+from cdc.rows.masking import key_check
+from cdc.run.comparison import settings_digest
 
 
 def digest(**settings: Any) -> str:

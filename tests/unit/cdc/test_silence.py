@@ -13,8 +13,8 @@ import pytest
 
 from cdc.debezium import CaptureNames
 from cdc.run import RunContext, silences
-from cdc.state import State, TableRecord
-from cdc.store import Store
+from cdc.store.state_store import Store
+from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
 
 CAPTURE = CaptureNames("shop", "default", "p", "s", "shop-default", "shop", "postgres")

@@ -4,7 +4,7 @@ import pytest
 
 from cdc.config import Config, SparkConfig
 from cdc.errors import ConfigError
-from cdc.spark import hadoop_settings, session_settings
+from cdc.runtime.spark import hadoop_settings, session_settings
 from tests.unit.cdc.configuration import changed, full, read, refusal
 from tests.unit.cdc.configuration import environment as environment
 

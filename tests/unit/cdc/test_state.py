@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cdc.attempt import Attempt, Chunk
 from cdc.errors import KafkaError, StateError
-from cdc.state import (
+from cdc.store.attempt import Attempt, Chunk
+from cdc.store.table_state import (
     RESUMABLE,
     TABLE_RECORDS,
     TRANSITIONS,

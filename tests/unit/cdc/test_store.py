@@ -14,14 +14,14 @@ import sqlalchemy as sa
 from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateTable
 
-from cdc import store_tables
-from cdc.attempt import Attempt
 from cdc.errors import StateError
-from cdc.history import RunEntry, SchemaEntry
 from cdc.lake.handoff import FollowedSchema
-from cdc.state import CommitSummary, State, TableRecord
-from cdc.store import Store
-from cdc.store_tables import FORMAT
+from cdc.store import tables as store_tables
+from cdc.store.attempt import Attempt
+from cdc.store.history import RunEntry, SchemaEntry
+from cdc.store.state_store import Store
+from cdc.store.table_state import CommitSummary, State, TableRecord
+from cdc.store.tables import FORMAT
 from schemas.changes import DropColumn, Verdict
 from schemas.redaction import redact
 from schemas.table import TableId
@@ -217,7 +217,7 @@ def test_a_store_of_a_later_version_is_refused(store: Store, file: Path) -> None
 
 
 def test_many_can_create_the_store_at_once(file: Path) -> None:
-    script = f"from cdc.store import Store; Store('sqlite:///{file}').tables()"
+    script = f"from cdc.store.state_store import Store; Store('sqlite:///{file}').tables()"
     root = Path(__file__).parents[3]
     started = [
         subprocess.Popen([sys.executable, "-c", script], cwd=root, stderr=subprocess.PIPE)

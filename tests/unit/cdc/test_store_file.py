@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 import yaml
 
-from cdc import store_engine
 from cdc.config import parse
 from cdc.errors import StateError
-from cdc.progress import NullProgress
-from cdc.store import Store
+from cdc.runtime.progress import NullProgress
+from cdc.store import engine as store_engine
+from cdc.store.state_store import Store
 from operate.context import Services
 from operate.preflight import state_store
 from tests.unit.cdc.configuration import minimal

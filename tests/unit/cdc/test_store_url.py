@@ -8,7 +8,7 @@ import psycopg
 import pytest
 
 from cdc.errors import StateError
-from cdc.store import Store
+from cdc.store.state_store import Store
 from schemas.errors import TributaryError
 from schemas.redaction import keep_secret, redact
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from cdc.task_watch import CancelledStages, StageProgress
+from cdc.runtime.task_watch import CancelledStages, StageProgress
 
 ONE, OTHER = (1, 0), (2, 0)
 

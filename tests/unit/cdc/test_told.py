@@ -6,10 +6,10 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.binlog_position import BinlogPosition, read_position
 from cdc.debezium import DefinitionChange
-from cdc.gtid import MariadbGtidSet, MysqlGtidSet
-from cdc.run.told import since
+from cdc.log.binlog_position import BinlogPosition, read_position
+from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
+from cdc.run.ddl_events import since
 from cdc.sources.base import Source
 from schemas.table import TableId
 

@@ -13,7 +13,7 @@ import pytest
 from cdc.debezium import TransactionReader
 from cdc.errors import CaptureError, DecodeError
 from cdc.kafka import KafkaRecord
-from cdc.position import Lsn
+from cdc.log.position import Lsn
 
 BOUNDARY = {
     "type": "record",

@@ -18,11 +18,11 @@ from pydantic import BaseModel
 from typer.testing import CliRunner
 
 from cdc.config import Config, PostgresSourceConfig, load, parse
+from cdc.config.secrets import SecretRef
 from cdc.errors import KafkaError, LostHistoryError, SchemaChangeError, StateError
-from cdc.lease import Lease
-from cdc.secrets import SecretRef
-from cdc.state import State
-from cdc.store import Store
+from cdc.store.lease import Lease
+from cdc.store.state_store import Store
+from cdc.store.table_state import State
 from operate.cli import app
 from operate.cli.options import (
     Commands,
@@ -256,8 +256,8 @@ def test_sigterm_gives_up_what_is_held(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/state.db"
     script = f"""
 import time
-from cdc.lease import Leases
-from cdc.store import Store
+from cdc.store.lease import Leases
+from cdc.store.state_store import Store
 from operate.cli import app, main
 from schemas.table import TableId
 

@@ -14,8 +14,8 @@ import typer
 from typer.core import TyperGroup
 
 from cdc.config import TableSettings
-from cdc.failpoints import FAILPOINTS
-from cdc.state import TRANSITIONS, State
+from cdc.runtime.failpoints import FAILPOINTS
+from cdc.store.table_state import TRANSITIONS, State
 from operate.cli import app
 from operate.cli.options import Invocation
 from schemas import type_map_mysql

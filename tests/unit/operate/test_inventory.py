@@ -11,9 +11,9 @@ import yaml
 
 from cdc.config import parse
 from cdc.errors import ConfigError
-from cdc.progress import NullProgress
+from cdc.runtime.progress import NullProgress
 from cdc.sources.values import SourceColumn, SourceTable, TableStats
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.cli import tables as commands
 from operate.context import Services
 from operate.examination import examine_all

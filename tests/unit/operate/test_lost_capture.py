@@ -12,16 +12,16 @@ from typing import cast
 import pytest
 import yaml
 
-from cdc.binlog_position import BinlogPosition, read_position
 from cdc.config import parse
 from cdc.errors import CaptureError, StateError
-from cdc.lease import Leases
-from cdc.position import LogPosition
-from cdc.progress import NullProgress
+from cdc.log.binlog_position import BinlogPosition, read_position
+from cdc.log.position import LogPosition
+from cdc.runtime.progress import NullProgress
 from cdc.sources.base import Source
 from cdc.sources.mysql.binlog import BinlogHealth
 from cdc.sources.values import ServerIdentity
-from cdc.state import Attempt, State, TableRecord, transition, with_attempt
+from cdc.store.lease import Leases
+from cdc.store.table_state import Attempt, State, TableRecord, transition, with_attempt
 from operate.context import Services
 from operate.lost_capture import counted_otherwise, cut_off, of_another_server
 from schemas.table import TableId

@@ -9,7 +9,7 @@ import yaml
 
 from cdc.config import parse
 from cdc.errors import ConfigError
-from cdc.progress import NullProgress
+from cdc.runtime.progress import NullProgress
 from operate.context import Services
 from operate.onboard import register
 from schemas.table import TableId

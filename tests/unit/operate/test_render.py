@@ -18,8 +18,8 @@ from uuid import UUID
 import pytest
 
 from cdc.errors import KafkaError
-from cdc.progress import NullProgress, Progress
-from cdc.state import State
+from cdc.runtime.progress import NullProgress, Progress
+from cdc.store.table_state import State
 from operate.render import (
     Output,
     PlainProgress,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, cast
 import pytest
 import yaml
 
-from cdc import task_watch
 from cdc.config import parse
-from cdc.progress import NullProgress
 from cdc.run import run_continuously
-from cdc.state import State, TableRecord
+from cdc.runtime import task_watch
+from cdc.runtime.progress import NullProgress
+from cdc.store.table_state import State, TableRecord
 from operate import incremental
 from operate.context import Services
 from operate.exit_codes import ExitCode

@@ -7,7 +7,7 @@ import pytest
 from cdc.config import Config
 from cdc.config.patterns import Pattern
 from cdc.errors import CaptureError, ConfigError, LostHistoryError
-from cdc.state import State
+from cdc.store.table_state import State
 from operate.exit_codes import ExitCode
 from operate.outcome import Outcome, exit_code_of, for_each
 from operate.selection import expand, sources_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from cdc.state import State, TableRecord
+from cdc.store.table_state import State, TableRecord
 from operate.shards import shared_tables
 from operate.status import TableStatus
 from schemas.table import Shard, TableId

@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 
 import pytest
 
-from cdc.state import LakeSize, State, TableRecord
+from cdc.store.table_state import LakeSize, State, TableRecord
 from operate.cli.status import show_status
 from operate.render import Renderer
 from operate.status import Status, TableStatus

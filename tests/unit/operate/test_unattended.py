@@ -7,10 +7,10 @@ from uuid import UUID
 
 import pytest
 
-from cdc.attempt import Attempt
 from cdc.config.tables import ResyncLimits, TableSettings
 from cdc.errors import KafkaError, LostHistoryError, SchemaChangeError
-from cdc.state import State, TableRecord, transition
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import State, TableRecord, transition
 from operate.candidates import is_candidate, waits_for
 from schemas.errors import TributaryError
 from schemas.table import TableId

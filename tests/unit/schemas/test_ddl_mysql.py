@@ -6,7 +6,7 @@ import pytest
 
 from schemas.catalog import CatalogColumn
 from schemas.changes import Verdict
-from schemas.ddl_mysql import Default, read_statements
+from schemas.ddl.mysql_reported import Default, read_statements
 
 
 @pytest.mark.parametrize(

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl_mysql import read_statements
-from schemas.ddl_mysql_clauses import (
+from schemas.ddl.mysql_clauses import (
     Add,
     AddUnique,
     Clause,
@@ -17,7 +16,8 @@ from schemas.ddl_mysql_clauses import (
     RenameIndex,
     SetDefault,
 )
-from schemas.ddl_mysql_planned import read_planned
+from schemas.ddl.mysql_planned import read_planned
+from schemas.ddl.mysql_reported import read_statements
 from schemas.errors import DdlError
 from schemas.table import TableId
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from schemas.ddl_postgres import (
+from schemas.ddl.postgres_planned import (
     Action,
     Add,
     AddKey,

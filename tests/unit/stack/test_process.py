@@ -15,7 +15,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from cdc.owner import started
+from cdc.store.lease_owner import started
 from stack.errors import ServerDiedError, StackError
 from stack.process import Command, ServerProcess
 from stack.servers import wait_ready

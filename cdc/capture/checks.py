@@ -1,0 +1,288 @@
+"""The facts about captures and topics that every run looks at again, once for all its tables."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
+
+from cdc.capture import position_check
+from cdc.capture.position_check import TopicFacts
+from cdc.debezium import (
+    CaptureNames,
+    audit,
+    captured_tables,
+    definition_changes,
+    stored_position,
+)
+from cdc.errors import ConnectError, KafkaError
+from cdc.kafka import Reached, leader_epochs, never_compacted
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.debezium import DefinitionChange
+    from cdc.lake.timeline import Committed
+    from cdc.log.position import LogPosition
+    from cdc.run.context import RunContext
+    from cdc.sources.values import LogHealth, ServerIdentity
+    from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+_LEADERS_S = 10.0
+"""Bound of asking the new leaders of idle tables' topics, in seconds."""
+
+
+@dataclass(frozen=True)
+class CaptureFacts:
+    """How one source and tier is captured now.
+
+    Args:
+        names: Its publication, slot and connector.
+        server: The primary.
+        log: The source's log, as this capture depends on it.
+        stored: The position that Connect has stored; None when there is none or Connect is away.
+        problems: What the connector's configuration, or another topic's, does to the changes, one
+            sentence each.
+        told: What the connector tells of changed definitions, where it does.
+        listed: The tables that the connector is to capture; None where the source itself knows, or
+            Connect is away.
+    """
+
+    names: CaptureNames
+    server: ServerIdentity
+    log: LogHealth
+    stored: LogPosition | None
+    problems: tuple[str, ...]
+    listed: frozenset[TableId] | None = None
+    told: tuple[DefinitionChange, ...] = ()
+
+    def problems_of(self, table: TableId) -> tuple[str, ...]:
+        """What keeps a table's changes from being captured as they must be."""
+        if self.listed is None or table in self.listed:
+            return self.problems
+        return (*self.problems, f"connector {self.names.connector} does not list it")
+
+
+class CaptureChecks:
+    """Gathers :class:`CaptureFacts` once per source and tier. Safe to share among threads."""
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._known: dict[tuple[str, str], CaptureFacts | TributaryError] = {}
+        self._lock = threading.Lock()
+
+    def facts(self, record: TableRecord) -> CaptureFacts:
+        """The facts of the source and tier of a table.
+
+        Raises:
+            TributaryError: The primary, Kafka, the registry or Connect cannot be asked. They are
+                asked once: a thousand tables would each wait for the time-outs.
+        """
+        key = (record.table.source, record.tier)
+        with self._lock:
+            if key not in self._known:
+                try:
+                    self._known[key] = self._gather(record)
+                except TributaryError as error:
+                    self._known[key] = error
+            known = self._known[key]
+        if isinstance(known, TributaryError):
+            raise known
+        return known
+
+    def _gather(self, record: TableRecord) -> CaptureFacts:
+        source = self._context.sources[record.table.source]
+        capture = self._context.capture(record)
+        server, log = source.identity(), source.log_health(capture.slot)
+        told: tuple[DefinitionChange, ...] = ()
+        if capture.tells_definitions:
+            told = tuple(definition_changes(self._context.kafka, self._context.registry, capture))
+        problems = tuple(self._compacted(capture))
+        facts = CaptureFacts(capture, server, log, stored=None, problems=problems, told=told)
+        return self._with_connector(facts)
+
+    def _compacted(self, capture: CaptureNames) -> Iterator[str]:
+        """Topics beside those of the tables that may have lost what tables rest on."""
+        for topic, settings in self._context.kafka.topic_configs(capture.evidence_topics).items():
+            policy = settings.get("cleanup.policy", "delete")
+            if "compact" in policy and not never_compacted(settings):
+                yield f"topic {topic} has cleanup.policy={policy}, so records may be gone from it"
+
+    def _with_connector(self, facts: CaptureFacts) -> CaptureFacts:
+        """The facts with the connector's stored position, its tables, and what is wrong with it.
+
+        What is in Kafka stays right while Connect is down or the connector is deleted: the source
+        keeps the rest. Only a configuration that loses or alters changes stops the tables.
+        """
+        capture, connect = facts.names, self._context.connect
+        if connect is None:
+            return facts
+        try:
+            effective = connect.connector(capture.connector)
+            stored = stored_position(connect, capture)
+        except ConnectError as error:
+            _log.warning("the configuration of %s was not checked: %s", capture.connector, error)
+            return facts
+        if effective is None:
+            _log.warning("there is no connector %s: changes wait in the log", capture.connector)
+            return facts
+        exactly_once = self._context.config.connect.exactly_once
+        findings = audit(effective, capture, exactly_once=exactly_once)
+        listed = captured_tables(effective, capture)
+        return replace(
+            facts,
+            stored=stored,
+            problems=(
+                *facts.problems,
+                *(f"connector {capture.connector}: {finding}" for finding in findings),
+            ),
+            listed=None if listed is None else frozenset(listed),
+        )
+
+
+def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts]:
+    """Topics as they are now, but for their settings, in three calls however many they are.
+
+    Raises:
+        KafkaError: The cluster cannot be asked.
+    """
+    names = list(dict.fromkeys(topics))
+    described = context.kafka.topics(names)
+    ends = context.kafka.ends_many(names)
+    earliest = context.kafka.start_offsets_many(names)
+    return {
+        name: TopicFacts(
+            id=described[name].id if name in described else None,
+            earliest=earliest.get(name, {}),
+            stable={partition: end.offset for partition, end in ends.get(name, {}).items()},
+            epochs=leader_epochs(ends.get(name, {})),
+        )
+        for name in names
+    }
+
+
+def one_topic(context: RunContext, topic: str) -> TopicFacts:
+    """One topic as it is now, with its settings.
+
+    Raises:
+        KafkaError: The cluster cannot be asked.
+    """
+    return with_settings(context, topic_facts(context, [topic]))[topic]
+
+
+def still_in_topic(
+    context: RunContext, record: TableRecord, latest: Committed, now: TopicFacts
+) -> Committed:
+    """Check that the topic goes on from what the lake has read.
+
+    A leader keeps what it has once shown as committed, so it is asked only where another one was
+    elected since: it may have been behind, or its disk may be an older one.
+
+    Args:
+        context: What runs work with.
+        record: The table.
+        latest: The newest commit of its lake table.
+        now: Its topic.
+
+    Returns:
+        The commit, with the leaders' epochs of now.
+
+    Raises:
+        LostHistoryError: It does not; names the gap.
+        CaptureError: It will not for long.
+        KafkaError: A leader does not answer in time.
+    """
+    commit, known_id = latest.record, None
+    if record.attempt is not None:
+        known_id = record.attempt.topic_id
+    position_check.check_topic(
+        record.table,
+        record.topic,
+        topic_id=commit.topic_id or known_id,
+        start=commit.offsets,
+        now=now,
+    )
+    cuts: dict[int, str] = {}
+    asked = _elsewhere_led(record.topic, commit.offsets, commit.epochs, now)
+    for log, answer in context.kafka.truncated(asked).items():
+        if isinstance(answer, KafkaError):
+            raise answer
+        if answer is not None:
+            cuts[log.partition] = answer
+    position_check.check_cuts(record.table, record.topic, cuts)
+    return replace(latest, record=replace(commit, epochs=dict(now.epochs)))
+
+
+def cut_off(
+    context: RunContext, idle: Iterable[TableRecord], topics: Mapping[str, TopicFacts]
+) -> set[TableId]:
+    """Idle tables whose topic was cut off below the lake's offset and filled again up to it.
+
+    New leaders of all topics are asked at once: a restart of the brokers one by one elects all
+    leaders anew. Those that have all that was read are kept with the cached offsets, so no process
+    asks them again; one that does not answer is asked at the next look. The table's run finds out
+    what a cut means.
+
+    Args:
+        context: What runs work with.
+        idle: Tables whose topics end where their last commits did.
+        topics: The topics.
+    """
+    asked: dict[Reached, TableRecord] = {}
+    for record in idle:
+        if (last := record.last_commit) is not None:
+            now = topics[record.topic]
+            logs = _elsewhere_led(record.topic, last.offsets, last.epochs, now)
+            asked |= dict.fromkeys(logs, record)
+    answers = context.kafka.truncated(asked, timeout_s=_LEADERS_S)
+    silent = [answer for answer in answers.values() if isinstance(answer, KafkaError)]
+    if silent:
+        what = f"{len(silent)} partitions of idle tables"
+        _log.warning("%s were not checked under their new leaders: %s", what, silent[0])
+    doubtful = {log.topic for log, answer in answers.items() if answer is not None}
+    whole = {record.table: record for record in asked.values() if record.topic not in doubtful}
+    context.store.put_all([_led_by(record, topics[record.topic]) for record in whole.values()])
+    return {asked[log].table for log, answer in answers.items() if isinstance(answer, str)}
+
+
+def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
+    """The record with the leaders of now; a partition without one keeps its last."""
+    last = record.last_commit
+    if last is None:
+        return record
+    epochs = {partition: now.epochs.get(partition, was) for partition, was in last.epochs.items()}
+    return replace(record, last_commit=replace(last, epochs=epochs))
+
+
+def _elsewhere_led(
+    topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
+) -> list[Reached]:
+    """What the log of each partition reached that has another leader since."""
+    return [
+        Reached(topic, partition, offsets[partition], was)
+        for partition, was in epochs.items()
+        if was != now.epochs.get(partition)
+    ]
+
+
+def with_settings(context: RunContext, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
+    """The same with what their settings do to records; some hundred topics in one call.
+
+    Raises:
+        KafkaError: The cluster cannot be asked.
+    """
+    found = context.kafka.topic_configs(topics)
+    context.topic_settings.update(found)
+    return {
+        name: replace(
+            facts,
+            policy=found[name].get("cleanup.policy", facts.policy),
+            lagging=never_compacted(found[name]),
+        )
+        if name in found
+        else facts
+        for name, facts in topics.items()
+    }

@@ -1,0 +1,273 @@
+"""Whether the stream still follows from the lake's offsets, and the lake from the catalog.
+
+Everything here is decided from facts that the caller has gathered. Nothing is sought or repaired:
+each doubt stops the table with the gap named.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
+from cdc.log.position import LogPosition
+from cdc.sources.values import LogHealth, ServerIdentity
+from cdc.store.attempt import CopyView
+from schemas.changes import Change, LoseEvents, NewFile, Verdict
+from schemas.table import TableId
+
+
+@dataclass(frozen=True)
+class TopicFacts:
+    """A topic as the cluster has it now.
+
+    Args:
+        id: Its UUID; None when there is no such topic.
+        earliest: First offset still in the log, per partition.
+        stable: Last stable offset, per partition.
+        epochs: Epoch of each partition's leader, where it was asked for.
+        policy: Its ``cleanup.policy``, where it was looked at.
+        lagging: Whether compaction never comes to a record, however old it is.
+    """
+
+    id: str | None
+    earliest: Mapping[int, int]
+    stable: Mapping[int, int]
+    epochs: Mapping[int, int] = field(default_factory=dict)
+    policy: str = "delete"
+    lagging: bool = False
+
+    @property
+    def compacted(self) -> bool:
+        """Whether Kafka may drop a record because a later one has its key."""
+        return "compact" in self.policy
+
+
+def check_topic(
+    table: TableId, topic: str, *, topic_id: str | None, start: Mapping[int, int], now: TopicFacts
+) -> None:
+    """Check that the topic is the one the lake has read, and still holds what it has not.
+
+    Args:
+        table: The table.
+        topic: Its topic.
+        topic_id: UUID that the lake's last commit recorded.
+        start: Next offset to read per partition, as the lake's last commit says.
+        now: The topic as it is.
+
+    Raises:
+        LostHistoryError: It is not, or compaction may have made gaps; names the gap.
+        CaptureError: It is compacted from now on, and nothing is gone yet.
+    """
+    if now.id is None:
+        raise _lost(table, f"topic {topic} no longer exists", topic=topic)
+    if topic_id is not None and now.id != topic_id:
+        raise _lost(
+            table,
+            f"topic {topic} was deleted and created again (its id was {topic_id}, is {now.id})",
+            topic=topic,
+        )
+    if set(now.stable) != set(start):
+        raise _lost(
+            table,
+            f"topic {topic} has {len(now.stable)} partitions, the lake has read {len(start)}",
+            topic=topic,
+        )
+    for partition, offset in sorted(start.items()):
+        first, end = now.earliest.get(partition, 0), now.stable[partition]
+        if offset < first:
+            raise _lost(
+                table,
+                f"offsets {offset} to {first - 1} of topic {topic} partition {partition} were"
+                " deleted before they were read",
+                topic=topic,
+                partition=partition,
+                offset=offset,
+            )
+        if offset > end:
+            raise _lost(
+                table,
+                f"topic {topic} partition {partition} ends at offset {end}, the lake has read up"
+                f" to {offset}: records that were read are gone",
+                topic=topic,
+                partition=partition,
+                offset=offset,
+            )
+    _check_policy(table, topic, now)
+
+
+def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
+    """Check that no partition was cut off below what the lake has read, and filled again.
+
+    Args:
+        table: The table.
+        topic: Its topic.
+        cuts: What the leader of a partition says that was.
+
+    Raises:
+        LostHistoryError: One was: by an unclean election, or a disk that was restored.
+    """
+    for partition, told in sorted(cuts.items()):
+        raise _lost(
+            table,
+            f"topic {topic} partition {partition} was cut off below the lake's offset, and filled"
+            f" with other records since: {told}",
+            topic=topic,
+            partition=partition,
+        )
+
+
+def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
+    """Compaction drops deletes, and values that a later change of the key leaves out."""
+    if not now.compacted:
+        return
+    what = f"topic {topic} has cleanup.policy={now.policy}"
+    if not now.lagging:
+        raise _lost(
+            table, f"{what}, so changes that were not read may be gone from it", topic=topic
+        )
+    raise CaptureError(
+        f"{what}; nothing is gone from it, since min.compaction.lag.ms keeps all records",
+        remedy=f"Set cleanup.policy=delete on topic {topic}; the table then goes on by itself.",
+        table=table,
+        topic=topic,
+    )
+
+
+def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity | None) -> None:
+    """Check that the source is the same cluster on the same timeline as at the handoff.
+
+    Args:
+        table: The table.
+        known: The view that was copied, which says which server it was of.
+        now: The primary; None when it was not asked.
+
+    Raises:
+        LostHistoryError: It is another one: a slot does not survive a switch by itself, so changes
+            around it may be in neither log.
+    """
+    if known is None or now is None:
+        return
+    for name, recorded, found in (
+        ("system_identifier", known.system_identifier, now.system_identifier),
+        ("timeline", known.timeline, now.timeline),
+    ):
+        if recorded is not None and found is not None and recorded != found:
+            raise _lost(
+                table,
+                f"source {table.source} is another server: its {name.replace('_', ' ')} was"
+                f" {recorded}, is {found}",
+                field=name,
+            )
+
+
+def check_log(
+    table: TableId,
+    log: LogHealth,
+    *,
+    stored: LogPosition | None = None,
+    recorded: LogPosition | None = None,
+) -> None:
+    """Check that the log still holds everything the connector has not captured.
+
+    Args:
+        table: The table.
+        log: The log, as its capture depends on it.
+        stored: The position that Connect has stored, where it is known.
+        recorded: What the lake's table rests on.
+
+    Raises:
+        LostHistoryError: It does not.
+    """
+    if (problem := log.problem(stored, recorded)) is not None:
+        raise _lost(table, f"{log.title} {problem}")
+
+
+def check_starts(table: TableId, starts: Sequence[int], told_upto: int | None) -> None:
+    """Check that the connector has gone on from its stored position ever since the handoff.
+
+    Args:
+        table: The table.
+        starts: Offsets at which the connector told that it began without a position.
+        told_upto: Where that topic ended before O; None where nothing is told.
+
+    Raises:
+        LostHistoryError: It has not: what was written meanwhile is in no topic, and nothing else
+            shows it.
+    """
+    later = [offset for offset in starts if told_upto is not None and offset >= told_upto]
+    if later:
+        raise _lost(
+            table,
+            "its connector began anew without its stored position, which somebody has deleted:"
+            " what was written meanwhile was not captured",
+            offset=later[0],
+        )
+
+
+def check_capture(table: TableId, problems: Sequence[str]) -> None:
+    """Check that nothing was found that keeps changes from becoming events.
+
+    Raises:
+        LostHistoryError: Something was; changes since then may be missing from the topic.
+    """
+    if problems:
+        raise _lost(
+            table, f"changes of table {table} are not captured in full: {'; '.join(problems)}"
+        )
+
+
+def check_changes(
+    table: TableId, changes: Sequence[Change], on_schema_change: str
+) -> tuple[str, ...]:
+    """Check that the lake can follow what changed on its source, and may.
+
+    Args:
+        table: The table.
+        changes: What `schemas.evolution.diff` found.
+        on_schema_change: The table's policy.
+
+    Returns:
+        What a person should look at, one sentence each.
+
+    Raises:
+        LostHistoryError: Rows may have changed without any event.
+        SchemaChangeError: A change that cannot be applied in place.
+        PausedByPolicyError: The lake could follow, and the policy leaves it to a person.
+    """
+    grave = [change for change in changes if change.verdict is Verdict.BOOTSTRAP]
+    lost = [change for change in grave if isinstance(change, LoseEvents)]
+    if lost:
+        raise _lost(table, f"it changed on the source: {_listed(lost)}")
+    if grave:
+        raise SchemaChangeError(
+            f"table {table} changed on the source: {_listed(grave)}",
+            remedy=f"Copy the table again: `tributary bootstrap {table}`. Until then readers keep"
+            " what was committed.",
+            table=table,
+        )
+    moving = [change for change in changes if change.moves_lake]
+    if moving and on_schema_change == "pause":
+        raise PausedByPolicyError(
+            f"table {table} changed on the source, and on_schema_change is pause:"
+            f" {_listed(moving)}",
+            remedy="Set on_schema_change to evolve or freeze for this table, then"
+            f" `tributary resume {table}`.",
+            table=table,
+        )
+    return tuple(f"table {table}: {change}" for change in changes if isinstance(change, NewFile))
+
+
+def _listed(changes: Sequence[Change]) -> str:
+    return "; ".join(str(change) for change in changes)
+
+
+def _lost(table: TableId, what: str, **context: Any) -> LostHistoryError:
+    return LostHistoryError(
+        f"the stream of table {table} no longer follows from the lake: {what}",
+        remedy=f"Copy the table again: `tributary bootstrap {table}`. Until then readers keep what"
+        " was committed.",
+        table=table,
+        **context,
+    )

@@ -1,0 +1,80 @@
+"""Topics that drop changes before runs must have read them: a loss that is ahead."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from cdc.capture.watch import UNWATCHED, listed
+from cdc.kafka import Expiry, expiries
+
+if TYPE_CHECKING:
+    from cdc.run.context import RunContext
+    from cdc.store.table_state import TableRecord
+
+
+@dataclass(frozen=True)
+class Expiring:
+    """Topics that one setting makes forget.
+
+    Args:
+        expiry: The setting, and what it does.
+        topics: The topics, in order.
+    """
+
+    expiry: Expiry
+    topics: tuple[str, ...]
+
+    @property
+    def message(self) -> str:
+        """What is wrong, and with which topics."""
+        return f"{self._named}: {self.expiry.what}"
+
+    @property
+    def remedy(self) -> str:
+        """What to do."""
+        return self.expiry.remedy(self._named)
+
+    def to_json(self) -> dict[str, Any]:
+        """The same as plain values."""
+        topics = list(self.topics)
+        return {"message": self.message, "remedy": self.remedy, "topics": topics}
+
+    @property
+    def _named(self) -> str:
+        return f"{'topic' if len(self.topics) == 1 else 'topics'} {listed(self.topics)}"
+
+
+def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiring]:
+    """The topics of tables and their captures that may drop what a run has still to read.
+
+    What a run has just seen of its topics' settings is not asked for again. Tables that no run
+    works on, as those that are paused or copied, depend on retention more than others.
+
+    Args:
+        context: What runs work with.
+        records: The tables.
+
+    Raises:
+        KafkaError: The cluster cannot be asked.
+    """
+    wanted: dict[str, int] = {}
+    retention_ms = context.config.kafka.topic.retention_ms
+    for record in records:
+        if record.state in UNWATCHED or record.table.source not in context.config.sources:
+            continue
+        wanted[record.topic] = retention_ms
+        capture = context.capture(record)
+        for topic in capture.evidence_topics:
+            own = capture.topic_config(topic)
+            wanted[topic] = int(own.get("retention.ms", retention_ms))
+    known = dict(context.topic_settings)
+    context.topic_settings.clear()
+    known |= context.kafka.topic_configs(wanted.keys() - known.keys())
+    found: defaultdict[Expiry, list[str]] = defaultdict(list)
+    for topic in sorted(wanted.keys() & known.keys()):
+        for expiry in expiries(known[topic], wanted[topic]):
+            found[expiry].append(topic)
+    return [Expiring(expiry, tuple(topics)) for expiry, topics in found.items()]

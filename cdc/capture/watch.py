@@ -1,0 +1,207 @@
+"""Whether changes still come: connectors that failed, stand still or send no heartbeats.
+
+A table whose connector sends nothing looks like one without changes, so a run tells the two apart.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from cdc.connect import failures
+from cdc.debezium import came_lately, silence, silence_bound_s
+from cdc.errors import ConnectError, LeaseHeldError
+from cdc.store.connector_restarts import LIMIT, Restarts
+from cdc.store.table_state import State
+from schemas.redaction import redact
+
+if TYPE_CHECKING:
+    from cdc.connect import ConnectClient, ConnectorStatus
+    from cdc.debezium import CaptureNames
+    from cdc.run.context import RunContext
+    from cdc.store.connector_restarts import Restarted
+    from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+
+UNWATCHED = frozenset({State.RETIRED, State.NEEDS_BOOTSTRAP})
+"""States of tables to which it makes no difference whether changes come."""
+_ASLEEP = frozenset({"PAUSED", "STOPPED"})
+_NAMED = 5
+_RETRY = "run `tributary retry` for one of its tables"
+
+
+@dataclass(frozen=True)
+class Silence:
+    """A capture that sends no changes.
+
+    Args:
+        capture: The capture.
+        tables: The tables that get none.
+        reason: Why.
+        remedy: What to do.
+    """
+
+    capture: CaptureNames
+    tables: tuple[TableId, ...]
+    reason: str
+    remedy: str
+
+    @property
+    def message(self) -> str:
+        """What is wrong, and for which tables."""
+        return f"{self.reason}; until then no changes come for {listed(self.tables)}"
+
+    def to_json(self) -> dict[str, Any]:
+        """The silence as plain values."""
+        return {
+            "source": self.capture.source,
+            "tier": self.capture.tier,
+            "connector": self.capture.connector,
+            "message": self.message,
+            "remedy": self.remedy,
+            "tables": [str(table) for table in self.tables],
+        }
+
+
+def listed(names: Sequence[object]) -> str:
+    """The first names of a list, and how many more there are."""
+    named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
+    return f"{named} and {more} more" if more > 0 else named
+
+
+def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silence]:
+    """The captures of the tables that send no changes now; a failed connector is restarted.
+
+    Args:
+        context: What runs work with; without a client of Connect, heartbeats alone tell.
+        records: The tables.
+
+    Raises:
+        KafkaError: The cluster cannot be asked.
+        StateError: The state store cannot be used.
+    """
+    groups: dict[CaptureNames, list[TableId]] = {}
+    for record in records:
+        if record.state not in UNWATCHED and record.table.source in context.config.sources:
+            groups.setdefault(context.capture(record), []).append(record.table)
+    beats = context.kafka.newest_times(capture.heartbeat_topic for capture in groups)
+    return list(_Watch(context, beats).found(groups))
+
+
+class _Watch:
+    def __init__(self, context: RunContext, beats: Mapping[str, datetime]) -> None:
+        self._context = context
+        self._beats = beats
+        self._restarts = Restarts(context.store)
+        self._connect: ConnectClient | None = context.connect
+        self._away: ConnectError | None = None
+        self._former_ends = dict(context.topic_ends)
+        context.topic_ends.clear()
+
+    def found(self, groups: Mapping[CaptureNames, Sequence[TableId]]) -> Iterator[Silence]:
+        for capture, tables in groups.items():
+            try:
+                why = self._why(capture)
+                if why is not None:
+                    # Whoever changes the capture stops its connector for a moment.
+                    with self._context.leases.hold(capture.resource):
+                        why = self._why(capture, restart=True)
+            except LeaseHeldError as held:
+                _log.info("connector %s was left alone: %s", capture.connector, held)
+                continue
+            if why is not None:
+                silence = Silence(capture, tuple(sorted(tables)), *why)
+                _log.warning("%s", silence.message)
+                yield silence
+
+    def _why(self, capture: CaptureNames, *, restart: bool = False) -> tuple[str, str] | None:
+        """Why no changes come and what to do; None when they do."""
+        name = capture.connector
+        away, status = self._status(name)
+        if away is not None:
+            quiet = self._quiet(capture, f"Kafka Connect cannot be asked ({away.message})")
+            return None if quiet is None else (quiet, away.remedy)
+        if self._connect is not None:
+            if status is None:
+                what = f"there is no connector {name}, and its log waits for one"
+                return what, "Run `tributary onboard` for one of its tables, which creates it."
+            if status.failure is not None:
+                return self._failed(name, status.failure, restart=restart)
+            if status.state in _ASLEEP:
+                what = f"connector {name} is {status.state}"
+                return what, f"To resume it, {_RETRY}."
+            if status.running:
+                self._restarts.settle(name)
+        states = "runs" if status is None or status.running else f"is {_states(status)}"
+        quiet = self._quiet(capture, f"connector {name} {states}")
+        return None if quiet is None else (quiet, silence(capture))
+
+    def _status(self, name: str) -> tuple[ConnectError | None, ConnectorStatus | None]:
+        """The connector's state, or why Connect cannot tell; that is asked once for all."""
+        if self._connect is None or self._away is not None:
+            return self._away, None
+        try:
+            return None, self._connect.status(name)
+        except ConnectError as error:
+            _log.warning("connectors were not looked at: %s", error)
+            self._away = error
+            return error, None
+
+    def _quiet(self, capture: CaptureNames, what: str) -> str | None:
+        """That the last heartbeat is too old and no changes come either, where it is so.
+
+        A beat is a row, so while one long transaction or a backlog is sent, changes come alone.
+        """
+        topic, beat = capture.heartbeat_topic, self._beats.get(capture.heartbeat_topic)
+        if self._lately(capture, beat) or self._flows(capture):
+            return None
+        if beat is None:
+            return f"{what}, and topic {topic} holds no heartbeat"
+        age = (datetime.now(timezone.utc) - beat).total_seconds()
+        when = f"{age:,.0f} s old" if age >= 0 else f"dated {-age:,.0f} s ahead of this clock"
+        return f"{what}, and its last heartbeat in topic {topic} is {when}"
+
+    def _lately(self, capture: CaptureNames, sent: datetime | None) -> bool:
+        interval_ms = self._context.config.source(capture.source).heartbeat_interval_ms
+        return came_lately(sent, silence_bound_s(interval_ms))
+
+    def _flows(self, capture: CaptureNames) -> bool:
+        """Whether records came lately, or since the former look: senders' clocks may be behind."""
+        context, kafka = self._context, self._context.kafka
+        topics = [*capture.own_topics, *context.store.topics(capture.source, capture.tier)]
+        ends = kafka.high_watermarks_many(topics)
+        end = sum(sum(partitions.values()) for partitions in ends.values())
+        context.topic_ends[capture] = end
+        if end > self._former_ends.get(capture, end):
+            return True
+        return any(self._lately(capture, sent) for sent in kafka.newest_times(topics).values())
+
+    def _failed(self, name: str, trace: str, *, restart: bool) -> tuple[str, str]:
+        reason = f"connector {name} failed: {redact(failures.explain(trace))}"
+        remedy = failures.remedy(trace, f"Correct the cause; to restart it at once, {_RETRY}.")
+        if not restart or self._connect is None:
+            return reason, remedy
+        tried = self._restarts.claim(name)
+        if tried.now:
+            try:
+                self._connect.restart(name)
+            except ConnectError as error:
+                return f"{reason} ({_tries(tried)}, which Connect refused: {error.message})", remedy
+        return f"{reason} ({_tries(tried)})", remedy
+
+
+def _tries(tried: Restarted) -> str:
+    if tried.next_at is None and tried.times >= LIMIT:
+        return f"restarted {tried.times} times in a row, and no more by itself"
+    again = "" if tried.next_at is None else f", not before {tried.next_at:%H:%M:%S} UTC again"
+    return f"restarted, time {tried.times} of {LIMIT}{again}"
+
+
+def _states(status: ConnectorStatus) -> str:
+    tasks = ", ".join(f"task {task.id} {task.state}" for task in status.tasks) or "no task"
+    return f"{status.state} with {tasks}"

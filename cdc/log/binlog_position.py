@@ -1,0 +1,159 @@
+"""Places in a binlog, by file and position: what a MySQL server without GTIDs has executed.
+
+A place counts bytes: it covers all that lies before it. What begins at a place is not covered by
+it, and places are comparable within the binlog of one server only.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from cdc.errors import PositionError, StateError
+from cdc.log.gtid import MysqlGtidSet
+from cdc.log.position import LogPosition
+
+_FILE = re.compile(r"(.+)\.([0-9]+)", re.DOTALL)
+_PLACE = re.compile(r"(.+\.[0-9]+):([0-9]+)", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class BinlogPosition:
+    """A place in a binlog, as in ``binlog.000012:4567``.
+
+    Args:
+        file: Name of the file, without its folder.
+        offset: Bytes from the beginning of that file.
+
+    Raises:
+        StateError: No file of a binlog has that name.
+    """
+
+    file: str
+    offset: int
+
+    def __post_init__(self) -> None:
+        if not _FILE.fullmatch(self.file) or self.offset < 0:
+            raise _unreadable(f"{self.file}:{self.offset}")
+
+    @classmethod
+    def parse(cls, text: str) -> BinlogPosition:
+        """Read the text form.
+
+        Raises:
+            StateError: The text is not of that form.
+        """
+        match = _PLACE.fullmatch(text)
+        if match is None:
+            raise _unreadable(text)
+        return cls(match[1], int(match[2]))
+
+    @property
+    def base(self) -> str:
+        """What the names of all files of this binlog begin with."""
+        return self.file.rpartition(".")[0]
+
+    @property
+    def number(self) -> int:
+        """Number of the file. The server writes six digits, and more when it needs them."""
+        return int(self.file.rpartition(".")[2])
+
+    def reaches(self, other: BinlogPosition) -> bool:
+        """Whether everything before the other place lies before this one.
+
+        Raises:
+            PositionError: The other is no place in a binlog of this name.
+        """
+        theirs = self._comparable(other)
+        return (self.number, self.offset) >= (theirs.number, theirs.offset)
+
+    def joined(self, other: BinlogPosition) -> BinlogPosition:
+        """The later of the two.
+
+        Raises:
+            PositionError: The other is no place in a binlog of this name.
+        """
+        return self if self.reaches(other) else other
+
+    def moved(self, by: int) -> BinlogPosition:
+        """So many bytes further in the same file, and never before its beginning."""
+        return BinlogPosition(self.file, max(0, self.offset + by))
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.offset}"
+
+    def _comparable(self, other: object) -> BinlogPosition:
+        if not isinstance(other, BinlogPosition):
+            raise PositionError.of_kinds(self, other)
+        if other.base != self.base:
+            raise PositionError(
+                f"{self} and {other} are places in the binlogs of two servers, or of one whose"
+                " binlog was given another name (log_bin)",
+                remedy="Copy the tables of this source again: `tributary resync`.",
+            )
+        return other
+
+
+@dataclass(frozen=True)
+class StoredPosition:
+    """What Connect has stored of a MySQL server: up to where everything is in Kafka, in two terms.
+
+    The place is always right. The GTIDs are so only while the connector goes by them: one that
+    began on a server without them, which had some before, repeats those for ever. They are too few
+    then, never too many. So whoever asks decides by what it asks for.
+
+    Args:
+        gtids: The transactions, where the connector names any.
+        place: The place in the binlog.
+    """
+
+    gtids: MysqlGtidSet | None
+    place: BinlogPosition | None
+
+    def reaches(self, other: LogPosition) -> bool:
+        """Whether everything up to the other position lies up to this one.
+
+        Raises:
+            PositionError: It is of a kind that the connector has not stored.
+        """
+        return self.like(other).reaches(other)
+
+    def joined(self, other: StoredPosition) -> StoredPosition:
+        """The later of both, in each of the two terms that both have."""
+        gtids, place = self.gtids, self.place
+        return StoredPosition(
+            None if gtids is None or other.gtids is None else gtids.joined(other.gtids),
+            None if place is None or other.place is None else place.joined(other.place),
+        )
+
+    def like(self, other: LogPosition) -> LogPosition:
+        """This position in the other's terms.
+
+        Raises:
+            PositionError: It is of a kind that the connector has not stored.
+        """
+        if isinstance(other, MysqlGtidSet) and self.gtids is not None:
+            return self.gtids
+        if isinstance(other, BinlogPosition) and self.place is not None:
+            return self.place
+        raise PositionError.of_kinds(self, other)
+
+    def __str__(self) -> str:
+        return " at ".join(str(one) for one in (self.gtids, self.place) if one is not None)
+
+
+def read_position(text: str) -> MysqlGtidSet | BinlogPosition:
+    """A position of a MySQL server, of whichever kind it was written down.
+
+    Raises:
+        StateError: The text is of neither.
+    """
+    return BinlogPosition.parse(text) if _PLACE.fullmatch(text) else MysqlGtidSet.parse(text)
+
+
+def _unreadable(text: str) -> StateError:
+    return StateError(
+        f"{text!r} is not a place in a binlog",
+        remedy="Places are written as file and position, as in binlog.000012:4567.",
+        field="binlog",
+    )

@@ -1,0 +1,213 @@
+"""Sets of global transaction ids: what a MySQL or MariaDB server has executed, as values.
+
+The fence and every "has capture passed this" are questions of containment between two such sets.
+They are answered here and not by the server, since one of the two often comes from elsewhere: from
+Connect's stored offsets, from the state store, from a lake commit.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Protocol, TypeVar
+
+from cdc.errors import PositionError, StateError
+from cdc.log.position import LogPosition
+
+_SOURCE = re.compile(r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}")
+_TAG = re.compile(r"[a-z_][a-z0-9_]{0,31}", re.IGNORECASE)
+_NUMBERS = re.compile(r"([1-9][0-9]*)(?:-([1-9][0-9]*))?")
+_MARIADB = re.compile(r"([0-9]+)-([0-9]+)-([0-9]+)")
+
+Interval = tuple[int, int]
+"""First and last number, both inside."""
+
+_Set = TypeVar("_Set", bound="GtidSet")
+
+
+class GtidSet(LogPosition, Protocol):
+    """A set of transactions. Sets of one kind of server compare; others raise `PositionError`."""
+
+    def without(self: _Set, other: _Set) -> _Set:
+        """The transactions of this set that are not in the other."""
+
+    def __bool__(self) -> bool:
+        """Whether there is any transaction in it."""
+
+
+@dataclass(frozen=True)
+class MysqlGtidSet:
+    """A set of MySQL, as in ``3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7``.
+
+    Args:
+        intervals: Rising, disjoint ranges of numbers, never adjoining, by where they were given
+            out: the server's uuid, with ``:tag`` for tagged transactions.
+    """
+
+    intervals: Mapping[str, tuple[Interval, ...]]
+
+    @classmethod
+    def parse(cls, text: str) -> MysqlGtidSet:
+        """Read what ``@@gtid_executed`` shows; an empty text is the empty set.
+
+        Raises:
+            StateError: The text is not of that form.
+        """
+        found: dict[str, list[Interval]] = {}
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            source, *rest = (piece.strip() for piece in part.split(":"))
+            if not _SOURCE.fullmatch(source) or not rest:
+                raise _unreadable(text)
+            owner = source.lower()
+            for piece in rest:
+                if numbers := _NUMBERS.fullmatch(piece):
+                    first, last = int(numbers[1]), int(numbers[2] or numbers[1])
+                    if last < first:
+                        raise _unreadable(text)
+                    found.setdefault(owner, []).append((first, last))
+                elif _TAG.fullmatch(piece):
+                    owner = f"{source}:{piece}".lower()
+                else:
+                    raise _unreadable(text)
+        return cls({owner: _joined(ranges) for owner, ranges in sorted(found.items())})
+
+    def reaches(self, other: MysqlGtidSet) -> bool:
+        """Whether every transaction of the other set is in this one."""
+        return not _same_kind(self, other).without(self)
+
+    def joined(self, other: MysqlGtidSet) -> MysqlGtidSet:
+        """The transactions of both sets."""
+        theirs = _same_kind(self, other).intervals
+        return MysqlGtidSet(
+            {
+                owner: _joined((*self.intervals.get(owner, ()), *theirs.get(owner, ())))
+                for owner in sorted({*self.intervals, *theirs})
+            }
+        )
+
+    def without(self, other: MysqlGtidSet) -> MysqlGtidSet:
+        """The transactions of this set that are not in the other."""
+        theirs = _same_kind(self, other).intervals
+        left = {
+            owner: _difference(ranges, theirs.get(owner, ()))
+            for owner, ranges in self.intervals.items()
+        }
+        return MysqlGtidSet({owner: ranges for owner, ranges in left.items() if ranges})
+
+    def __bool__(self) -> bool:
+        return bool(self.intervals)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        return ",".join(
+            ":".join((owner, *(str(a) if a == b else f"{a}-{b}" for a, b in ranges)))
+            for owner, ranges in self.intervals.items()
+        )
+
+
+@dataclass(frozen=True)
+class MariadbGtidSet:
+    """A position of MariaDB, as in ``0-1-270,1-5-3``: all transactions up to it, by domain.
+
+    Within a domain numbers rise in the order of the binlog (``gtid_strict_mode`` makes sure of it),
+    whichever server gave them out; so containment is a comparison per domain.
+
+    Args:
+        last: Server and number of the last transaction of each domain.
+    """
+
+    last: Mapping[int, tuple[int, int]]
+
+    @classmethod
+    def parse(cls, text: str) -> MariadbGtidSet:
+        """Read what ``@@gtid_binlog_pos`` or ``@@gtid_slave_pos`` shows; empty is the empty set.
+
+        ``@@gtid_binlog_state`` lists a domain once per server: the highest number is what counts.
+
+        Raises:
+            StateError: The text is not of that form.
+        """
+        found: dict[int, tuple[int, int]] = {}
+        for part in filter(None, (part.strip() for part in text.split(","))):
+            match = _MARIADB.fullmatch(part)
+            if match is None:
+                raise _unreadable(text)
+            domain, server, number = (int(piece) for piece in match.groups())
+            if domain not in found or found[domain][1] < number:
+                found[domain] = (server, number)
+        return cls(dict(sorted(found.items())))
+
+    def reaches(self, other: MariadbGtidSet) -> bool:
+        """Whether every transaction of the other set is in this one."""
+        return not _same_kind(self, other).without(self)
+
+    def joined(self, other: MariadbGtidSet) -> MariadbGtidSet:
+        """Of each domain the position that is further."""
+        ahead = _same_kind(self, other).without(self)
+        return MariadbGtidSet(dict(sorted({**self.last, **ahead.last}.items())))
+
+    def without(self, other: MariadbGtidSet) -> MariadbGtidSet:
+        """The domains in which this set goes further than the other, with how far."""
+        theirs = _same_kind(self, other).last
+        return MariadbGtidSet(
+            {
+                domain: (server, number)
+                for domain, (server, number) in self.last.items()
+                if domain not in theirs or theirs[domain][1] < number
+            }
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.last)
+
+    def __hash__(self) -> int:
+        return hash(str(self))
+
+    def __str__(self) -> str:
+        return ",".join(
+            f"{domain}-{server}-{number}" for domain, (server, number) in self.last.items()
+        )
+
+
+def _joined(ranges: Iterable[Interval]) -> tuple[Interval, ...]:
+    """The same numbers in rising ranges that neither overlap nor adjoin."""
+    result: list[Interval] = []
+    for first, last in sorted(ranges):
+        if result and first <= result[-1][1] + 1:
+            result[-1] = (result[-1][0], max(result[-1][1], last))
+        else:
+            result.append((first, last))
+    return tuple(result)
+
+
+def _difference(ranges: Iterable[Interval], removed: Iterable[Interval]) -> tuple[Interval, ...]:
+    result = []
+    for first, last in ranges:
+        at = first
+        for low, high in removed:
+            if high < at or low > last:
+                continue
+            if low > at:
+                result.append((at, low - 1))
+            at = high + 1
+        if at <= last:
+            result.append((at, last))
+    return tuple(result)
+
+
+def _same_kind(mine: _Set, other: object) -> _Set:
+    """The other set, if it is of this kind: a position of another kind can decide nothing."""
+    if not isinstance(other, type(mine)):
+        raise PositionError.of_kinds(mine, other)
+    return other
+
+
+def _unreadable(text: str) -> StateError:
+    return StateError(
+        f"{text!r} is not a set of GTIDs",
+        remedy="MySQL writes them as uuid:1-5:7, MariaDB as domain-server-number; read it again.",
+        field="gtid",
+    )

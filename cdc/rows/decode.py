@@ -1,0 +1,271 @@
+"""From Kafka records to changes in one normal form, decoded in the JVM by the writer's schema id.
+
+Normal form is one row per record (two where an update changed a key; see :class:`EventRules`): the
+lake's meta columns, the table's columns in lake types, and columns that never reach the lake
+(:data:`cdc.rows.columns.DECODED_ONLY`). A record with a ``PROBLEM`` has no ``OP``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+from pyspark.sql.avro.functions import from_avro
+from pyspark.sql.types import StructType
+
+from cdc.errors import DecodeError
+from cdc.rows.binlog_values import not_of_a_log
+from cdc.rows.columns import (
+    INGESTED_AT,
+    OFFSET,
+    OP,
+    ORDER,
+    PARTITION,
+    POSITION,
+    PROBLEM,
+    SCHEMA_ID,
+    SOURCE_TS,
+    TRANSACTION,
+    UNAVAILABLE,
+    UNCLEAR,
+)
+from cdc.rows.event_plan import MARK_SQL, EventPlan, EventRules, event_plan
+from cdc.rows.key_updates import FORMER, key_type, split
+from cdc.rows.semantic_types import inexact, quoted
+from schemas.avro import WIRE_HEADER_BYTES, DebeziumSchema
+from schemas.table import Column, TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+TOMBSTONE = "tombstone"
+"""``OP`` of a record without a value."""
+
+UNKNOWN_SCHEMA = "unknown schema id"
+"""``PROBLEM`` of a record whose schema was not given to :func:`decode`."""
+
+SCHEMA_ID_SQL = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
+"""Spark SQL of the schema id in a record's ``value``."""
+
+_ROW_OPS, _ROWLESS_OPS = ("c", "r", "u"), ("d", "t")
+
+
+def decode(
+    records: DataFrame,
+    schemas: Mapping[int, DebeziumSchema],
+    table: TableSchema,
+    rules: EventRules,
+    *,
+    ingested_at: datetime,
+) -> DataFrame:
+    """Bring records into normal form, each by the schema it was written with.
+
+    Nothing is dropped and nothing raises here: a record that cannot be read has a ``PROBLEM``,
+    and a record of a schema that is not in ``schemas`` says :data:`UNKNOWN_SCHEMA`. Avro's own
+    decoders do not mind bytes behind the body; here they are a problem, since they are what a
+    record looks like whose id has come to mean another schema.
+
+    Args:
+        records: Rows with Kafka's ``value``, ``partition`` and ``offset``.
+        schemas: The writers' schemas by id.
+        table: The lake's columns and key. Fields that are not columns of it are ignored.
+        rules: What the table's events leave open.
+        ingested_at: Time of the run, for ``INGESTED_AT``.
+
+    Raises:
+        DecodeError: A schema is not that of a change event.
+        SchemaChangeError: A writer's type cannot become the lake's type of that column.
+    """
+    events = _events(records, schemas)
+    for schema_id, schema in schemas.items():
+        marked = events.schema[_event(schema_id)].dataType
+        if not (isinstance(marked, StructType) and schema.is_envelope):
+            raise DecodeError(
+                f"schema id {schema_id} of table {table.table} is not a change event",
+                remedy="Check that only the Debezium connector writes to the topic.",
+                table=table.table,
+                schema_id=schema_id,
+            )
+    plans = {
+        schema_id: event_plan(_event(schema_id), schema, table, rules)
+        for schema_id, schema in schemas.items()
+    }
+    normal = _normal(events, plans, table, ingested_at)
+    return split(normal, table) if rules.own_key else normal.drop(FORMER)
+
+
+def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFrame:
+    """The records with their bodies decoded, each in the column of its own schema."""
+    value = F.col("value")
+    headed = records.select(
+        F.col("partition").alias(PARTITION),
+        F.col("offset").alias(OFFSET),
+        value,
+        F.expr(SCHEMA_ID_SQL).alias(SCHEMA_ID),
+        F.expr("hex(substring(value, 2, 4))").alias("_schema"),
+    )
+    readable = F.expr(
+        f"length(value) >= {WIRE_HEADER_BYTES} AND hex(substring(value, 1, 1)) = '00'"
+    )
+    body = F.expr(f"concat(substring(value, {WIRE_HEADER_BYTES + 1}), {MARK_SQL})")
+    # One wide row per record: Spark evaluates only the branch of the record's own schema, and
+    # does not merge this projection with the next, which would decode once per column.
+    return headed.select(
+        PARTITION,
+        OFFSET,
+        SCHEMA_ID,
+        "_schema",
+        F.when(value.isNull(), TOMBSTONE)
+        .when(F.length(value) < WIRE_HEADER_BYTES, f"shorter than {WIRE_HEADER_BYTES} bytes")
+        .when(~readable, "does not start with a zero byte")
+        .when(F.col(SCHEMA_ID).isNull(), "its schema id is larger than any registry's")
+        .alias("_frame"),
+        *(
+            F.when(
+                readable & (F.col("_schema") == _hex(schema_id)),
+                from_avro(
+                    body,
+                    schema.marked_writer_json,
+                    {"mode": "PERMISSIVE", "avroSchema": schema.marked_reader_json},
+                ),
+            ).alias(_event(schema_id))
+            for schema_id, schema in schemas.items()
+        ),
+    )
+
+
+def _event(schema_id: int) -> str:
+    return f"_event_{schema_id}"
+
+
+def _hex(schema_id: int) -> str:
+    """The id as a record has it, in hexadecimal.
+
+    As text: a number would be part of the code that Spark generates, and no two tables of the same
+    columns could share what the JVM has compiled of it.
+    """
+    return f"{schema_id:08X}"
+
+
+def _normal(
+    events: DataFrame, plans: Mapping[int, EventPlan], table: TableSchema, ingested_at: datetime
+) -> DataFrame:
+    # Whether a value was sent travels beside what became of it, so that neither is computed twice.
+    checked = {
+        column: f"_given_{place}"
+        for place, column in enumerate(table.columns)
+        if any(column.name in plan.given for plan in plans.values())
+    }
+    flat = _flat(events, plans, table, checked)
+    judged = flat.select("*", F.expr(_problem(plans, table, checked)).alias(PROBLEM))
+    operation = f"CASE WHEN _frame = '{TOMBSTONE}' THEN _frame WHEN {PROBLEM} IS NULL THEN _op END"
+    return judged.select(
+        F.expr(operation).alias(OP),
+        SOURCE_TS,
+        POSITION,
+        OFFSET,
+        SCHEMA_ID,
+        _constant(ingested_at).alias(INGESTED_AT),
+        *(F.col(quoted(column.name)) for column in table.columns),
+        PARTITION,
+        TRANSACTION,
+        *(() if table.key else (ORDER,)),
+        UNAVAILABLE,
+        UNCLEAR,
+        PROBLEM,
+        FORMER,
+    )
+
+
+def _flat(
+    events: DataFrame,
+    plans: Mapping[int, EventPlan],
+    table: TableSchema,
+    checked: Mapping[Column, str],
+) -> DataFrame:
+    """The events' values, each by the expressions of its own schema."""
+
+    def pick(expressions: Mapping[int, str], kind: str) -> str:
+        cases = " ".join(f"WHEN _schema = '{_hex(n)}' THEN {e}" for n, e in expressions.items())
+        return f"CAST(CASE {cases} END AS {kind})" if cases else f"CAST(NULL AS {kind})"
+
+    def of(take: str, kind: str) -> str:
+        return pick({n: str(getattr(plan, take)) for n, plan in plans.items()}, kind)
+
+    return events.selectExpr(
+        PARTITION,
+        OFFSET,
+        SCHEMA_ID,
+        "_schema",
+        "_frame",
+        f"{of('operation', 'STRING')} AS _op",
+        f"{of('whole', 'BOOLEAN')} AS _whole",
+        f"{of('has_row', 'BOOLEAN')} AS _has_row",
+        f"{of('source_ts', 'TIMESTAMP')} AS {SOURCE_TS}",
+        f"{of('position', 'STRING')} AS {POSITION}",
+        f"{of('transaction', 'BIGINT')} AS {TRANSACTION}",
+        f"{of('order', 'BIGINT')} AS {ORDER}",
+        f"{of('tagged', 'BOOLEAN')} AS _tagged",
+        f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
+        f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
+        f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
+        f"{of('zeroed', 'ARRAY<STRING>')} AS _zeroed",
+        f"{of('former', key_type(table))} AS {FORMER}",
+        *(
+            pick(
+                {n: plan.given.get(column.name, "NULL") for n, plan in plans.items()},
+                "STRING" if column.decimal and not column.secret else "BOOLEAN",
+            )
+            + f" AS {alias}"
+            for column, alias in checked.items()
+        ),
+        *(
+            pick({n: plan.values[column.name] for n, plan in plans.items()}, column.lake_type)
+            + f" AS {quoted(column.name)}"
+            for column in table.columns
+        ),
+    )
+
+
+def _problem(
+    plans: Mapping[int, EventPlan], table: TableSchema, checked: Mapping[Column, str]
+) -> str:
+    """Spark SQL of the reason why a record cannot be applied."""
+    known = ", ".join(f"'{_hex(schema_id)}'" for schema_id in plans) or "NULL"
+    without_key = " OR ".join(f"{quoted(name)} IS NULL" for name in table.key) or "FALSE"
+    rows, rowless = (", ".join(f"'{op}'" for op in ops) for ops in (_ROW_OPS, _ROWLESS_OPS))
+    lost = " ".join(inexact(column, alias) for column, alias in checked.items())
+    from_binlog = any(plan.from_binlog for plan in plans.values())
+    of_a_log = "" if table.key else not_of_a_log(UNAVAILABLE, from_binlog=from_binlog)
+    return f"""CASE
+        WHEN _frame = '{TOMBSTONE}' THEN NULL
+        WHEN _frame IS NOT NULL THEN _frame
+        WHEN NOT coalesce(_schema IN ({known}), FALSE) THEN '{UNKNOWN_SCHEMA}'
+        WHEN _op IS NULL THEN 'the body does not match its schema'
+        WHEN NOT _whole THEN 'the body is longer than its schema says'
+        WHEN _op NOT IN ({rows}, {rowless}) THEN concat('unknown operation ', left(_op, 20))
+        WHEN {SOURCE_TS} IS NULL THEN 'its source block has no time'
+        WHEN {POSITION} IS NULL THEN 'its source block has no position'
+        WHEN {TRANSACTION} IS NULL THEN 'its source block has no transaction'
+        WHEN _tagged THEN 'its GTID has a tag, and the connector sends such transactions again'
+        WHEN _op IN ({rows}) AND NOT _has_row THEN 'the row after the change is missing'
+        WHEN _op IN ({rowless}) AND _has_row THEN 'there is a row after a delete or TRUNCATE'
+        WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])
+        WHEN _zeroed IS NOT NULL THEN concat('a zero date, or what stands for one, in key column ',
+          _zeroed[0])
+        {lost}
+        WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
+        {of_a_log}
+        END"""
+
+
+def _constant(moment: datetime) -> SparkColumn:
+    """A time as an array's element, which is not part of the code that Spark generates.
+
+    Of a literal, each batch would compile the same projection again and run it cold.
+    """
+    first = F.expr(f"CAST({OFFSET} - {OFFSET} AS INT)")
+    return F.array(F.lit(moment).cast("timestamp"))[first]

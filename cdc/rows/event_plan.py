@@ -1,0 +1,236 @@
+"""Spark SQL that turns the decoded events of one schema into the lake's values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from cdc.rows.binlog_values import (
+    binlog_position,
+    binlog_value,
+    doubt_test,
+    is_tagged,
+    order_in_transaction,
+    transaction_number,
+    zero_date_test,
+)
+from cdc.rows.key_updates import changed_key
+from cdc.rows.semantic_types import (
+    default_test,
+    garbled_test,
+    lake_value,
+    names_where,
+    placeholder_test,
+    position,
+    quoted,
+)
+from schemas.avro import END_MARK, DebeziumField, DebeziumSchema
+
+if TYPE_CHECKING:
+    from schemas.table import Column, TableSchema
+
+MARK_SQL = f"X'{END_MARK.hex()}'"
+_LAST_MICROS = 253_402_300_799_999_999
+"""The end of the year 9999, after which Python and most readers know no time."""
+
+
+@dataclass(frozen=True)
+class EventRules:
+    """What the events of a table leave open, and how it is decided.
+
+    Args:
+        placeholder: What the connector sends for an unchanged value that it does not have.
+        absent: By column, Spark SQL of the value of a row whose event lacks the column; else NULL.
+        former: By column, names that an event may have it under instead of its own.
+        nulls_are_kept: Whether the converter sends a NULL as NULL. If not, a value that equals its
+            column's default may be one: it is taken as unavailable, and the event is ``UNCLEAR``.
+        own_key: Whether the table's key may be another than the connector's. An update of such a
+            key is one event; it becomes two rows, as the connector itself makes of its own key:
+            the delete of the former key and an insert.
+    """
+
+    placeholder: str
+    absent: Mapping[str, str] = field(default_factory=dict)
+    former: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    nulls_are_kept: bool = True
+    own_key: bool = False
+
+
+@dataclass(frozen=True)
+class EventPlan:
+    """Spark SQL expressions over the decoded events of one schema.
+
+    Args:
+        from_binlog: Whether a connector of MySQL or MariaDB wrote them.
+        operation: Debezium's operation.
+        whole: Whether the body ended where its schema says.
+        has_row: Whether there is a row after the change.
+        source_ts: Time of the change, a timestamp.
+        position: Position in the log.
+        transaction: Number of the transaction.
+        order: Number within the transaction.
+        tagged: Whether the transaction is one that MySQL's connector sends again.
+        values: By column, its value in its lake type.
+        given: By column whose value the lake's type may not hold, what shows whether there was one.
+        unavailable: Names of the columns whose value the connector did not have.
+        unclear: Whether some of these may have changed.
+        garbled: Names of the columns whose text is not UTF-8.
+        zeroed: Names of the key columns that may hold a zero date.
+        former: The key before an update that changed it.
+    """
+
+    from_binlog: bool
+    operation: str
+    whole: str
+    has_row: str
+    source_ts: str
+    position: str
+    transaction: str
+    order: str
+    tagged: str
+    values: Mapping[str, str]
+    given: Mapping[str, str]
+    unavailable: str
+    unclear: str
+    garbled: str
+    zeroed: str
+    former: str
+
+
+def event_plan(
+    record: str, schema: DebeziumSchema, table: TableSchema, rules: EventRules
+) -> EventPlan:
+    """Plan one schema's events.
+
+    Args:
+        record: The column of the decoded records: a struct of ``event`` and ``mark``.
+        schema: The writers' schema.
+        table: The lake's columns and key.
+        rules: What its events leave open.
+
+    Raises:
+        SchemaChangeError: A writer's type cannot become the lake's type of that column.
+    """
+    event = f"{record}.event"
+    columns = {one.name: _column(event, one, schema, table, rules) for one in table.columns}
+    values = {name: one.value for name, one in columns.items()}
+    unclear = [one.unclear for one in columns.values() if one.unclear is not None]
+    # The order of the key need not be that of the columns.
+    former = {name: columns[name].former or "NULL" for name in table.key}
+    micros = f"try_multiply({event}.source.ts_ms, 1000L)"
+    if any(inner.name == "ts_us" for inner in schema.source):
+        micros = f"coalesce({event}.source.ts_us, {micros})"
+    return EventPlan(
+        from_binlog=schema.from_binlog,
+        operation=f"{event}.op",
+        whole=f"{record}.mark = {MARK_SQL}",
+        has_row=f"{event}.after IS NOT NULL",
+        source_ts=f"CASE WHEN {micros} BETWEEN 0 AND {_LAST_MICROS}"
+        f" THEN timestamp_micros({micros}) END",
+        position=binlog_position(f"{event}.source")
+        if schema.from_binlog
+        else position(f"{event}.source.sequence"),
+        transaction=transaction_number(f"{event}.source", schema),
+        order=order_in_transaction(event, schema),
+        tagged=is_tagged(f"{event}.source", schema),
+        values=values,
+        given={name: one.given for name, one in columns.items() if one.given is not None},
+        unavailable=_names(columns, "lacked"),
+        unclear=f"coalesce({' OR '.join(unclear)}, FALSE)" if unclear else "FALSE",
+        garbled=_names(columns, "garbled"),
+        zeroed=_names(columns, "zeroed"),
+        former=changed_key(event, former, values) if rules.own_key else "NULL",
+    )
+
+
+@dataclass(frozen=True)
+class _ColumnSql:
+    """Spark SQL of one column; a test is None where it can never be true.
+
+    Args:
+        value: Its value in its lake type.
+        lacked: Whether the connector did not have the value.
+        unclear: Whether the value may have changed though it was not sent.
+        garbled: Whether its text is not UTF-8.
+        zeroed: Whether it may hold a zero date, of a key column.
+        given: What shows whether there was a value, where the lake's type may not hold it.
+        former: Its value before the change, of a key column.
+    """
+
+    value: str
+    lacked: str | None = None
+    unclear: str | None = None
+    garbled: str | None = None
+    zeroed: str | None = None
+    given: str | None = None
+    former: str | None = None
+
+
+def _column(
+    event: str, column: Column, schema: DebeziumSchema, table: TableSchema, rules: EventRules
+) -> _ColumnSql:
+    if column.asked:
+        has_row = f"{event}.after IS NOT NULL"
+        return _ColumnSql("NULL", lacked=has_row, unclear=has_row)
+    names = (column.name, *rules.former.get(column.name, ())) if column.live else ()
+    found = next(filter(None, map(schema.field, names)), None)
+    if found is None:
+        return _ColumnSql(rules.absent.get(column.name, "NULL"))
+    read = binlog_value if schema.from_binlog else lake_value
+    is_key = column.name in table.key
+    before, raw = (f"{event}.{image}.{quoted(found.name)}" for image in ("before", "after"))
+    if is_key:
+        raw = _key_of_either(raw, before, found, rules)
+    value = read(raw, found, column, table.table)
+    unclear = None if rules.nulls_are_kept else default_test(raw, found)
+    doubt = doubt_test(raw, found, column, table) if schema.from_binlog else None
+    zeroed = None
+    if doubt is not None and is_key:
+        # By that key the source would show another row, and none that is gone.
+        zeroed = _either(doubt, zero_date_test(before, found))
+    else:
+        unclear = _either(unclear, doubt)
+    lacked = None if is_key else _either(placeholder_test(raw, found, rules.placeholder), unclear)
+    return _ColumnSql(
+        value.sql if lacked is None else f"CASE WHEN {lacked} THEN NULL ELSE {value.sql} END",
+        lacked=lacked,
+        unclear=unclear,
+        garbled=garbled_test(raw, found),
+        zeroed=zeroed,
+        given=None if value.total else _given(raw, lacked, column),
+        former=read(before, found, column, table.table).sql if is_key else None,
+    )
+
+
+def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRules) -> str:
+    """A key column: a delete has no row after it, and the row before has at least the key.
+
+    A key that is stored out of line may be unavailable in the row after the change.
+    """
+    if shown := placeholder_test(after, found, rules.placeholder):
+        after = f"CASE WHEN {shown} THEN NULL ELSE {after} END"
+    return f"coalesce({after}, {before})"
+
+
+def _given(raw: str, lacked: str | None, column: Column) -> str:
+    """Whether a value was sent that the lake's type may not hold.
+
+    Where the settings chose that type, the value itself: a person must see which it is.
+    """
+    real = f"{raw} IS NOT NULL" + (f" AND NOT {lacked}" if lacked is not None else "")
+    if column.decimal and not column.secret:
+        return f"CASE WHEN {real} THEN left({raw}, 60) END"
+    return real
+
+
+def _either(one: str | None, other: str | None) -> str | None:
+    if one is None or other is None:
+        return one or other
+    return f"({one} OR {other})"
+
+
+def _names(columns: Mapping[str, _ColumnSql], test: str) -> str:
+    """Names of the columns of which a test is true."""
+    tests = ((name, getattr(one, test)) for name, one in columns.items())
+    return names_where([(name, sql) for name, sql in tests if sql is not None])

@@ -1,0 +1,331 @@
+"""Changes to rows: what a batch contains, the last image of each key, and its missing values.
+
+Everything works on the normal form of :mod:`cdc.rows.decode`, in the order of the log (the Kafka
+offset), and returns lazy frames; only :func:`summarize` runs a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from cdc.rows.columns import (
+    META_NAMES,
+    MISSING,
+    MOVED,
+    OFFSET,
+    OP,
+    PARTITION,
+    POSITION,
+    PROBLEM,
+    SCHEMA_ID,
+    SOURCE_TS,
+    TRANSACTION,
+    UNAVAILABLE,
+    UNCLEAR,
+    scratch,
+)
+from cdc.rows.decode import TOMBSTONE, UNKNOWN_SCHEMA
+from cdc.rows.semantic_types import quoted
+from schemas.table import TableSchema
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+_LIFE, _RANK, _FOUND = scratch("life"), scratch("rank"), scratch("found")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """A record that cannot be applied, and why."""
+
+    partition: int
+    offset: int
+    schema_id: int | None
+    reason: str
+
+
+@dataclass(frozen=True)
+class Summary:
+    """What a batch contains.
+
+    Args:
+        counts: Records by operation; tombstones under ``tombstone``. Records that cannot be
+            applied are in none.
+        schema_ids: Ids of the schemas of the others.
+        unknown_schemas: Ids of schemas that :func:`cdc.rows.decode.decode` was not given.
+        problems: Records that cannot be applied, those of unknown schemas among them.
+        unavailable: Columns of which some record lacks the value.
+        unclear: Whether some of these may have changed, so that no earlier value stands for them.
+        moved: Inserts and snapshot reads that lack a value: rows that were moved to another key.
+        source_ts: Latest source time per partition.
+        position: Position of the last event in the log.
+        first_truncate: Offset of the first TRUNCATE, or None.
+        last_truncate: Offset of the last one.
+    """
+
+    counts: Mapping[str, int]
+    schema_ids: tuple[int, ...]
+    unknown_schemas: tuple[int, ...]
+    problems: int
+    unavailable: tuple[str, ...]
+    unclear: bool
+    moved: int
+    source_ts: Mapping[int, datetime]
+    position: str | None
+    first_truncate: int | None
+    last_truncate: int | None
+
+    @property
+    def events(self) -> int:
+        """Changes in the batch; tombstones are none."""
+        return sum(count for op, count in self.counts.items() if op != TOMBSTONE)
+
+
+def summarize(changes: DataFrame) -> Summary:
+    """Look at a whole batch, in one job.
+
+    Args:
+        changes: The batch in normal form, persisted by the caller if it is to be read again.
+    """
+    unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
+    fine = F.col(PROBLEM).isNull()
+    truncate = F.when(F.col(OP) == "t", F.col(OFFSET))
+    lacking = F.col(UNAVAILABLE).isNotNull()
+    rows = (
+        changes.groupBy(OP, PARTITION)
+        .agg(
+            F.count(F.lit(1)).alias("events"),
+            F.collect_set(F.when(fine, F.col(SCHEMA_ID))).alias("schema_ids"),
+            F.collect_set(F.when(unknown, F.col(SCHEMA_ID))).alias("unknown"),
+            F.count(PROBLEM).alias("problems"),
+            F.flatten(F.collect_set(UNAVAILABLE)).alias("unavailable"),
+            F.coalesce(F.max(UNCLEAR), F.lit(False)).alias("unclear"),
+            F.count(F.when(lacking & F.col(OP).isin("c", "r"), 1)).alias("moved"),
+            F.max(F.when(fine, F.unix_micros(SOURCE_TS))).alias("source_ts"),
+            F.max(F.when(fine, F.struct(OFFSET, POSITION))).alias("last"),
+            F.min(truncate).alias("first_truncate"),
+            F.max(truncate).alias("last_truncate"),
+        )
+        .collect()
+    )
+    return _summary(rows)
+
+
+def _summary(rows: Sequence[Any]) -> Summary:
+    counts: dict[str, int] = {}
+    times: dict[int, int] = {}
+    for row in rows:
+        if row[OP] is not None:
+            counts[row[OP]] = counts.get(row[OP], 0) + row["events"]
+        if row["source_ts"] is not None:
+            partition = row[PARTITION]
+            times[partition] = max(times.get(partition, row["source_ts"]), row["source_ts"])
+    last = max(
+        (place for row in rows if (place := row["last"]) and place[POSITION] is not None),
+        key=lambda place: place[OFFSET],
+        default=None,
+    )
+    return Summary(
+        counts=dict(sorted(counts.items())),
+        schema_ids=tuple(sorted({n for row in rows for n in row["schema_ids"]})),
+        unknown_schemas=tuple(sorted({n for row in rows for n in row["unknown"]})),
+        problems=sum(row["problems"] for row in rows),
+        unavailable=tuple(sorted({name for row in rows for name in row["unavailable"]})),
+        unclear=any(row["unclear"] for row in rows),
+        moved=sum(row["moved"] for row in rows),
+        source_ts={
+            partition: datetime.fromtimestamp(micros // 1_000_000, timezone.utc).replace(
+                microsecond=micros % 1_000_000
+            )
+            for partition, micros in times.items()
+        },
+        position=last[POSITION] if last is not None else None,
+        first_truncate=min(_known(row["first_truncate"] for row in rows), default=None),
+        last_truncate=max(_known(row["last_truncate"] for row in rows), default=None),
+    )
+
+
+def _known(values: Iterable[int | None]) -> list[int]:
+    return [value for value in values if value is not None]
+
+
+def problems(changes: DataFrame, limit: int, *, schema_id: int | None = None) -> list[Problem]:
+    """The first records of a batch that cannot be applied, by partition and offset.
+
+    Args:
+        changes: The batch in normal form.
+        limit: How many at most.
+        schema_id: Only those that name this schema.
+    """
+    found = changes.filter(F.col(PROBLEM).isNotNull())
+    if schema_id is not None:
+        found = found.filter(F.col(SCHEMA_ID) == schema_id)
+    place = [PARTITION, OFFSET]
+    rows = found.select(*place, SCHEMA_ID, PROBLEM).orderBy(*place).limit(limit).collect()
+    return [Problem(*row) for row in rows]
+
+
+def fold(
+    changes: DataFrame,
+    table: TableSchema,
+    *,
+    unavailable: Sequence[str] = (),
+    soft_delete: bool = False,
+    after_offset: int | None = None,
+    gaps: bool = False,
+) -> DataFrame:
+    """The last image of each key, values that its event lacks taken from earlier ones of its life.
+
+    A life of a key starts with an insert and ends with a delete. Values are never carried from
+    one life to the next: another row may have had the key before.
+
+    Args:
+        changes: The batch in normal form; records with a problem are left out.
+        table: The table.
+        unavailable: Columns of which some record lacks the value; see :class:`Summary`.
+        soft_delete: Whether a deleted row keeps its values. A delete event has none, so all its
+            columns count as lacking.
+        after_offset: Leave out changes up to this offset: those before a TRUNCATE.
+        gaps: Whether events may be missing, or values unclear: then an earlier event no longer
+            tells what a later one lacks, and only a deleted row keeps what was known of it.
+
+    Returns:
+        One row per key in normal form with ``MISSING`` and ``MOVED`` in place of the decoder's
+        own columns, except for the transaction.
+    """
+    rows = changes.filter(F.col(OP).isin("c", "r", "u", "d"))
+    if after_offset is not None:
+        rows = rows.filter(F.col(OFFSET) > after_offset)
+    keys = [F.col(quoted(name)) for name in table.key]
+    values = [column.name for column in table.columns if column.name not in table.key]
+    lacking = values if soft_delete else [name for name in values if name in unavailable]
+    if not lacking:
+        # Spark keeps one row per key while it sorts, before it shuffles.
+        newest = Window.partitionBy(*keys).orderBy(F.col(OFFSET).desc())
+        last = rows.withColumn(_RANK, F.row_number().over(newest)).filter(F.col(_RANK) == 1)
+        return last.drop(_RANK, PARTITION, UNAVAILABLE, UNCLEAR, PROBLEM).withColumns(
+            {MISSING: F.lit(None).cast("array<string>"), MOVED: F.lit(False)}
+        )
+    return _fold_lives(rows, table, keys, lacking, soft_delete=soft_delete, gaps=gaps)
+
+
+def _fold_lives(
+    rows: DataFrame,
+    table: TableSchema,
+    keys: Sequence[SparkColumn],
+    lacking: Sequence[str],
+    *,
+    soft_delete: bool,
+    gaps: bool,
+) -> DataFrame:
+    order = Window.partitionBy(*keys).orderBy(OFFSET)
+    until_here = order.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    before = order.rowsBetween(Window.unboundedPreceding, -1)
+    starts = F.col(OP).isin("c", "r")
+    ends = F.col(OP) == "d"
+    # A delete belongs to the life that it ends.
+    life = F.count(F.when(starts, 1)).over(until_here) + F.count(F.when(ends, 1)).over(before)
+    lives = rows.withColumn(_LIFE, life)
+
+    def lacks(name: str) -> SparkColumn:
+        listed = F.coalesce(F.array_contains(UNAVAILABLE, name), F.lit(False))
+        return (ends | listed) if soft_delete else (listed & ~ends)
+
+    def known(name: str) -> SparkColumn:
+        value = F.when(
+            ~lacks(name) & ~ends, F.struct(F.col(_LIFE), F.col(quoted(name)).alias("value"))
+        )
+        return F.last(value, ignorenulls=True).over(until_here)
+
+    found = {name: scratch(f"known_{number}") for number, name in enumerate(lacking)}
+    last = lives.select(
+        "*",
+        F.lead(F.lit(1)).over(order).isNull().alias(_RANK),
+        (F.max(F.when(starts, F.col(_LIFE))).over(until_here) == F.col(_LIFE)).alias(MOVED),
+        *(known(name).alias(alias) for name, alias in found.items()),
+    ).filter(_RANK)
+
+    def same_life(name: str) -> SparkColumn:
+        same = F.coalesce(F.col(f"{found[name]}.{_LIFE}") == F.col(_LIFE), F.lit(False))
+        return same & ends if gaps else same
+
+    missing = F.array_compact(
+        F.array(*(F.when(lacks(name) & ~same_life(name), F.lit(name)) for name in lacking))
+    )
+    columns = {
+        name: F.when(lacks(name), F.when(same_life(name), F.col(f"{found[name]}.value"))).otherwise(
+            F.col(quoted(name))
+        )
+        for name in lacking
+    }
+    return last.select(
+        *META_NAMES,
+        TRANSACTION,
+        *(
+            columns.get(column.name, F.col(quoted(column.name))).alias(column.name)
+            for column in table.columns
+        ),
+        F.when(F.size(missing) > 0, missing).alias(MISSING),
+        F.coalesce(F.col(MOVED), F.lit(False)).alias(MOVED),
+    )
+
+
+def fill(
+    folded: DataFrame,
+    rows: DataFrame,
+    table: TableSchema,
+    columns: Sequence[str],
+    *,
+    moved: bool,
+    absent_is_deleted: bool,
+) -> DataFrame:
+    """Fill missing values from rows that are known by key.
+
+    Args:
+        folded: What :func:`fold` gave.
+        rows: Key columns and ``columns``, one row per key: the lake's table, or what the source
+            was asked for.
+        table: The table.
+        columns: Columns that ``rows`` can give.
+        moved: Whether ``rows`` also speak for rows that were moved to their key in this batch. The
+            lake's table does not: it may still hold another row under that key.
+        absent_is_deleted: Whether a key that ``rows`` lacks has been deleted since.
+    """
+    wanted = F.col(MISSING).isNotNull()
+    if not moved:
+        wanted = wanted & ~F.col(MOVED)
+    known = rows.select(
+        *(F.col(quoted(name)).alias(scratch(f"key_{n}")) for n, name in enumerate(table.key)),
+        *(F.col(quoted(name)).alias(scratch(f"value_{n}")) for n, name in enumerate(columns)),
+        F.lit(True).alias(_FOUND),
+    )
+    on = [F.col(quoted(name)) == F.col(scratch(f"key_{n}")) for n, name in enumerate(table.key)]
+    joined = folded.filter(wanted).join(known, on, "left")
+    found = F.coalesce(F.col(_FOUND), F.lit(False))
+    given = {
+        name: F.when(
+            found & F.array_contains(MISSING, name),
+            F.col(scratch(f"value_{n}")).cast(table.column(name).lake_type),
+        ).otherwise(F.col(quoted(name)))
+        for n, name in enumerate(columns)
+    }
+    rest = F.array_except(
+        MISSING, F.array(*(F.lit(name) for name in columns)).cast("array<string>")
+    )
+    left = F.when(found & (F.size(rest) > 0), rest).when(~found, F.col(MISSING))
+    operation = F.col(OP)
+    if absent_is_deleted:
+        left = F.when(found, left)
+        operation = F.when(found, operation).otherwise(F.lit("d"))
+    changed = {**given, OP: operation, MISSING: left}
+    filled = joined.select(
+        *(changed.get(name, F.col(quoted(name))).alias(name) for name in folded.columns)
+    )
+    return folded.filter(~wanted).unionByName(filled)

@@ -1,0 +1,63 @@
+"""Updates of a table's key that is not the connector's: one event, of which two rows are made.
+
+The connector does the same with its own key: the delete of the former one, and an insert.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc.rows.columns import OP, PROBLEM, UNAVAILABLE, UNCLEAR
+from cdc.rows.semantic_types import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from schemas.table import TableSchema
+
+FORMER, _GONE = "_former", "_gone"
+
+
+def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]) -> str:
+    """The key before an update that changed it, as a struct; null for all other events.
+
+    Args:
+        event: The decoded event.
+        former: By key column, in the order of the key, Spark SQL of its value before.
+        values: By column, Spark SQL of its value after.
+    """
+    differs = " OR ".join(f"{sql} <> {values[name]}" for name, sql in former.items())
+    return (
+        f"CASE WHEN {event}.op = 'u' AND ({differs}) THEN struct({', '.join(former.values())}) END"
+    )
+
+
+def key_type(table: TableSchema) -> str:
+    """The struct of the key's lake types."""
+    parts = (f"k{n}: {table.column(name).lake_type}" for n, name in enumerate(table.key))
+    return f"STRUCT<{', '.join(parts)}>" if table.key else "STRUCT<k: INT>"
+
+
+def split(changes: DataFrame, table: TableSchema) -> DataFrame:
+    """Make two rows of an update that changed the key."""
+    moved = F.col(FORMER).isNotNull() & F.col(PROBLEM).isNull()
+    halves = F.when(moved, F.array(F.lit(True), F.lit(False))).otherwise(F.array(F.lit(False)))
+    gone = F.col(_GONE)
+    keys = {name: F.when(gone, F.col(f"{FORMER}.k{n}")) for n, name in enumerate(table.key)}
+    values = [column.name for column in table.columns if column.name not in keys]
+    changed = {
+        **{name: key.otherwise(F.col(quoted(name))) for name, key in keys.items()},
+        **{name: F.when(~gone, F.col(quoted(name))) for name in (*values, UNAVAILABLE)},
+        OP: F.when(gone, "d").when(moved, "c").otherwise(F.col(OP)),
+        UNCLEAR: ~gone & F.col(UNCLEAR),
+    }
+    return changes.select("*", F.explode(halves).alias(_GONE)).select(
+        *(
+            changed.get(name, F.col(quoted(name))).alias(name)
+            for name in changes.columns
+            if name != FORMER
+        )
+    )

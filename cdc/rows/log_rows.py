@@ -1,0 +1,121 @@
+"""Rows of a table without a key, from its events: each that was inserted, once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from pyspark.sql import Window
+from pyspark.sql import functions as F
+
+from cdc.rows.columns import (
+    DECODED_ONLY,
+    OFFSET,
+    OP,
+    ORDER,
+    PARTITION,
+    POSITION,
+    PROBLEM,
+    ROW,
+    TRANSACTION,
+    scratch,
+)
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_TURN = scratch("turn")
+
+
+def inserted(
+    changes: DataFrame,
+    *,
+    after_offset: int | None = None,
+    from_binlog: bool = False,
+    beyond: Reached | None = None,
+) -> DataFrame:
+    """The rows that a batch of a log inserts, each with the place that tells it apart.
+
+    A place is one in the topic. A binlog's connector that lost its connection reads the transaction
+    that it was in again, and sends its first rows twice; so there it is the place in the binlog.
+
+    Args:
+        changes: The batch in normal form; records with a problem are left out.
+        after_offset: Leave out changes up to this offset: those before a TRUNCATE.
+        from_binlog: Whether they are from a binlog.
+        beyond: How far the batches before it went.
+    """
+    rows = changes.filter(F.col(OP).isin("c", "r"))
+    if after_offset is not None:
+        rows = rows.filter(F.col(OFFSET) > after_offset)
+    if from_binlog:
+        return _once(rows, beyond).drop(*DECODED_ONLY)
+    # As many digits as any offset has, so that places sort as the offsets do.
+    digits = F.lpad(F.col(OFFSET).cast("string"), 19, "0")
+    place = F.concat_ws("-", F.col(PARTITION).cast("string"), digits)
+    return rows.withColumn(ROW, place).drop(*DECODED_ONLY)
+
+
+@dataclass(frozen=True)
+class Reached:
+    """How far a log was read in a binlog: by it an event that is sent again is known.
+
+    A connector that lost its connection reads the transaction again that it was in, by the same
+    places and with the same numbers. One that was started again goes on amid it and counts anew, at
+    places further on; and places begin anew in a transaction of more than 4 GiB, where numbers go
+    on. So what is no further by place nor by number was there before.
+
+    Args:
+        transaction: The last transaction, as :func:`cdc.rows.decode.decode` numbers them.
+        place: The furthest place of its events.
+        order: Their greatest number in it.
+    """
+
+    transaction: int
+    place: str
+    order: int
+
+    def __str__(self) -> str:
+        return f"{self.place}@{self.order}@{self.transaction}"
+
+    @classmethod
+    def parse(cls, text: str) -> Reached:
+        """Read what ``str`` gave."""
+        place, order, transaction = text.split("@")
+        return cls(int(transaction), place, int(order))
+
+
+def reached(changes: DataFrame, before: Reached | None) -> Reached | None:
+    """How far a batch of a log goes in the binlog; two small jobs over what is held already.
+
+    Args:
+        changes: The batch in normal form.
+        before: How far the ones before it went.
+    """
+    events = changes.filter(F.col(PROBLEM).isNull() & F.col(POSITION).isNotNull())
+    last = events.agg(F.max_by(TRANSACTION, OFFSET)).first()
+    if last is None or last[0] is None:
+        return before
+    of_it = events.filter(F.col(TRANSACTION) == last[0])
+    furthest = of_it.agg(F.max(POSITION), F.max(ORDER)).first()
+    if furthest is None:
+        raise AssertionError("a transaction has an event")
+    place, order = furthest
+    if before is not None and before.transaction == last[0]:
+        place, order = max(place, before.place), max(order, before.order)
+    return Reached(last[0], place, order)
+
+
+def _once(rows: DataFrame, beyond: Reached | None) -> DataFrame:
+    if beyond is not None:
+        again = (
+            (F.col(TRANSACTION) == beyond.transaction)
+            & (F.col(POSITION) <= beyond.place)
+            & (F.col(ORDER) <= beyond.order)
+        )
+        rows = rows.filter(~again)
+    # What tells two events apart that are at one place, as those of a compressed transaction.
+    told = (F.lpad(F.col(ORDER).cast("string"), 10, "0"), F.hex(TRANSACTION))
+    placed = rows.withColumn(ROW, F.concat_ws(":", POSITION, *told))
+    first = F.row_number().over(Window.partitionBy(ROW).orderBy(OFFSET))
+    return placed.withColumn(_TURN, first).filter(F.col(_TURN) == 1).drop(_TURN)

@@ -1,0 +1,101 @@
+"""What the lake gets in place of values that a table's settings hide.
+
+Values are hidden in their lake types, in one place behind every reader: the copy, the stream, rows
+that are asked for by key, and both sides of verify. So all of them give the same text for the same
+value.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F
+
+from cdc.errors import ConfigError
+from cdc.rows.columns import scratch
+from cdc.rows.semantic_types import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column as SparkColumn
+    from pyspark.sql import DataFrame
+
+    from cdc.config import LakeConfig
+    from schemas.table import Column, TableSchema
+
+MASK = "***"
+"""What stands for every value of a column that is masked."""
+
+_BLOCK_BYTES = 64
+_INNER, _OUTER = scratch("inner_key"), scratch("outer_key")
+
+
+def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame:
+    """The frame with what the lake holds in place of the values it hides; NULL stays NULL.
+
+    Args:
+        frame: The table's columns as ``schema.shown()`` has them, possibly with others.
+        schema: The table.
+        lake: Where the key of hashes is.
+
+    Raises:
+        ConfigError: There is no key.
+        SecretError: It cannot be read.
+    """
+    columns = [column for column in schema.columns if column.hide]
+    if not columns:
+        return frame
+    if not any(column.hide == "hash" for column in columns):
+        return frame.withColumns({column.name: _masked(column) for column in columns})
+    # As a frame of one row, since Spark prints the constants of a query: in its UI, in event logs
+    # and in errors.
+    keys = frame.sparkSession.createDataFrame(
+        [_keys(schema, lake)], f"{_INNER} binary, {_OUTER} binary"
+    )
+    keyed = frame.crossJoin(F.broadcast(keys))
+    replaced = {
+        column.name: _hashed(column) if column.hide == "hash" else _masked(column)
+        for column in columns
+    }
+    return keyed.withColumns(replaced).drop(_INNER, _OUTER)
+
+
+def key_check(lake: LakeConfig) -> str | None:
+    """What tells one key of hashes from another, and gives none of it away; None without a key.
+
+    Raises:
+        SecretError: It cannot be read.
+    """
+    if lake.hash_key is None:
+        return None
+    key = lake.hash_key.resolve().encode()
+    return hmac.new(key, b"tributary: which key", hashlib.sha256).hexdigest()[:16]
+
+
+def _masked(column: Column) -> SparkColumn:
+    return F.when(F.col(quoted(column.name)).isNotNull(), F.lit(MASK))
+
+
+def _hashed(column: Column) -> SparkColumn:
+    """HMAC-SHA-256 (RFC 2104), in lower hexadecimal; of bytes themselves, of all else the text."""
+    value = F.col(quoted(column.name))
+    if column.plain != "binary":
+        value = value.cast("string").cast("binary")
+    inner = F.unhex(F.sha2(F.concat(F.col(_INNER), value), 256))
+    return F.sha2(F.concat(F.col(_OUTER), inner), 256)
+
+
+def _keys(schema: TableSchema, lake: LakeConfig) -> tuple[bytearray, bytearray]:
+    if lake.hash_key is None:
+        raise ConfigError(
+            f"columns of table {schema.table} are to be hashed, and there is no key",
+            remedy="Set lake.hash_key to a reference, ${NAME} or ${file:/path}.",
+            table=schema.table,
+            field="lake.hash_key",
+        )
+    key = lake.hash_key.resolve().encode()
+    if len(key) > _BLOCK_BYTES:
+        key = hashlib.sha256(key).digest()
+    block = key.ljust(_BLOCK_BYTES, b"\0")
+    return bytearray(byte ^ 0x36 for byte in block), bytearray(byte ^ 0x5C for byte in block)

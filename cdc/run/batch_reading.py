@@ -1,0 +1,296 @@
+"""A range of a topic in normal form, and what of it cannot be applied."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from cdc.errors import DecodeError, copy_again
+from cdc.rows.decode import SCHEMA_ID_SQL, UNKNOWN_SCHEMA, decode
+from cdc.rows.event_plan import EventRules
+from cdc.rows.fold import Problem, Summary, problems, summarize
+from cdc.rows.kafka_records import Range, read_changes
+from cdc.rows.masking import hidden
+from cdc.run import plan
+from cdc.run.pending_columns import LateColumns
+from cdc.run.writer_schemas import WriterSchemas
+from schemas.errors import RegistryError
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from cdc.run.context import RunContext
+    from schemas.avro import DebeziumSchema
+    from schemas.table import TableSchema
+
+
+@dataclass(frozen=True)
+class Batch:
+    """A range of a topic as it is about to be applied.
+
+    Args:
+        piece: The range.
+        changes: Its records in normal form, those with a problem among them.
+        summary: What it contains.
+        left_out: The records with a problem; none unless some may be left out.
+    """
+
+    piece: Range
+    changes: DataFrame
+    summary: Summary
+    left_out: tuple[Problem, ...] = ()
+
+
+@dataclass(frozen=True)
+class RawRecord:
+    """A record as it is in the topic: bytes, and Kafka's time of it."""
+
+    key: bytes | None
+    value: bytes | None
+    timestamp: datetime | None
+    size: int
+
+
+class BatchReader:
+    """Reads ranges of one table's topic.
+
+    Args:
+        context: What runs work with.
+        schema: The columns that the lake table keeps.
+        topic: The topic.
+        placeholder: What the connector sends for an unchanged value that it does not have.
+        quarantines: Whether the table leaves records out, as far as they are tolerated.
+        own_key: Whether the table's key may be another than the connector's.
+        hold: Keeps a frame's rows until the batch is done.
+        drop: Gives up the frame that was held last.
+    """
+
+    def __init__(
+        self,
+        context: RunContext,
+        schema: TableSchema,
+        topic: str,
+        *,
+        placeholder: str,
+        quarantines: bool,
+        own_key: bool,
+        hold: Callable[[DataFrame], DataFrame],
+        drop: Callable[[], None],
+    ) -> None:
+        self._context = context
+        self._schema = schema
+        self.topic = topic
+        self._placeholder = placeholder
+        self._quarantines = quarantines
+        self._own_key = own_key
+        self._hold = hold
+        self._drop = drop
+        self._java = context.config.kafka.java_config()
+        self._writers = WriterSchemas(context.registry, topic)
+        self._late = LateColumns()
+
+    def expect(self, schema_ids: Iterable[int], late: LateColumns) -> None:
+        """Prepare for the next batch.
+
+        Args:
+            schema_ids: Schemas that it will most likely need.
+            late: Columns that its events may lack or have under another name.
+        """
+        self._writers.expect(schema_ids)
+        self._late = late
+
+    def _rules(self) -> EventRules:
+        return EventRules(
+            placeholder=self._placeholder,
+            absent=self._late.absent,
+            former=self._late.former,
+            nulls_are_kept=self._context.config.connect.keeps_nulls,
+            own_key=self._own_key,
+        )
+
+    def written(self, summary: Summary) -> dict[int, DebeziumSchema]:
+        """The schemas that a batch was written with, as far as they are known."""
+        known = self._writers.known
+        return {n: known[n] for n in summary.schema_ids if n in known}
+
+    def read(self, piece: Range, *, tolerated: int = 0) -> Batch:
+        """The batch in normal form, kept in memory, and what it contains: one pass over Kafka.
+
+        The ids of the writers' schemas are in the records, so a batch with a new one is read
+        twice; all others are read once, with the schemas that the last batch had.
+
+        Args:
+            piece: What to read.
+            tolerated: How many records with a problem may be left out.
+
+        Raises:
+            DecodeError: More records than that cannot be applied; names the first.
+            RegistryError: The registry cannot be asked for a schema that a record names.
+            SchemaChangeError: Events lack a column that they must have.
+        """
+        spark = self._context.spark
+        tasks = max(
+            len(piece.start), plan.tasks(piece.offsets, spark.sparkContext.defaultParallelism)
+        )
+        records = self._records(piece, tasks=tasks)
+        if not self._writers.known:
+            # Nothing is known of the topic yet: the first record's schema is most often the only.
+            first = records.filter("length(value) >= 5").selectExpr(SCHEMA_ID_SQL).first()
+            self._writers.expect(found for found in first or () if found is not None)
+        while True:
+            decoded = decode(
+                records,
+                self._writers.known,
+                self._schema.shown(),
+                self._rules(),
+                ingested_at=datetime.now(timezone.utc),
+            )
+            changes = self._hold(hidden(decoded, self._schema, self._context.config.lake))
+            if tasks == 1:
+                # Said aloud, so that Spark sorts and folds the one piece where it is.
+                changes = changes.coalesce(1)
+            summary = summarize(changes)
+            if not self._learn(changes, summary.unknown_schemas, tolerated):
+                break
+            self._drop()
+        if summary.problems > tolerated:
+            (first_problem,) = self._problems(changes, 1)
+            raise self.unreadable(first_problem, summary.problems, tolerated)
+        self._late.require(self._schema, self.written(summary))
+        left_out = self._problems(changes, tolerated) if summary.problems else []
+        return Batch(piece, changes, summary, tuple(left_out))
+
+    def raw(self, places: Sequence[Problem], *, max_bytes: int) -> list[RawRecord]:
+        """Records as they are in the topic, in the order of ``places``.
+
+        Args:
+            places: Which.
+            max_bytes: Bound of key and value together.
+
+        Raises:
+            DecodeError: One is larger than that.
+        """
+        offsets: dict[int, list[int]] = {}
+        for place in places:
+            offsets.setdefault(place.partition, []).append(place.offset)
+        around = Range(
+            {partition: min(found) for partition, found in offsets.items()},
+            {partition: max(found) + 1 for partition, found in offsets.items()},
+        )
+        records = self._records(around)
+        wanted = " OR ".join(
+            f"(`partition` = {partition} AND `offset` IN ({', '.join(map(str, found))}))"
+            for partition, found in offsets.items()
+        )
+        size = F.coalesce(F.length("key"), F.lit(0)) + F.coalesce(F.length("value"), F.lit(0))
+        fits = size <= max_bytes
+        rows = (
+            records.filter(wanted)
+            .select(
+                "partition",
+                "offset",
+                F.when(fits, F.col("key")).alias("key"),
+                F.when(fits, F.col("value")).alias("value"),
+                F.unix_millis("timestamp").alias("millis"),
+                size.alias("size"),
+            )
+            .collect()
+        )
+        found = {(row["partition"], row["offset"]): _raw(row) for row in rows}
+        for place in places:
+            taken = found[place.partition, place.offset].size
+            if taken > max_bytes:
+                reason = f"{place.reason}; its {taken:,} bytes are too many to be quarantined"
+                raise self.unreadable(replace(place, reason=reason), 1, 0)
+        return [found[place.partition, place.offset] for place in places]
+
+    def _records(self, piece: Range, *, tasks: int = 1) -> DataFrame:
+        return read_changes(
+            self._context.spark,
+            self._java,
+            self.topic,
+            piece,
+            tasks=tasks,
+            inserts_only=not self._schema.key,
+        )
+
+    def _learn(self, changes: DataFrame, schema_ids: Sequence[int], tolerated: int) -> bool:
+        """Whether a schema was found that the batch's records name and that was not known."""
+        learned = refused = 0
+        for schema_id in schema_ids:
+            if refused > tolerated:
+                break  # it stops anyway, and damaged records may name any number of schemas
+            try:
+                found = self._writers.learn(schema_id)
+            except RegistryError as error:
+                (first,) = problems(changes, 1, schema_id=schema_id)
+                raise RegistryError(
+                    f"{self._place(first)} cannot be read: {error.message}",
+                    remedy=f"{error.remedy} Nothing is lost: the next run reads the record again.",
+                    **self._names(first),
+                ) from error
+            learned, refused = learned + found, refused + (not found)
+        return learned > 0
+
+    def _problems(self, changes: DataFrame, limit: int) -> list[Problem]:
+        """The first records that cannot be applied, each with the reason."""
+        return [
+            replace(found, reason=self._writers.refused.get(found.schema_id or 0, found.reason))
+            if found.reason == UNKNOWN_SCHEMA
+            else found
+            for found in problems(changes, limit)
+        ]
+
+    def unreadable(self, first: Problem, count: int, tolerated: int) -> DecodeError:
+        """The error of a table that records stop, of which the first is named."""
+        table = self._schema.table
+        others = f"; {count - 1:,} more records cannot either" if count > 1 else ""
+        remedy = (
+            "Look at the record with a Kafka client. Restore what it needs (the registry's schema,"
+            f" the right topic) and `tributary retry {table}`. When the record itself is damaged,"
+            f" {copy_again(table)}. To leave such records out, and know of it:"
+            " on_bad_message: quarantine."
+        )
+        if self._quarantines:
+            others += f"; {tolerated:,} could be quarantined (max_quarantined)"
+            remedy = (
+                "Find what writes such records. Those that `tributary quarantine list` shows and"
+                f" that can be read by now are applied by `tributary quarantine replay {table}`."
+                f" Then `tributary retry {table}`; or {copy_again(table)}."
+            )
+        return DecodeError(
+            f"{self._place(first)} cannot be applied: {first.reason}{others}",
+            remedy=remedy,
+            **self._names(first),
+        )
+
+    def _place(self, record: Problem) -> str:
+        return (
+            f"a record of table {self._schema.table} (topic {self.topic}, partition"
+            f" {record.partition}, offset {record.offset}, schema id {record.schema_id})"
+        )
+
+    def _names(self, record: Problem) -> dict[str, Any]:
+        return {
+            "table": self._schema.table,
+            "topic": self.topic,
+            "partition": record.partition,
+            "offset": record.offset,
+            "schema_id": record.schema_id,
+        }
+
+
+def _raw(row: Any) -> RawRecord:
+    millis = row["millis"]
+    return RawRecord(
+        key=None if row["key"] is None else bytes(row["key"]),
+        value=None if row["value"] is None else bytes(row["value"]),
+        timestamp=None
+        if millis is None
+        else datetime.fromtimestamp(millis / 1000, tz=timezone.utc),
+        size=row["size"],
+    )

@@ -1,0 +1,78 @@
+"""Keeps the catalog's name of a table on its published generation."""
+
+from __future__ import annotations
+
+import logging
+from contextlib import nullcontext
+from typing import TYPE_CHECKING
+
+from cdc.errors import LeaseHeldError
+from cdc.lake.catalog import CatalogEntry, forget, show
+from cdc.store.table_state import State
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc.config import Config
+    from cdc.run.context import RunContext
+    from cdc.store.table_state import TableRecord
+
+_log = logging.getLogger(__name__)
+
+
+def keep_name(context: RunContext, record: TableRecord) -> None:
+    """Let the table's name stand for its attempt, as that is now; nothing without a catalog.
+
+    Raises:
+        LakeError: The metastore refuses or cannot be reached, or the name is someone else's.
+    """
+    entry, catalog = _entry(context.config, record), context.config.catalog
+    if entry is not None and catalog is not None:
+        with nullcontext() if record.shard is None else context.shared(entry.path).alone():
+            show(context.spark, catalog.metastore, entry)
+
+
+def follow_name(context: RunContext, record: TableRecord) -> None:
+    """The same after a run, unless the table is someone else's by now.
+
+    Under the table's lease: else a generation that is published meanwhile would lose the name to
+    the former one.
+
+    Raises:
+        LakeError: As above.
+        StateError: The state store cannot be reached.
+    """
+    if context.config.catalog is None:
+        return
+    try:
+        with context.leases.hold(record.resource):
+            now = context.store.newest(record)
+            if now.state is State.INCREMENTAL:
+                keep_name(context, now)
+    except LeaseHeldError as held:
+        _log.info("the name of table %s is left to whoever has it: %s", record.table, held)
+
+
+def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
+    """Take the table's name out of the catalog; its data stays.
+
+    Raises:
+        LakeError: The metastore refuses or cannot be reached, or the name is someone else's.
+    """
+    entry = _entry(config, record)
+    if entry is not None and config.catalog is not None:
+        forget(spark, config.catalog.metastore, entry)
+
+
+def _entry(config: Config, record: TableRecord) -> CatalogEntry | None:
+    shard = record.shard
+    name = config.catalog_name(record.table, shard)
+    if name is None or record.attempt is None:
+        return None
+    partition_by = config.table_settings(record.table).partition_by
+    return CatalogEntry(
+        *name,
+        table_base=record.base_path if shard is None else shard.base_path,
+        path=record.attempt.path,
+        partition_by=partition_by if shard is None else (shard.column, *partition_by),
+    )

@@ -1,0 +1,253 @@
+"""Which columns a lake table carries: those of the source now, and those it had before.
+
+What the lake follows stands in its own commits: the columns, and the fingerprint of the catalog
+that they were taken from. Both move in one commit, so no crash can part them.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc.lake.key_text import FORM, key_form
+from cdc.rows.masking import key_check
+from cdc.rows.semantic_types import literal
+from schemas.catalog import Catalog
+from schemas.changes import ChangeKey, ChangeType, Verdict
+from schemas.ddl.mysql_reported import Told
+from schemas.evolution import LakeColumns, diff
+from schemas.renames import Renames
+from schemas.table import Column
+
+if TYPE_CHECKING:
+    from cdc.config import LakeConfig, TableSettings
+    from cdc.lake.handoff import Handoff
+    from cdc.sources.base import Source
+    from cdc.sources.values import Fingerprint, SourceTable
+    from schemas.changes import Change
+    from schemas.table import TableId
+    from schemas.type_rule import TypeRule
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """A lake table beside its source.
+
+    Args:
+        source_table: The table as the source's catalog has it.
+        fingerprint: That catalog's facts.
+        settings: The table's settings, which name the lake's columns alone when it is frozen.
+        wanted: The columns that those settings replicate.
+        lake: The lake's columns.
+        changes: What is not as the lake has it.
+        ignored: Columns that a table leaves out because it is frozen.
+        statements: How many statements the log tells of since the catalog that the lake follows.
+    """
+
+    source_table: SourceTable
+    fingerprint: Fingerprint
+    settings: TableSettings
+    wanted: tuple[Column, ...]
+    lake: LakeColumns
+    changes: tuple[Change, ...]
+    ignored: tuple[str, ...] = ()
+    statements: int = 0
+
+
+def compare(
+    source: Source,
+    source_table: SourceTable,
+    fingerprint: Fingerprint,
+    settings: TableSettings,
+    handoff: Handoff,
+    config: LakeConfig,
+    told: Told | None = None,
+) -> Comparison:
+    """Compare a lake table with its source's catalog.
+
+    Args:
+        source: The source.
+        source_table: The table as its catalog has it.
+        fingerprint: The catalog's facts, of the same moment.
+        settings: The table's settings.
+        handoff: That of the lake's newest commit.
+        config: How values are hidden.
+        told: What the log tells of statements, where the catalog alone cannot say.
+
+    Raises:
+        SecretError: The key of hashes cannot be read.
+        UnsupportedTypeError: A column that is replicated has a type without a rule.
+        SchemaError: The settings name a column that is not there, or a name is none for a lake.
+    """
+    lake = handoff.lake_columns
+    before, now = handoff.catalog, Catalog.read(fingerprint.facts)
+    placing = {*handoff.key, *settings.key_columns, *settings.partition_by}
+    allowed = Renames(settings.columns.renames, frozenset(placing))
+    renamed = allowed.followed(before, now, lake.types.keys() - lake.dropped)
+    ruled = frozen(settings, source_table, lake, renamed)
+    wanted = source.columns(source_table, ruled)
+    attached = [leaf["oid"] for name, leaf in now.leaves.items() if name not in before.leaves]
+    changes = diff(
+        before,
+        now,
+        wanted=wanted,
+        lake=lake,
+        empty=source.empty_partitions(attached) if attached else (),
+        truncated=_truncated(source, source_table.table, before, now),
+        stored={column.name: column.old_values for column in source_table.columns},
+        told=told,
+        frozen=ruled is not settings,
+        keyed=not settings.appends,
+        renames=allowed,
+    )
+    if not any(isinstance(change, ChangeKey) for change in changes):
+        changes += _another_key(source_table, settings, handoff)
+    changes += _another_key_text(wanted, settings, handoff)
+    changes += _another_hash_key(source_table, wanted, handoff, config)
+    ignored = () if ruled is settings else _left_out(settings, source_table, lake, renamed)
+    statements = told.count if told is not None else 0
+    return Comparison(source_table, fingerprint, ruled, wanted, lake, changes, ignored, statements)
+
+
+def _truncated(source: Source, table: TableId, before: Catalog, now: Catalog) -> frozenset[int]:
+    """Partitions that may have been truncated by themselves, which sends no event.
+
+    When all may, it was the whole table most likely, whose TRUNCATE is an event.
+    """
+    kept = {name: leaf["oid"] for name, leaf in now.leaves.items() if name in before.leaves}
+    renewed = {
+        oid: before.files[name]
+        for name, oid in kept.items()
+        if before.files[name] != now.files[name]
+    }
+    if not renewed:
+        return frozenset()
+    found = source.truncated_partitions(table, renewed, before.horizon)
+    return frozenset() if found == set(kept.values()) else found
+
+
+def _another_key(
+    source_table: SourceTable, settings: TableSettings, handoff: Handoff
+) -> tuple[Change, ...]:
+    """Whether the settings name another key than the lake's rows are written by."""
+    had = handoff.key
+    wanted = () if settings.appends else tuple(settings.key_columns) or source_table.primary_key
+    if wanted == had:
+        return ()
+    why = "rows of the lake are found by their key, which the settings change"
+    old, new = (f"({', '.join(key)})" for key in (had, wanted))
+    return (ChangeKey(verdict=Verdict.BOOTSTRAP, why=why, old=old, new=new),)
+
+
+def _another_key_text(
+    wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
+) -> tuple[Change, ...]:
+    """Whether a key has another text than in the lake's rows, which would not be found by it."""
+    key = [column for column in wanted if column.name in handoff.key]
+    had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
+    if form in (None, had):
+        return ()
+    why = "rows of the lake are found by that text"
+    shown = f"({', '.join(handoff.key)})"
+    old, new = f"{shown} as text of form {had or 1}", f"{shown} as text of form {form}"
+    return (ChangeKey(verdict=Verdict.BOOTSTRAP, why=why, old=old, new=new),)
+
+
+def _another_hash_key(
+    source_table: SourceTable,
+    wanted: Sequence[Column],
+    handoff: Handoff,
+    config: LakeConfig,
+) -> tuple[Change, ...]:
+    """Whether equal values would have another hash than the lake's rows have for them."""
+    had = handoff.hash_key
+    types = {one.name: str(one.type) for one in source_table.columns}
+    hashed = [one.name for one in wanted if one.hide == "hash"]
+    if had is None or not hashed or key_check(config) == had:
+        return ()
+    why = "lake.hash_key is another than that of the lake's hashes"
+    return tuple(
+        ChangeType(verdict=Verdict.BOOTSTRAP, why=why, name=name, old=types[name], new=types[name])
+        for name in hashed
+    )
+
+
+def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
+    """What of the settings the rows of a lake table are made by, and their key of hashes.
+
+    Raises:
+        SecretError: That key cannot be read.
+    """
+    made_by = {
+        "columns": {
+            "as": dict(settings.columns.as_),
+            **{
+                rule: sorted(set(getattr(settings.columns, rule)))
+                for rule in ("include", "exclude", "hash", "mask")
+            },
+        },
+        "key_columns": settings.key_columns,
+        "key_text": FORM,
+        "mode": settings.mode,
+        "partition_by": settings.partition_by,
+        "delete_mode": settings.delete_mode,
+        "hash_key": key_check(config) if settings.columns.hash else None,
+    }
+    return hashlib.sha256(json.dumps(made_by, sort_keys=True).encode()).hexdigest()
+
+
+def _left_out(
+    settings: TableSettings,
+    source_table: SourceTable,
+    lake: LakeColumns,
+    renamed: Collection[str],
+) -> tuple[str, ...]:
+    """Columns that would be replicated if the table were not frozen."""
+    rules = settings.columns
+    return tuple(
+        column.name
+        for column in source_table.columns
+        if not column.generated
+        and (column.name not in lake.types or column.name in lake.dropped)
+        and column.name not in renamed
+        and column.name not in rules.exclude
+        and (not rules.include or column.name in rules.include)
+    )
+
+
+def frozen(
+    settings: TableSettings,
+    source_table: SourceTable,
+    lake: LakeColumns,
+    renamed: Collection[str] = (),
+) -> TableSettings:
+    """The settings, of a table that is frozen those that name the lake's columns alone.
+
+    Args:
+        settings: The table's settings.
+        source_table: The table as its catalog has it.
+        lake: The lake's columns.
+        renamed: Names that columns of the lake have now, and that it is to follow.
+    """
+    if settings.on_schema_change != "freeze":
+        return settings
+    excluded = {*settings.columns.exclude, *lake.dropped}
+    kept = tuple(
+        column.name
+        for column in source_table.columns
+        if (column.name in lake.types or column.name in renamed) and column.name not in excluded
+    )
+    return settings.model_copy(
+        update={"columns": settings.columns.model_copy(update={"include": kept, "exclude": ()})}
+    )
+
+
+def fill_value(text: str | None, rule: TypeRule) -> str:
+    """Spark SQL of a value that the source gave as the text of what ``read_sql`` makes of it."""
+    if text is None:
+        return f"CAST(NULL AS {rule.lake_type})"
+    read = f"unhex({literal(text)})" if rule.read_type == "binary" else literal(text)
+    return f"CAST({rule.from_jdbc(f'CAST({read} AS {rule.read_type})')} AS {rule.lake_type})"

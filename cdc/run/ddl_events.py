@@ -1,0 +1,133 @@
+"""What the log tells of statements, where the catalog alone cannot say what became of a table."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+from cdc.debezium import definition_changes, stored_position
+from cdc.errors import CaptureError, PositionError
+from cdc.log.binlog_position import BinlogPosition
+from schemas.catalog import Catalog
+from schemas.ddl.mysql_reported import Told, read_statements
+
+if TYPE_CHECKING:
+    from cdc.connect import ConnectClient
+    from cdc.debezium import CaptureNames, DefinitionChange
+    from cdc.lake.handoff import Handoff
+    from cdc.log.position import LogPosition
+    from cdc.run.context import RunContext
+    from cdc.runtime.progress import Progress
+    from cdc.sources.base import Source
+    from cdc.sources.values import Fingerprint
+    from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
+
+_WAIT_S = 120.0
+_POLL_S = 0.5
+
+
+def told(
+    context: RunContext,
+    record: TableRecord,
+    handoff: Handoff,
+    now: Fingerprint,
+    changes: Iterable[DefinitionChange] = (),
+) -> Told | None:
+    """What statements did to a table since the catalog that the lake follows was read.
+
+    Args:
+        context: What runs work with.
+        record: The table.
+        handoff: That of the lake's newest commit.
+        now: The catalog's facts.
+        changes: What the connector has told so far.
+
+    Returns:
+        None where the catalog says it all.
+
+    Raises:
+        CaptureError: The connector does not come to tell of what was executed before that.
+        DecodeError: A record tells of no statement.
+        KafkaError: The topic cannot be read in time.
+    """
+    before, after = handoff.catalog, Catalog.read(now.facts)
+    if after.numbered:
+        return None
+    source, capture = context.sources[record.table.source], context.capture(record)
+    found = list(since(source, record.table, before.read_at, changes))
+    same = handoff.fingerprint.digest == now.digest
+    if (found or not same) and context.connect is not None:
+        _wait(context.connect, context.progress, record.table, source, capture, after.read_at)
+        changes = definition_changes(context.kafka, context.registry, capture)
+        found = list(since(source, record.table, before.read_at, changes))
+    statements = read_statements(change.statement for change in found)
+    # A log has only what is inserted.
+    if statements.cascades and not capture.append and source.cascades_unseen():
+        return statements.without_events_of_cascades()
+    return statements
+
+
+def since(
+    source: Source, table: TableId, read_at: str, changes: Iterable[DefinitionChange]
+) -> Iterator[DefinitionChange]:
+    """What was told of a table that was not executed yet at a position.
+
+    Args:
+        source: Its source, which understands positions.
+        table: The table.
+        read_at: The position, as text.
+        changes: What the connector has told.
+    """
+    known = source.position(read_at)
+    # EXCHANGE PARTITION swaps the rows of two tables and is told of one of them.
+    swapped = re.compile(
+        rf"exchange\s+partition\b.*\btable\b.*(?<!\w){re.escape(table.name)}(?!\w)",
+        re.IGNORECASE | re.DOTALL,
+    )
+    for change in changes:
+        if change.snapshot or not (change.table == table or swapped.search(change.statement)):
+            continue
+        if not _covers(known, source, change):
+            yield change
+
+
+def _covers(known: LogPosition, source: Source, change: DefinitionChange) -> bool:
+    """Whether a statement was executed by then; of one that cannot be compared, it was not."""
+    told = change.place if isinstance(known, BinlogPosition) else change.gtid
+    try:
+        return told is not None and known.reaches(source.position(told))
+    except PositionError:
+        return False
+
+
+def _wait(
+    connect: ConnectClient,
+    progress: Progress,
+    table: TableId,
+    source: Source,
+    capture: CaptureNames,
+    read_at: str,
+) -> None:
+    """Wait until the connector has told what was executed before the catalog was read."""
+    upto, deadline = source.position(read_at), time.monotonic() + _WAIT_S
+    task = progress.start(f"wait for what was done to {table}", None, "checks")
+    try:
+        while (seen := stored_position(connect, capture)) is None or not seen.reaches(upto):
+            task.note(f"captured up to {seen or 'nowhere'}")
+            if time.monotonic() > deadline:
+                raise CaptureError(
+                    f"table {table} changed, and connector {capture.connector} has not told how"
+                    f" within {_WAIT_S:.0f} s: it has captured up to {seen or 'nowhere'}, {upto} is"
+                    " needed",
+                    remedy="See that the connector runs (`tributary status`); the next run looks"
+                    " again.",
+                    table=table,
+                    connector=capture.connector,
+                )
+            source.nudge()
+            time.sleep(_POLL_S)
+    finally:
+        task.done()

@@ -1,0 +1,83 @@
+"""Removes former generations whose time is over, of the tables that runs keep up to date.
+
+The end of a copy removes what it makes superfluous; what readers may have open by then goes here.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection, Iterable
+from datetime import datetime, timedelta, timezone
+from typing import TYPE_CHECKING
+
+from cdc.errors import LeaseHeldError
+from cdc.lake.generations import Generation, Kind, generations, superfluous
+from cdc.lake.publish import attempts_there, delete_attempts
+from cdc.run.commits import keep_size
+from cdc.run.published_generation import check_serving
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.config import TableSettings
+    from cdc.lake.pointer import Pointer
+    from cdc.run.context import RunContext
+    from cdc.store.table_state import TableRecord
+
+_log = logging.getLogger(__name__)
+
+
+def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
+    """Remove what readers of some tables need no more; what fails is left for the next time.
+
+    Asks the lake about tables only whose pointers name more former generations than stay, and
+    only when the time of one is over.
+
+    Args:
+        context: What runs work with; their pointers were seen by the looks of this process.
+        records: The tables.
+    """
+    for record in records:
+        pointer = context.served.with_former.get(record.table)
+        if pointer is None:
+            continue
+        try:
+            _remove(context, record, pointer)
+        except LeaseHeldError as held:
+            _log.info("former generations of table %s stay for now: %s", record.table, held)
+        except TributaryError as error:
+            _log.warning("former generations of table %s stay: %s", record.table, error)
+
+
+def _remove(context: RunContext, record: TableRecord, pointer: Pointer) -> None:
+    settings, attempts = context.settings(record), [one.attempt for one in pointer.former]
+    if len(attempts) > settings.retain_generations:
+        if not _over(pointer, attempts, settings):
+            return
+        attempts = attempts_there(context.spark, record.base_path, attempts)
+    if len(attempts) <= settings.retain_generations:
+        context.served.settle(record.table)
+    elif _over(pointer, attempts, settings):
+        _remove_under_lease(context, record, settings, attempts)
+
+
+def _remove_under_lease(
+    context: RunContext, record: TableRecord, settings: TableSettings, there: Collection[str]
+) -> None:
+    with context.leases.hold(record.resource):
+        # Both may be older than the lease.
+        record = context.store.newest(record)
+        pointer = check_serving(context.spark, record)
+        gone = _over(pointer, there, settings) if pointer is not None else []
+        delete_attempts(context.spark, record.base_path, [one.attempt for one in gone])
+        keep_size(context.spark, context.store, record)
+    for one in gone:
+        _log.info("removed former attempt %s of table %s", one.attempt, record.table)
+
+
+def _over(pointer: Pointer, there: Collection[str], settings: TableSettings) -> list[Generation]:
+    """The former generations, of those that are there, whose time is over."""
+    folders = dict.fromkeys((pointer.current.attempt, *there), 0)
+    keep, now = timedelta(seconds=settings.readers_keep_s), datetime.now(timezone.utc)
+    found = generations(folders, pointer, ())
+    gone = superfluous(found, settings.retain_generations, keep=keep, now=now)
+    return [one for one in gone if one.kind is Kind.FORMER]

@@ -1,0 +1,150 @@
+"""Whether readers are sent to the generation that a table's record in the state store names."""
+
+from __future__ import annotations
+
+import logging
+import random
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TYPE_CHECKING
+
+from cdc.errors import LakeError, LostHistoryError, copy_lost
+from cdc.lake.publish import read_pointer
+from cdc.store.table_state import State
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from cdc.lake.pointer import Pointer
+    from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
+
+_log = logging.getLogger(__name__)
+_AT_ONCE = 32
+"""Pointers that are read at the same time: each read waits for its file system."""
+_LOOK_S = 60.0
+"""Bound of one look at all idle tables' pointers, in seconds; reads that are under way end."""
+
+
+class Served:
+    """The records of idle tables that were seen to agree with their pointers.
+
+    Each is looked at once by a process, until it changes. The state store is no place to keep that:
+    whether it was restored from a backup is what is looked for. 3,000 looks took 4 s on a local
+    disk; on an object store, a tenth of a second each, they take 10 s.
+    """
+
+    def __init__(self) -> None:
+        self._agreed: dict[TableId, tuple[int, str]] = {}
+        self._settled: dict[TableId, Pointer] = {}
+        self.with_former: dict[TableId, Pointer] = {}
+        """The pointers that name former generations of which some may have to go."""
+
+    def saw(self, record: TableRecord, pointer: Pointer | None) -> None:
+        """Keep what a pointer says about former generations."""
+        self.with_former.pop(record.table, None)
+        if pointer is not None and pointer.former and pointer != self._settled.get(record.table):
+            self.with_former[record.table] = pointer
+
+    def settle(self, table: TableId) -> None:
+        """No former generation has to go until others are named."""
+        self._settled[table] = self.with_former.pop(table)
+
+    def elsewhere(
+        self, spark: Callable[[], SparkSession], records: Sequence[TableRecord]
+    ) -> set[TableId]:
+        """The tables whose readers are sent to another generation than the one that is followed.
+
+        A lake that is away is no reason to stop a table that has nothing to write.
+
+        Args:
+            spark: Gives a thread the session whose file systems are used.
+            records: The tables.
+        """
+        new = [one for one in records if self._agreed.get(one.table) != _version(one)]
+        if not new:
+            return set()
+        # Where time runs out, the next process is to begin with others.
+        random.shuffle(new)
+        deadline = time.monotonic() + _LOOK_S
+
+        def look(record: TableRecord) -> LostHistoryError | LakeError | None:
+            if time.monotonic() >= deadline:
+                return _LATE
+            try:
+                self.saw(record, check_serving(spark(), record))
+            except (LostHistoryError, LakeError) as error:
+                return error
+            return None
+
+        with ThreadPoolExecutor(min(_AT_ONCE, len(new)), thread_name_prefix="serving") as pool:
+            found = list(zip(new, pool.map(look, new), strict=True))
+        self._agreed |= {one.table: _version(one) for one, error in found if error is None}
+        away = [error for _, error in found if isinstance(error, LakeError)]
+        if away:
+            _log.warning("the pointers of %d idle tables were not read: %s", len(away), away[0])
+        return {one.table for one, error in found if isinstance(error, LostHistoryError)}
+
+
+_LATE = LakeError(
+    f"the lake took longer than {_LOOK_S:.0f} s",
+    remedy="Later looks begin with other tables. Check the lake's file system.",
+)
+
+
+def _version(record: TableRecord) -> tuple[int, str]:
+    return record.version, record.attempt.path if record.attempt is not None else ""
+
+
+def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
+    """Refuse to go on with a generation that readers are not sent to.
+
+    A state store that was restored from a backup names a former generation: what is applied there
+    reaches nobody.
+
+    Args:
+        spark: The session whose file systems are used.
+        record: The table; only one that is kept up to date is looked at.
+
+    Returns:
+        The pointer of the table's own folder; None where it was not looked at, or shards share it.
+
+    Raises:
+        LostHistoryError: Record and pointer do not agree.
+        LakeError: The pointer cannot be read.
+    """
+    attempt = record.attempt
+    if attempt is None or State.INCREMENTAL not in (record.state, record.resume_to):
+        return None
+    shared = record.shard if attempt.shard is not None else None
+    base = shared.base_path if shared is not None else record.base_path
+    pointer = read_pointer(spark, base)
+    if pointer is not None and pointer.path == attempt.path:
+        return None if shared is not None else pointer
+    known = f"the state store knows generation {record.generation}, attempt {attempt.id}"
+    if pointer is None:
+        found = "readers are sent nowhere: there is no pointer"
+    else:
+        shown = pointer.current
+        found = (
+            f"readers are sent to generation {shown.generation}, attempt {shown.attempt},"
+            f" published at {shown.published_at:%Y-%m-%d %H:%M:%S} UTC"
+        )
+    raise LostHistoryError(
+        f"{known} of table {record.table}, and {found} in {base}",
+        remedy="Was the state store or the lake restored from a backup? Restore the other one from"
+        f" the same time; or {copy_lost(record.table)}, which makes a new generation.",
+        table=record.table,
+        path=base,
+    )
+
+
+def no_offsets(record: TableRecord, reason: str) -> LostHistoryError:
+    """The error of a table whose generation does not say up to where it has read."""
+    return LostHistoryError(
+        f"the lake does not say up to where table {record.table} was read: {reason}",
+        remedy=f"To copy the table again, {copy_lost(record.table)}.",
+        table=record.table,
+        topic=record.topic,
+    )

@@ -1,0 +1,112 @@
+"""Which records a lake table lacks, around one commit that may leave out more or bring some back.
+
+What is left out is kept before the commit whose offsets pass it, and what a commit has applied is
+forgotten after it. A process that dies in between has lost nothing: it reads the records again and
+finds them kept, or applies again what is applied already.
+"""
+
+from __future__ import annotations
+
+import logging
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from cdc.runtime.failpoints import crash
+from cdc.store.quarantine import MAX_BYTES, Quarantine, Quarantined
+
+if TYPE_CHECKING:
+    from cdc.config import TableSettings
+    from cdc.lake.commit import CommitRecord
+    from cdc.rows.kafka_records import Range
+    from cdc.run.batch_reading import Batch, BatchReader
+    from cdc.run.context import RunContext
+
+_log = logging.getLogger(__name__)
+
+Place = tuple[int, int]
+"""Partition and offset."""
+
+
+class LeftOut:
+    """The records that one lake table lacks, as of the beginning of a commit.
+
+    Args:
+        context: What runs work with.
+        previous: The lake's newest commit with offsets.
+        settings: The table's settings.
+    """
+
+    def __init__(
+        self, context: RunContext, previous: CommitRecord, settings: TableSettings
+    ) -> None:
+        self._run_id = context.run_id
+        self._previous = previous
+        self._settings = settings
+        self._quarantine = Quarantine(context.store)
+        self._kept = self._quarantine.offsets(previous.attempt)
+
+    def outside(self, piece: Range) -> set[Place]:
+        """Records that the table lacks and that the range does not bring."""
+        return self._kept - self.within(piece)
+
+    def within(self, piece: Range) -> set[Place]:
+        """Records of the range that were left out before, or kept by a run that died."""
+        return {
+            (partition, at)
+            for partition, at in self._kept
+            if partition in piece.start and piece.start[partition] <= at < piece.end[partition]
+        }
+
+    def tolerated(self, piece: Range) -> int:
+        """How many records of the range may be left out."""
+        if self._settings.on_bad_message != "quarantine":
+            return 0
+        return max(0, self._settings.max_quarantined - len(self.outside(piece)))
+
+    def keep(self, batch: Batch, reader: BatchReader) -> None:
+        """Keep what the batch leaves out."""
+        if not batch.left_out:
+            return
+        now, commit = datetime.now(timezone.utc), self._previous
+        raw = reader.raw(batch.left_out, max_bytes=MAX_BYTES)
+        self._quarantine.keep(
+            [
+                Quarantined(
+                    table=commit.table,
+                    attempt=commit.attempt,
+                    topic=reader.topic,
+                    topic_id=commit.topic_id,
+                    partition=problem.partition,
+                    offset=problem.offset,
+                    schema_id=problem.schema_id,
+                    reason=problem.reason,
+                    timestamp=record.timestamp,
+                    size=record.size,
+                    run_id=self._run_id,
+                    quarantined_at=now,
+                    key=record.key,
+                    value=record.value,
+                )
+                for problem, record in zip(batch.left_out, raw, strict=True)
+            ]
+        )
+        for problem in batch.left_out:
+            _log.warning(
+                "table %s lacks the record at offset %d of topic %s: %s",
+                commit.table,
+                problem.offset,
+                reader.topic,
+                problem.reason,
+            )
+        crash("quarantine.after_keep")
+
+    def settle(self, batch: Batch) -> None:
+        """Forget what the batch has applied, now that it is committed."""
+        if not self._kept and not batch.left_out:
+            return
+        self._quarantine.settle(
+            self._previous.attempt,
+            batch.piece.start,
+            batch.piece.end,
+            [(problem.partition, problem.offset) for problem in batch.left_out],
+        )

@@ -1,0 +1,121 @@
+"""Values that neither the batch nor the lake has, asked of the source by key."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from itertools import islice
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql import functions as F
+
+from cdc.rows.columns import TRANSACTION
+from cdc.rows.masking import hidden
+from cdc.rows.semantic_types import quoted
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc.config import LakeConfig
+    from cdc.runtime.progress import Progress
+    from cdc.sources.base import Source
+    from cdc.sources.values import SourceTable
+    from schemas.table import TableSchema
+
+_KEYS = 2_000
+"""Keys of one question."""
+
+_VISIBLE_S = 120.0
+"""How long a commit may be in the log before the source shows it: a synchronous standby that is
+away holds it back."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """One table of the source, to be asked for rows by key.
+
+    Args:
+        spark: The session.
+        source: The source.
+        source_table: The table as the source's catalog has it.
+        source_schema: Its lake schema by that catalog.
+        kept: The columns that the lake table keeps.
+        lake: How values are hidden.
+        progress: Shows the wait.
+    """
+
+    spark: SparkSession
+    source: Source
+    source_table: SourceTable
+    source_schema: TableSchema
+    kept: TableSchema
+    lake: LakeConfig
+    progress: Progress
+
+    def rows(
+        self,
+        lacking: DataFrame,
+        missing: Sequence[str],
+        hold: Callable[[DataFrame], DataFrame],
+    ) -> DataFrame:
+        """What the primary has now, by key.
+
+        A key that it no longer has was deleted since, and that delete is still in the log. A
+        column that it has dropped since is NULL here, and from then on in the lake.
+
+        Args:
+            lacking: The last change of each key that lacks a value, with its transaction.
+            missing: Columns that are asked for.
+            hold: Keeps a frame's rows until the batch is done.
+
+        Raises:
+            SourceError: One of these changes does not come to be visible at the source.
+        """
+        live = {column.name for column in self.source_schema.columns}
+        columns = [name for name in missing if name in live]
+        names = (*self.kept.key, *columns)
+        shown = self.kept.shown()
+        shape = ", ".join(f"{quoted(n)} {shown.column(n).lake_type}" for n in names)
+        self._wait(lacking)
+        known = self.spark.createDataFrame([], shape)
+        for keys in self._keys(lacking):
+            found = self.source.fetch_by_key(self.source_table, self.source_schema, keys, columns)
+            values = [tuple(row[name] for name in names) for row in found]
+            known = known.unionByName(hold(self.spark.createDataFrame(values, shape)))
+        known = hidden(known, self.kept.only(names), self.lake)
+        gone = {
+            name: F.lit(None).cast(self.kept.column(name).lake_type)
+            for name in missing
+            if name not in live
+        }
+        return known.withColumns(gone) if gone else known
+
+    def _wait(self, lacking: DataFrame) -> None:
+        """Wait until the source shows the changes whose values it is asked for.
+
+        A commit is in the log before it is visible: asked too early, the source would show the
+        row as it was before the very change that is applied here.
+        """
+        found = lacking.agg(F.collect_set(TRANSACTION)).first()
+        self.source.wait_until_visible(
+            found[0] if found is not None else (), timeout_s=_VISIBLE_S, progress=self.progress
+        )
+
+    def _keys(self, lacking: DataFrame) -> Iterator[list[tuple[Any, ...]]]:
+        """The keys in bounded portions."""
+        keys = lacking.select(*(quoted(name) for name in self.kept.key))
+        kinds = [self.kept.column(name).lake_type for name in self.kept.key]
+        left = iter(keys.toLocalIterator())
+        while portion := list(islice(left, _KEYS)):
+            yield [
+                tuple(_aware(v, kind) for v, kind in zip(row, kinds, strict=True))
+                for row in portion
+            ]
+
+
+def _aware(value: Any, kind: str) -> Any:
+    """A key value with its zone: Spark gives timestamps as local times without one."""
+    if kind == "timestamp" and isinstance(value, datetime):
+        return value.astimezone(timezone.utc)
+    return value

@@ -1,0 +1,1 @@
+"""What runs us: the Spark session, Java and its jars, watchdogs, failpoints, progress."""

@@ -1,0 +1,339 @@
+"""Pinned Java artifacts, fetched once into a cache folder and verified by checksum.
+
+The resolver is Ivy, which pyspark brings. Its default repository is Maven Central; a company
+mirror is an Ivy settings file named by ``TRIBUTARY_IVY_SETTINGS``. Lock files name every file, so
+nothing is resolved transitively and no project description is trusted.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import importlib.util
+import os
+import shutil
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from xml.sax.saxutils import quoteattr
+
+import platformdirs
+import stamina
+from filelock import FileLock, Timeout
+
+from cdc.runtime.java import find_java
+from schemas.errors import TributaryError
+
+Report = Callable[[str], None]
+"""Takes one line of progress."""
+
+CACHE_VARIABLE = "TRIBUTARY_CACHE"
+SETTINGS_VARIABLE = "TRIBUTARY_IVY_SETTINGS"
+_FETCH_LIMIT_S = 1800.0
+_ATTEMPTS = 3
+_REPORT_EVERY_S = 3.0
+_SETTINGS = """<ivysettings>
+  <settings defaultResolver="central"/>
+  <resolvers><ibiblio name="central" m2compatible="true" usepoms="false"/></resolvers>
+</ivysettings>
+"""
+
+
+class ArtifactError(TributaryError):
+    """An artifact that cannot be fetched, or is not the file that was pinned."""
+
+
+@dataclass(frozen=True)
+class Artifact:
+    """One pinned file of a Maven repository.
+
+    Args:
+        organisation: Maven's group id.
+        name: Maven's artifact id.
+        revision: Version.
+        sha256: Checksum of the file, in hex.
+        classifier: Maven's classifier, or empty.
+        extension: File name's extension without the dot.
+    """
+
+    organisation: str
+    name: str
+    revision: str
+    sha256: str
+    classifier: str = ""
+    extension: str = "jar"
+
+    @property
+    def filename(self) -> str:
+        """The file's name in a Maven repository."""
+        classifier = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.name}-{self.revision}{classifier}.{self.extension}"
+
+    @property
+    def coordinates(self) -> str:
+        """``organisation:name:revision`` as package lists write it."""
+        return f"{self.organisation}:{self.name}:{self.revision}"
+
+    @classmethod
+    def parse(cls, line: str) -> Artifact:
+        """Read ``sha256  organisation:name:revision[:classifier][@extension]``.
+
+        Raises:
+            ArtifactError: The line is not of that form.
+        """
+        checksum, _, text = line.partition("  ")
+        text, _, extension = text.partition("@")
+        parts = text.split(":")
+        if len(checksum) != 64 or len(parts) not in (3, 4) or not all(parts):
+            raise ArtifactError(
+                f"lock file line {line!r} does not pin an artifact",
+                remedy="Restore the lock file from the release.",
+            )
+        organisation, name, revision, *classifier = parts
+        return cls(organisation, name, revision, checksum, "".join(classifier), extension or "jar")
+
+
+def read_lock(path: Path) -> dict[str, tuple[Artifact, ...]]:
+    """The bundles of a lock file by name, each with all of its files."""
+    bundles: dict[str, list[Artifact]] = {}
+    current: list[Artifact] = []
+    for line in path.read_text("utf-8").splitlines():
+        if line.startswith("["):
+            current = bundles.setdefault(line.strip("[]"), [])
+        elif line and not line.startswith("#"):
+            current.append(Artifact.parse(line))
+    return {name: tuple(artifacts) for name, artifacts in bundles.items()}
+
+
+SPARK: tuple[Artifact, ...] = read_lock(Path(__file__).with_name("jars.lock"))["spark"]
+"""What a Spark session needs beside pyspark's own jars."""
+
+
+def cache_folder() -> Path:
+    """Where downloads are kept: ``TRIBUTARY_CACHE``, or the user's cache folder."""
+    override = os.environ.get(CACHE_VARIABLE)
+    return Path(override).expanduser() if override else platformdirs.user_cache_path("tributary")
+
+
+def spark_jars(cache: Path | None = None, report: Report | None = None) -> list[Path]:
+    """Local paths of the jars for ``spark.jars``, fetched if the cache lacks them.
+
+    Args:
+        cache: Cache folder; by default ``cache_folder()``.
+        report: Takes lines of progress.
+
+    Raises:
+        ArtifactError: They cannot be fetched or verified.
+    """
+    folder = fetch("spark", SPARK, cache=cache, report=report)
+    return [folder / artifact.filename for artifact in SPARK]
+
+
+def fetch(
+    bundle: str,
+    artifacts: Sequence[Artifact],
+    *,
+    cache: Path | None = None,
+    report: Report | None = None,
+    prepare: Callable[[Path], None] | None = None,
+) -> Path:
+    """The folder in the cache that holds these files, fetched once and verified.
+
+    Args:
+        bundle: Name of the set, for progress and the folder's name.
+        artifacts: All files of the set.
+        cache: Cache folder; by default ``cache_folder()``.
+        report: Takes lines of progress.
+        prepare: Called once on the verified folder before it takes its place, to unpack it.
+
+    Raises:
+        ArtifactError: A file cannot be fetched, or its checksum is not the pinned one.
+    """
+    report = report or _silent
+    folder = (cache or cache_folder()) / "artifacts"
+    pins = "\n".join(f"{artifact.sha256} {artifact.filename}" for artifact in artifacts)
+    target = folder / f"{bundle}-{hashlib.sha256(pins.encode()).hexdigest()[:12]}"
+    if target.is_dir():
+        return target
+    folder.mkdir(parents=True, exist_ok=True)
+    ivy_cache = folder / "ivy" / bundle
+    with locked(folder / f"{bundle}.lock", report):
+        if target.is_dir():
+            return target
+        report(f"fetching {bundle}")
+        for leftover in folder.glob(f".{bundle}-*"):  # of a process that was killed
+            shutil.rmtree(leftover, ignore_errors=True)
+        # On the cache's own file system, so that the rename below is atomic.
+        with tempfile.TemporaryDirectory(prefix=f".{bundle}-", dir=folder) as staging:
+            files = Path(staging) / "files"
+            for attempt in stamina.retry_context(
+                on=ArtifactError, attempts=_ATTEMPTS, timeout=None
+            ):
+                with attempt:
+                    _retrieve(bundle, artifacts, ivy_cache, files, report)
+            try:
+                verify(artifacts, files)
+            except ArtifactError:
+                # Else the next attempt would take the same wrong file from Ivy's cache.
+                shutil.rmtree(ivy_cache, ignore_errors=True)
+                raise
+            if prepare is not None:
+                prepare(files)
+            files.rename(target)
+        # Ivy's cache holds the same files again; it only served to resume a broken download.
+        shutil.rmtree(ivy_cache, ignore_errors=True)
+    report(f"fetched {bundle}")
+    return target
+
+
+def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
+    """Compare every file with its pinned checksum.
+
+    Raises:
+        ArtifactError: A file is missing or differs; the message names it.
+    """
+    for artifact in artifacts:
+        path = folder / artifact.filename
+        if not path.is_file():
+            raise ArtifactError(
+                f"{artifact.coordinates}: {artifact.filename} did not arrive",
+                remedy="Check the repository that Ivy reads (TRIBUTARY_IVY_SETTINGS).",
+            )
+        checksum = sha256_of(path)
+        if checksum != artifact.sha256:
+            raise ArtifactError(
+                f"{artifact.filename} has checksum {checksum}, but {artifact.sha256} is pinned",
+                remedy="The repository or a proxy serves another file under this name: find out "
+                "which before you trust it, then empty the cache and fetch again.",
+            )
+
+
+def ivy_module(bundle: str, artifacts: Sequence[Artifact]) -> str:
+    """The Ivy module that names exactly these files and none of their dependencies."""
+    lines = [
+        '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">',
+        f'  <info organisation="tributary" module={quoteattr(bundle)}/>',
+        '  <configurations><conf name="files"/></configurations>',
+        "  <dependencies>",
+    ]
+    # One element per module: of two with the same name, Ivy would keep only one.
+    modules: dict[tuple[str, str, str], list[Artifact]] = {}
+    for artifact in artifacts:
+        key = (artifact.organisation, artifact.name, artifact.revision)
+        modules.setdefault(key, []).append(artifact)
+    for (organisation, name, revision), files in modules.items():
+        lines.append(
+            f"    <dependency org={quoteattr(organisation)} name={quoteattr(name)} "
+            f'rev={quoteattr(revision)} conf="files->default" transitive="false">'
+        )
+        for file in files:
+            classifier = f" m:classifier={quoteattr(file.classifier)}" if file.classifier else ""
+            extension = quoteattr(file.extension)
+            lines.append(
+                f"      <artifact name={quoteattr(name)} type={extension} ext={extension}"
+                f"{classifier}/>"
+            )
+        lines.append("    </dependency>")
+    return "\n".join([*lines, "  </dependencies>", "</ivy-module>", ""])
+
+
+def _retrieve(
+    bundle: str, artifacts: Sequence[Artifact], ivy_cache: Path, files: Path, report: Report
+) -> None:
+    """Run Ivy with settings and a cache of our own: its defaults also look into ``~/.m2``."""
+    java = find_java()
+    with tempfile.TemporaryDirectory(prefix="tributary-ivy-") as work:
+        module, settings = Path(work) / "ivy.xml", Path(work) / "settings.xml"
+        module.write_text(ivy_module(bundle, artifacts), "utf-8")
+        settings.write_text(_SETTINGS, "utf-8")
+        command: list[str | Path] = [
+            java.executable,
+            *java.options,
+            *("-cp", f"{pyspark_jars()}/*", "org.apache.ivy.Main"),
+            *("-settings", os.environ.get(SETTINGS_VARIABLE) or settings),
+            *("-cache", ivy_cache),
+            *("-ivy", module),
+            *("-retrieve", f"{files}/[artifact]-[revision](-[classifier]).[ext]"),
+        ]
+        output = []
+        arrived, reported = 0, time.monotonic()
+        for line in _lines(command):
+            output.append(line)
+            arrived += "[SUCCESSFUL" in line
+            if time.monotonic() - reported > _REPORT_EVERY_S:
+                reported = time.monotonic()
+                report(f"fetching {bundle}: {arrived} of {len(artifacts)} files")
+    if failures := [line.strip() for line in output if "FAILED" in line or "not found" in line]:
+        raise ArtifactError(
+            f"fetching {bundle} failed: {'; '.join(failures[:5])}",
+            remedy="Check the network, the proxy and the repository that Ivy reads "
+            f"({SETTINGS_VARIABLE} names a settings file for a mirror), then run again.",
+        )
+    if not files.is_dir():
+        raise ArtifactError(
+            f"fetching {bundle} failed: {' '.join(output[-3:]).strip() or 'Ivy said nothing'}",
+            remedy=f"Check that Java works ({java.executable}) and the disk is not full.",
+        )
+
+
+def _lines(command: Sequence[str | Path]) -> Iterator[str]:
+    """Output lines of a command that is killed when it exceeds the limit."""
+    with subprocess.Popen(  # noqa: S603 - an argument list of our own, no shell
+        command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
+    ) as process:
+        watchdog = threading.Timer(_FETCH_LIMIT_S, process.kill)
+        watchdog.start()
+        try:
+            for line in process.stdout or ():
+                yield line.decode("utf-8", "replace").rstrip()
+        finally:
+            watchdog.cancel()
+
+
+@contextlib.contextmanager
+def locked(path: Path, report: Report) -> Iterator[None]:
+    """Hold the bundle's lock; another process may be fetching the same files."""
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        report(f"waiting for another process that fetches the same files ({path})")
+        try:
+            lock.acquire(timeout=_FETCH_LIMIT_S)
+        except Timeout as error:
+            raise ArtifactError(
+                f"another process held {path} for {_FETCH_LIMIT_S:.0f} s",
+                remedy="End that process, then run again.",
+            ) from error
+    try:
+        yield
+    finally:
+        lock.release()
+
+
+def pyspark_jars() -> Path:
+    """The folder of pyspark's jars, found without importing pyspark."""
+    spec = importlib.util.find_spec("pyspark")
+    if spec is None or spec.origin is None:
+        raise ArtifactError(
+            "pyspark is not installed, so there is no Ivy to fetch jars with",
+            remedy="Install this package with its dependencies.",
+        )
+    return Path(spec.origin).parent / "jars"
+
+
+def sha256_of(path: Path) -> str:
+    """The checksum of a file, in hex."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while block := file.read(1 << 20):
+            digest.update(block)
+    return digest.hexdigest()
+
+
+def _silent(_line: str) -> None:
+    """Progress that nobody asked for."""

@@ -1,0 +1,299 @@
+"""The one Spark session of a process."""
+
+from __future__ import annotations
+
+import logging
+import os
+import re
+import signal
+import sys
+import threading
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from py4j.java_gateway import JavaClass
+from py4j.protocol import Py4JError
+from pyspark.sql import SparkSession
+
+from cdc.config.lake import HADOOP_PREFIX
+from cdc.config.values import is_sensitive
+from cdc.errors import ConfigError, LakeError
+from cdc.runtime import jvm_guard, task_watch
+from cdc.runtime.jars import spark_jars
+from cdc.runtime.java import find_java
+
+if TYPE_CHECKING:
+    from py4j.protocol import Py4JError
+    from pyspark.errors import PySparkException
+
+    from cdc.config import Config
+
+_REASON_CHARACTERS = 2000
+_START = threading.Lock()
+_STOP_S = 60.0
+"""How long the end of a session may take, in seconds; with a task that never ends, it might not."""
+_LOGGING = Path(__file__).with_name("spark_log4j2.properties")
+
+_REQUIRED = {
+    "spark.serializer": "org.apache.spark.serializer.KryoSerializer",
+    "spark.kryo.registrator": "org.apache.spark.HoodieSparkKryoRegistrar",
+    "spark.sql.extensions": "org.apache.spark.sql.hudi.HoodieSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.hudi.catalog.HoodieCatalog",
+    "spark.sql.session.timeZone": "UTC",
+    # Values that do not fit must fail, not turn into NULL.
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    # Drivers call MySQL's enums and texts of a fixed length CHAR(n), and Spark would fill each
+    # value that it reads of them with spaces, which the stream does not have.
+    "spark.sql.legacy.charVarcharAsString": "true",
+    # Parquet's old form of lists, the default of its Avro writer, cannot hold NULL elements.
+    "spark.hadoop.parquet.avro.write-old-list-structure": "false",
+    "spark.sql.parquet.writeLegacyFormat": "false",
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    # Dates are those of the ISO calendar at all ages, as in PostgreSQL; by default Spark refuses
+    # to write those before 1582, and times before 1900.
+    "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
+    "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
+}
+"""Settings that results depend on; ``spark.conf`` may not change them."""
+
+_DEFAULTS = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    # Tables run side by side: none waits for another's long stage.
+    "spark.scheduler.mode": "FAIR",
+    # Changes of one run are few; the default of 200 would be 200 almost empty tasks per table.
+    "spark.sql.shuffle.partitions": "8",
+    "spark.sql.adaptive.enabled": "true",
+    # A batch is kept in memory for seconds: compressing it costs more than it saves.
+    "spark.sql.inMemoryColumnarStorage.compressed": "false",
+    # Code that is generated for a table's batches is the same each time; the default forgets it
+    # when there are more than a few tables.
+    "spark.sql.codegen.cache.maxEntries": "2000",
+    "spark.cleaner.periodicGC.interval": "10min",
+    # A broadcast waits for a core, and copies of other tables may hold all of them for a while.
+    "spark.sql.broadcastTimeout": "1800",
+}
+
+
+_AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.authorization")
+"""Settings of Hadoop by which Spark logs in and finds its files before it runs; no secrets."""
+
+# Avro allocates what a length prefix claims before it reads: without a bound, one damaged message
+# ends the JVM, and with it every other table's run. No Kafka record comes near these.
+_AVRO_LIMITS = {
+    "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
+    "org.apache.avro.limits.bytes.maxLength": 128 * 1024 * 1024,
+    "org.apache.avro.limits.collectionItems.maxLength": 10_000_000,
+}
+
+
+def session(config: Config, app_name: str = "tributary") -> SparkSession:
+    """The process's Spark session, started on first use.
+
+    Args:
+        config: Its ``spark`` and ``lake`` sections are used; a later call with other settings
+            returns the session that is already running.
+        app_name: Name in Spark's own UI and logs.
+
+    Raises:
+        LakeError: Spark does not start, or ``spark.conf`` changes a setting that results need.
+        ConfigError: ``spark.conf`` holds a secret that is no setting of Hadoop.
+        JavaError: There is no Java 17.
+        ArtifactError: The jars cannot be fetched.
+    """
+    with _START:
+        active = SparkSession.getActiveSession() or SparkSession._instantiatedSession
+        if active is not None and active.sparkContext._jsc is not None:
+            return active
+        settings = session_settings(config)
+        # It logs, with a stack trace, what it also raises: a refused commit is not an incident.
+        logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
+        # The JVM is a child of this process: it takes Java and Python from the environment.
+        os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+        if config.spark.local:
+            os.environ["JAVA_HOME"] = str(find_java().home)
+        builder = SparkSession.builder.appName(app_name).master(config.spark.master)
+        for key, value in settings.items():
+            builder = builder.config(key, value)
+        try:
+            with _stdout_kept(), _interrupts_kept():
+                started = builder.getOrCreate()
+        except Exception as error:  # Java, py4j and pyspark each have errors of their own
+            raise LakeError(
+                f"Spark did not start: {error}",
+                remedy="Check spark.master, spark.driver_memory and the log above.",
+                field="spark",
+            ) from error
+        _give_hadoop(started, hadoop_settings(config))
+        gateway: Any = started.sparkContext._gateway
+        if (jvm := gateway.proc) is not None:
+            jvm_guard.guard(jvm)
+        task_watch.watch_tasks(started, config.spark.task_timeout_s)
+        return started
+
+
+@contextmanager
+def _interrupts_kept() -> Iterator[None]:
+    """Keep what an interrupt does: pyspark cancels all jobs, which makes tables fail."""
+    kept = signal.getsignal(signal.SIGINT)
+    try:
+        yield
+    finally:
+        if threading.current_thread() is threading.main_thread():
+            signal.signal(signal.SIGINT, kept)
+
+
+@contextmanager
+def _stdout_kept() -> Iterator[None]:
+    """Let what is started write to standard error: libraries in the JVM print to its output.
+
+    Ours may be a JSON document.
+    """
+    sys.stdout.flush()
+    kept = os.dup(1)
+    os.dup2(2, 1)
+    try:
+        yield
+    finally:
+        os.dup2(kept, 1)
+        os.close(kept)
+
+
+def session_settings(config: Config) -> dict[str, str]:
+    """Every Spark setting of the session but master and name: none is a secret.
+
+    pyspark starts the JVM with all of them on its command line, which everyone on the machine sees.
+
+    Raises:
+        LakeError: ``spark.conf`` changes a setting that results need.
+        ConfigError: It holds a secret that is no setting of Hadoop.
+    """
+    clashes = sorted(
+        key for key, value in config.spark.conf.items() if _REQUIRED.get(key, value) != value
+    )
+    if clashes:
+        raise LakeError(
+            f"spark.conf may not change {', '.join(clashes)}: what is written depends on it",
+            remedy="Remove it from spark.conf.",
+            field=f"spark.conf.{clashes[0]}",
+        )
+    for path, reason in config.spark.conflicts():
+        field = ".".join(("spark", *path))
+        raise ConfigError(f"{field}: {reason}", remedy=f"Remove {field}.", field=field)
+    settings = {
+        **_DEFAULTS,
+        "spark.driver.memory": config.spark.driver_memory,
+        # Of the rest a name does not tell whether its value is a secret.
+        **{
+            f"spark.hadoop.{key}": str(value)
+            for key, value in config.lake.hadoop.items()
+            if key in _AT_START
+        },
+        **{key: value for key, value in config.spark.conf.items() if not is_sensitive(key)},
+        **_REQUIRED,
+    }
+    limits = " ".join(f"-D{key}={value}" for key, value in _AVRO_LIMITS.items())
+    # Batches want throughput: a twentieth less CPU than with the JVM's default collector.
+    collector = "-XX:+UseParallelGC"
+    for key, options in (
+        (
+            "spark.driver.extraJavaOptions",
+            f"-Dlog4j2.configurationFile={_LOGGING.as_uri()} {limits}",
+        ),
+        ("spark.executor.extraJavaOptions", limits),
+    ):
+        given = str(config.spark.conf.get(key, ""))
+        # A second collector would keep the JVM from starting.
+        chosen = "" if re.search(r"-XX:\+Use\w*GC", given) else collector
+        settings[key] = " ".join(part for part in (options, chosen, given) if part)
+    if config.spark.jars == "bundled":
+        jars = [str(path) for path in spark_jars()]
+        if "spark.jars" in config.spark.conf:
+            jars.append(str(config.spark.conf["spark.jars"]))
+        settings["spark.jars"] = ",".join(jars)
+    return {key: str(value) for key, value in settings.items()}
+
+
+def hadoop_settings(config: Config) -> dict[str, str]:
+    """Hadoop's settings that Spark is given once it runs, by Hadoop's names.
+
+    That is the whole of ``lake.hadoop``, where names alone do not tell what is a secret, and what
+    is one by its name in ``spark.conf``.
+    """
+    given = {
+        key.removeprefix(HADOOP_PREFIX): value
+        for key, value in config.spark.conf.items()
+        if key.startswith(HADOOP_PREFIX) and is_sensitive(key)
+    }
+    given.update(config.lake.hadoop)
+    return {key: str(value) for key, value in given.items() if HADOOP_PREFIX + key not in _REQUIRED}
+
+
+def _give_hadoop(spark: SparkSession, settings: Mapping[str, str]) -> None:
+    """Set them where Spark takes them from for every plan, and Hudi for every table."""
+    hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    for key, value in settings.items():
+        hadoop.set(key, value)
+
+
+def in_this_thread(spark: SparkSession) -> SparkSession:
+    """The session, made the current one of this thread.
+
+    Spark takes settings from the thread's current session, and a thread has none at first. Without
+    one, a cast in it would give NULL where it must fail, and a frame that is held would be computed
+    again, since its plan no longer equals the one that is held.
+    """
+    java_class(spark, "org.apache.spark.sql.SparkSession").setActiveSession(spark._jsparkSession)
+    return spark
+
+
+def java_class(spark: SparkSession, name: str) -> Any:
+    """A class of the session's JVM, for calls that have no Python API.
+
+    py4j's dotted names would ask the JVM, at each dot, whether there is such a class: that took a
+    twentieth of the time of a commit.
+
+    Args:
+        spark: The session.
+        name: Its full name; a nested class or a Scala object has a ``$`` in it.
+    """
+    gateway: Any = spark.sparkContext._gateway
+    return JavaClass(name, gateway._gateway_client)
+
+
+def java_reason(error: Py4JError | PySparkException) -> str:
+    """The innermost Java exception; of a failed Spark job, that of its task."""
+    cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
+    if cause is None:
+        return str(error)[:_REASON_CHARACTERS]
+    while cause.getCause() is not None:
+        cause = cause.getCause()
+    text = str(cause.toString()).split("Driver stacktrace:")[0]
+    inner = [line for line in text.splitlines() if line.startswith("Caused by: ")]
+    first = text.splitlines()[0] if text else ""
+    return "; ".join([first, *inner[-1:]])[:_REASON_CHARACTERS]
+
+
+def cancel_jobs(spark: SparkSession) -> None:
+    """Cancel all jobs; there are none where the JVM has ended."""
+    with suppress(Py4JError):
+        spark.sparkContext.cancelAllJobs()
+
+
+def stop() -> None:
+    """End the session and its JVM process's Spark context, if one runs."""
+    with _START:
+        active = SparkSession._instantiatedSession
+        if active is None:
+            return
+        limit = jvm_guard.end_soon(_STOP_S)
+        try:
+            active.stop()
+        except (Py4JError, OSError):
+            if not jvm_guard.was_killed():
+                raise
+        finally:
+            limit.cancel()

@@ -1,0 +1,84 @@
+"""Pauses a replica's replay for a moment, so that it goes on again whatever becomes of us.
+
+Three hands can resume it: this process at the end of the pause; the server itself after a bound,
+where the process died; and, should the server have been restarted in between, the next command that
+opens the state store, which holds the intent.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cdc.errors import LeaseHeldError, ReplicaError
+from cdc.runtime.failpoints import crash
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from cdc.sources.base import Source
+    from cdc.store.lease import Leases
+    from cdc.store.state_store import Store
+
+WAIT_S = 120.0
+"""How long to wait for another process that pauses the same replica, in seconds."""
+
+_log = logging.getLogger(__name__)
+
+
+@contextmanager
+def resuming(source: Source, store: Store, leases: Leases) -> Iterator[None]:
+    """The right to pause replay of the source's replica for the length of a block.
+
+    Raises:
+        ReplicaError: Someone else has paused it, or it cannot be resumed.
+        LeaseHeldError: Another process has paused it, for longer than we wait.
+    """
+    with leases.hold(_resource(source.name), wait_s=WAIT_S):
+        if source.name in store.paused_replays():
+            _resume(source, store)
+        if source.replay_paused():
+            raise ReplicaError(
+                f"replay of the replica of source {source.name} is paused by someone else",
+                remedy="Resume it on the replica (PostgreSQL: SELECT pg_wal_replay_resume(); MySQL"
+                " and MariaDB: START REPLICA SQL_THREAD), then run again.",
+                source=source.name,
+            )
+        store.note_paused_replay(source.name)
+        try:
+            yield
+            crash("replay.paused")
+        finally:
+            _resume(source, store)
+
+
+def settle(store: Store, leases: Leases, open_source: Callable[[str], Source]) -> None:
+    """Resume what a process that died has left paused; what cannot be resumed now is tried again.
+
+    Args:
+        store: Holds what was about to be paused.
+        leases: Tell whether the process that did it is still there.
+        open_source: A source by name.
+    """
+    for name in store.paused_replays():
+        try:
+            with leases.hold(_resource(name)):
+                if name in store.paused_replays():
+                    _resume(open_source(name), store)
+                    _log.warning("replay of the replica of %s was left paused: resumed", name)
+        except LeaseHeldError:
+            continue  # it is paused for a moment, by a process that lives
+        except TributaryError as error:
+            _log.warning("replay of the replica of %s may be paused by us: %s", name, error)
+
+
+def _resume(source: Source, store: Store) -> None:
+    source.resume_replay()
+    store.forget_paused_replay(source.name)
+
+
+def _resource(source: str) -> str:
+    return f"replay of the replica of {source}"

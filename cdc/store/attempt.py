@@ -1,0 +1,103 @@
+"""One try at one generation of a table, as the state store keeps it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from cdc.store.documents import Part
+
+
+@dataclass(frozen=True)
+class Chunk(Part):
+    """A range of a table's key that is read by one task.
+
+    Args:
+        id: Its place in the plan, from 0; commits name the chunks they hold by it.
+        lower: First key of the chunk as the source prints it; None in the first chunk.
+        upper: First key of the next chunk; None in the last chunk.
+        rows_estimate: Rows expected.
+        bytes_estimate: Bytes expected, as the source stores them.
+    """
+
+    id: int
+    lower: tuple[str, ...] | None
+    upper: tuple[str, ...] | None
+    rows_estimate: int
+    bytes_estimate: int
+
+
+@dataclass(frozen=True)
+class CopyView(Part):
+    """The image of the source that a copy reads; its first one where a resume opens more.
+
+    Args:
+        snapshot: By which its sessions shared it; empty where each has a view of its own.
+        upper_bound: Position of the log that was replayed when it was opened, as text.
+        opened_at: When, aware UTC.
+        on_replica: Whether a replica was read.
+        system_identifier: The cluster; None where the server does not say.
+        timeline: That cluster's timeline; None where the server does not say.
+        split: S, the position at which the view ends exactly, as text; None where it is not known.
+    """
+
+    snapshot: str
+    upper_bound: str
+    opened_at: datetime
+    on_replica: bool
+    system_identifier: str | None
+    timeline: int | None
+    split: str | None = None
+
+
+@dataclass(frozen=True)
+class Attempt(Part):
+    """One try at one generation of a table, with what it has recorded so far.
+
+    Args:
+        id: Identity of the attempt; part of its path.
+        started_at: When it began, aware UTC.
+        path: Base path of the Hudi table that this attempt writes, and no other ever.
+        topic_id: UUID of the topic when O was recorded.
+        start_offsets: O, the first offset per partition that the stream will apply.
+        start_epochs: Epoch of each partition's leader when O was recorded.
+        marker_id: Identity of the marker row written after O.
+        x0: What showed that no transaction is captured in part: a transaction id, or a marker's.
+        chunks: The planned chunks; empty before they are planned.
+        view: The image of the source that it copies.
+        fingerprint_digest: Digest of the table's catalog facts under the view.
+        fingerprint: Those facts, so that an error can name what differs.
+        settings_digest: Digest of the settings that its rows are made by.
+        reads_upto: R, an upper bound of the position that the view can contain, as text.
+        handoff_offsets: H, the offset per partition at which everything up to R is captured.
+        transaction_offsets: Offsets of the topic of transactions, recorded before O; None unless
+            the table is a log.
+        transaction_topic_id: UUID of the topic of transactions; None unless the table is a log.
+        told_upto: Offset at which the topic of statements ended before O; None where the connector
+            has no such topic.
+        shard: The shard's name once its rows are in the shared table, whose path is ``path`` from
+            then on; None before, and for a table of its own.
+    """
+
+    id: UUID
+    started_at: datetime
+    path: str
+    topic_id: str | None = None
+    start_offsets: Mapping[int, int] | None = None
+    start_epochs: Mapping[int, int] | None = None
+    marker_id: UUID | None = None
+    x0: str | None = None
+    chunks: tuple[Chunk, ...] = ()
+    view: CopyView | None = None
+    fingerprint_digest: str | None = None
+    fingerprint: Mapping[str, Any] | None = None
+    settings_digest: str | None = None
+    reads_upto: str | None = None
+    handoff_offsets: Mapping[int, int] | None = None
+    transaction_offsets: Mapping[int, int] | None = None
+    transaction_topic_id: str | None = None
+    told_upto: int | None = None
+    shard: str | None = None

@@ -1,0 +1,163 @@
+"""Opens the state store's database, so that writers wait for each other instead of failing."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from pathlib import Path
+from stat import S_ISREG
+from typing import Any
+from urllib.parse import unquote
+
+import sqlalchemy as sa
+from sqlalchemy.engine import URL, Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError
+
+from cdc.config.values import is_sensitive
+from cdc.errors import StateError
+from cdc.store.limits import Connection as BoundedConnection
+from cdc.store.limits import connect_args
+from schemas.redaction import keep_secret
+
+BUSY_TIMEOUT_S = 30
+"""How long a statement waits for another writer of the store."""
+
+
+def open_engine(url: str) -> Engine:
+    """An engine for a SQLAlchemy URL; nothing is connected yet.
+
+    Raises:
+        StateError: The URL is none, its driver is missing, or the file's folder cannot be made.
+    """
+    try:
+        parsed = _parsed(url)
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.get_backend_name() == "sqlite":
+            return _sqlite(parsed)
+        # In InnoDB's default, a lease that is not there yet is locked by all who look for it, and
+        # each then waits for the others to insert it.
+        engine = sa.create_engine(
+            parsed,
+            isolation_level="READ COMMITTED",
+            pool_pre_ping=True,
+            hide_parameters=True,
+            connect_args=connect_args(parsed),
+        )
+    except (ArgumentError, ImportError, ValueError) as error:
+        # The library's own text may repeat the URL, and with it the password.
+        reason = f"no driver: {error}" if isinstance(error, ImportError) else "it is not a URL"
+        raise StateError(
+            f"state.url cannot be used: {reason}",
+            remedy="Give a SQLAlchemy URL, such as sqlite:///state.db or "
+            "postgresql+psycopg://user:${PASSWORD}@host/database, and install its driver; in a"
+            " password, @ is written %40.",
+            field="state.url",
+        ) from None
+    if parsed.get_backend_name() in ("mysql", "mariadb"):
+        sa.event.listen(engine, "connect", _in_utc)
+    if engine.driver == "psycopg":
+        sa.event.listen(engine, "do_connect", _bounded)
+    return engine
+
+
+def _bounded(_dialect: object, _record: object, places: Any, named: Any) -> Any:
+    return BoundedConnection.connect(*places, **named)
+
+
+def _in_utc(connection: Any, _record: object) -> None:
+    """Let the session's clock show UTC: local times name two moments where summer time ends."""
+    with connection.cursor() as cursor:
+        cursor.execute("SET time_zone = '+00:00'")
+
+
+def shown(url: URL) -> str:
+    """The URL as people may see it: no password, and of the parameters where the server is.
+
+    Any other parameter may be a secret of its driver's, by a name that only the driver knows.
+    """
+    place = {name: value for name, value in url.query.items() if name in ("host", "port")}
+    # Not rendered by the library, which would write a path as %2Fvar%2Frun.
+    bare = url.set(query={}).render_as_string(hide_password=True)
+    parameters = "&".join(f"{name}={value}" for name, value in place.items())
+    return f"{bare}?{parameters}" if parameters else bare
+
+
+def _parsed(text: str) -> URL:
+    """The URL; what it holds of secrets is kept out of what its driver says, too."""
+    url = make_url(text)
+    named = [url.normalized_query[name] for name in url.query if is_sensitive(name)]
+    for secret in (str(url.password or ""), *(value for values in named for value in values)):
+        keep_secret(secret)
+    if "@" in (url.host or ""):
+        raise ValueError("what follows an @ in the password is taken for the host")
+    return url
+
+
+def exposed_file(url: URL) -> Path | None:
+    """The file of a SQLite store when others than its owner may read it."""
+    file = _file(url)
+    return file if file is not None and file.exists() and _open_to_others(file) else None
+
+
+def _file(url: URL) -> Path | None:
+    """The file of a SQLite store; None for a server, and for one in memory."""
+    name = url.database or ""
+    if name.startswith("file:"):
+        name = unquote(name.removeprefix("file:"))
+    in_memory = name in ("", ":memory:") or url.query.get("mode") == "memory"
+    return None if in_memory or url.get_backend_name() != "sqlite" else Path(name)
+
+
+def _open_to_others(file: Path) -> bool:
+    return bool(file.stat().st_mode & 0o077)
+
+
+def _close_to_others(file: Path) -> None:
+    """Make the file, or take it, so that only its owner reads it: it holds whole messages.
+
+    SQLite gives what it writes beside the file the same permissions.
+
+    Raises:
+        OSError: The folder or the file cannot be made.
+    """
+    if not file.parent.is_dir():
+        file.parent.parent.mkdir(parents=True, exist_ok=True)
+        file.parent.mkdir(mode=0o700, exist_ok=True)
+    if not file.exists():
+        os.close(os.open(file, os.O_RDWR | os.O_CREAT, 0o600))
+    for path in (file, *(file.with_name(file.name + end) for end in ("-wal", "-shm"))):
+        with contextlib.suppress(FileNotFoundError):  # its last user has just removed it
+            found = path.stat()
+            ours = S_ISREG(found.st_mode) and found.st_uid == os.geteuid()
+            if ours and _open_to_others(path):
+                path.chmod(0o600)
+
+
+def _sqlite(url: URL) -> Engine:
+    if (file := _file(url)) is not None:
+        try:
+            _close_to_others(file)
+        except OSError as error:
+            raise StateError(
+                f"the state store {file} cannot be made: {error.strerror}",
+                remedy="Name a file in a folder that you can write as state.url.",
+                field="state.url",
+            ) from None
+    engine = sa.create_engine(url, connect_args={"timeout": BUSY_TIMEOUT_S}, hide_parameters=True)
+
+    @sa.event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: object) -> None:
+        # Transactions are begun below; the driver must not begin its own.
+        connection.isolation_level = None
+        for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
+            connection.execute(f"PRAGMA {pragma}").close()
+
+    @sa.event.listens_for(engine, "begin")
+    def begin(connection: Connection) -> None:
+        # A transaction that turns from reading to writing fails at once when another one wrote
+        # meanwhile, whatever the busy timeout; one that begins as a writer waits its turn.
+        # Source: https://www.sqlite.org/lang_transaction.html
+        connection.exec_driver_sql("BEGIN IMMEDIATE")
+
+    return engine

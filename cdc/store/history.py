@@ -1,0 +1,183 @@
+"""What each run did to each table, and how tables changed, kept for people to look back at."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import TYPE_CHECKING, Any, Literal
+
+from cdc.errors import StateError
+from cdc.store.documents import Codec, Part
+from cdc.store.table_state import STORE_REMEDY, State, TableRecord
+from schemas.changes import Change, Verdict
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.lake.handoff import Handoff
+
+
+@dataclass(frozen=True)
+class RunEntry(Part):
+    """One table's part of one run, for the history.
+
+    Args:
+        run_id: Identity of the run.
+        table: Which table.
+        generation: The table's generation.
+        state: The table's state after the run.
+        started_at: When the table's part began.
+        seconds: How long it took, in seconds.
+        commits: Commits made.
+        events: Events read.
+        counts: Events by operation.
+        offsets: Next offset to read per partition after the run.
+        watermark: Event time up to which the table is complete.
+        error: What failed, as ``TributaryError.to_dict`` gives it.
+        format: Version of this document.
+    """
+
+    run_id: str
+    table: TableId
+    generation: int
+    state: State
+    started_at: datetime
+    seconds: float
+    commits: int
+    events: int
+    counts: Mapping[str, int]
+    offsets: Mapping[int, int]
+    watermark: datetime | None = None
+    error: Mapping[str, Any] | None = None
+    format: Literal[1] = 1
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as commands print it."""
+        return {
+            "run_id": self.run_id,
+            "source": self.table.source,
+            "schema": self.table.schema,
+            "table": self.table.name,
+            "generation": self.generation,
+            "state": self.state.value,
+            "started_at": self.started_at.isoformat(),
+            "seconds": self.seconds,
+            "commits": self.commits,
+            "events": self.events,
+            "counts": dict(self.counts),
+            "offsets": {str(partition): offset for partition, offset in self.offsets.items()},
+            "watermark": None if self.watermark is None else self.watermark.isoformat(),
+            "error": None if self.error is None else dict(self.error),
+        }
+
+
+@dataclass(frozen=True)
+class SchemaEntry(Part):
+    """One change of a table's schema, for the history.
+
+    Args:
+        table: Which table.
+        generation: The table's generation.
+        version: Version of the schema in that generation: the one that the lake has reached, or
+            that it would have. The columns as copied are version 1.
+        at: When the lake followed, or the table stopped.
+        schema_ids: Registry ids of the schemas of the events before the change.
+        changes: The difference to the version before, as ``Change.to_json`` gives it.
+        outcome: ``followed``, or what the table became instead: ``needs_bootstrap``, ``paused``.
+        key: Identifies the entry, so that writing it again writes nothing.
+        format: Version of this document.
+    """
+
+    table: TableId
+    generation: int
+    version: int
+    at: datetime
+    schema_ids: tuple[int, ...]
+    changes: tuple[Mapping[str, object], ...]
+    outcome: str
+    key: str
+    format: Literal[1] = 1
+
+    @property
+    def verdict(self) -> Verdict:
+        """The gravest verdict among the changes."""
+        return Verdict.gravest(Verdict(change["verdict"]) for change in self.changes)
+
+    @classmethod
+    def followed(cls, record: TableRecord, handoff: Handoff) -> SchemaEntry | None:
+        """The newest change that a lake table has followed, as its commit says; None without one.
+
+        Args:
+            record: The table.
+            handoff: That of the commit.
+        """
+        written = handoff.schema
+        if written is None or record.attempt is None:
+            return None
+        return cls(
+            table=record.table,
+            generation=record.generation,
+            version=written.version,
+            at=written.at,
+            schema_ids=written.schema_ids,
+            changes=written.changes,
+            outcome="followed",
+            key=f"{record.attempt.id}/{written.version}",
+        )
+
+    @classmethod
+    def stopped(
+        cls,
+        record: TableRecord,
+        handoff: Handoff,
+        changes: Sequence[Change],
+        outcome: State,
+        *,
+        catalog: str,
+        schema_ids: Sequence[int],
+        at: datetime,
+    ) -> SchemaEntry:
+        """A change at which a table stopped.
+
+        Args:
+            record: The table.
+            handoff: That of the lake's newest commit.
+            changes: The difference to the version that the lake has.
+            outcome: What the table became.
+            catalog: Digest of the catalog at which it stopped; the same one is one entry.
+            schema_ids: Registry ids of the schemas that were read last.
+            at: Now.
+        """
+        version = handoff.version + 1
+        attempt = record.attempt.id if record.attempt is not None else None
+        return cls(
+            table=record.table,
+            generation=record.generation,
+            version=version,
+            at=at,
+            schema_ids=tuple(schema_ids),
+            changes=tuple(change.to_json() for change in changes),
+            outcome=outcome.value,
+            key=f"{attempt}/{version}/{outcome.value}/{catalog[:32]}",
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """The entry as commands print it."""
+        return {
+            "source": self.table.source,
+            "schema": self.table.schema,
+            "table": self.table.name,
+            "generation": self.generation,
+            "version": self.version,
+            "at": self.at.isoformat(),
+            "schema_ids": list(self.schema_ids),
+            "verdict": self.verdict.value,
+            "outcome": self.outcome,
+            "changes": [dict(change) for change in self.changes],
+        }
+
+
+RUN_ENTRIES = Codec(RunEntry, error=StateError, remedy=STORE_REMEDY)
+"""How the state store keeps the run history."""
+SCHEMA_ENTRIES = Codec(SchemaEntry, error=StateError, remedy=STORE_REMEDY)
+"""How the state store keeps the schema history."""

@@ -1,0 +1,254 @@
+"""One writer per table, one change of a capture at a time: leases with expiry and fencing token.
+
+A lease expires by the database's clock.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import datetime, timezone
+from typing import Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.errors import FencedError, LeaseHeldError, StateError
+from cdc.runtime.progress import NullProgress, Progress
+from cdc.store.lease_owner import Owner
+from cdc.store.state_store import Store
+from cdc.store.tables import leases
+from schemas.table import TableId
+
+DEFAULT_TTL_S = 60.0
+_POLL_S = 0.5
+
+_log = logging.getLogger(__name__)
+
+
+class Lease:
+    """The right to write one table, or to change what many share, for a time.
+
+    Args:
+        store: Where leases are kept.
+        resource: What is leased: a table, or the name of what many share.
+        owner: Who holds it, as others will read it in their error.
+        ttl_s: Seconds until it expires unless renewed.
+
+    The fencing token rises with each acquisition of the same resource, whoever acquires it.
+    """
+
+    def __init__(
+        self, store: Store, resource: TableId | str, owner: str, *, ttl_s: float = DEFAULT_TTL_S
+    ) -> None:
+        self.what = resource if isinstance(resource, str) else f"table {resource}"
+        self.owner = owner
+        self.ttl_s = ttl_s
+        self.token = 0
+        self._store = store
+        self._resource = str(resource)
+        self._about = {} if isinstance(resource, str) else {"table": resource}
+
+    def acquire(self) -> int:
+        """Take the lease.
+
+        Returns:
+            The fencing token.
+
+        Raises:
+            LeaseHeldError: Someone else holds it; names the owner and the expiry.
+        """
+        clock, row = self._store.clock, leases.c.resource == self._resource
+        free = sa.or_(leases.c.owner.is_(None), leases.c.expires_at <= clock)
+        take = (
+            sa.update(leases)
+            .where(row, free)
+            .values(owner=self.owner, token=leases.c.token + 1, expires_at=clock + self.ttl_s)
+        )
+        first = sa.insert(leases).values(
+            resource=self._resource, owner=self.owner, token=1, expires_at=clock + self.ttl_s
+        )
+        try:
+            with self._store.transaction() as connection:
+                if connection.execute(take).rowcount == 1:
+                    token = connection.execute(sa.select(leases.c.token).where(row)).scalar_one()
+                else:
+                    connection.execute(first)
+                    token = 1
+        except IntegrityError:
+            self.token = self._take_over()
+        else:
+            self.token = token
+        return self.token
+
+    def renew(self) -> None:
+        """Move the expiry on. A lease that ran out but that nobody took is still ours.
+
+        Raises:
+            FencedError: Someone else has taken it since, or it was released.
+        """
+        renewal = (
+            sa.update(leases).where(self._mine()).values(expires_at=self._store.clock + self.ttl_s)
+        )
+        with self._store.transaction() as connection:
+            renewed = connection.execute(renewal).rowcount
+        if renewed != 1:
+            raise FencedError(
+                f"the lease on {self.what} was lost: another process has taken it over",
+                remedy="Nothing was committed after that; the process that holds it goes on.",
+                token=self.token,
+                **self._about,
+            )
+
+    def check(self) -> None:
+        """Make sure that the lease is still ours, and for another full term.
+
+        Raises:
+            FencedError: It is not.
+        """
+        self.renew()
+
+    def release(self) -> None:
+        """Give the lease up; a lease that is no longer ours is left alone."""
+        free = sa.update(leases).where(self._mine()).values(owner=None, expires_at=0.0)
+        with self._store.transaction() as connection:
+            connection.execute(free)
+
+    def _mine(self) -> sa.ColumnElement[bool]:
+        return sa.and_(
+            leases.c.resource == self._resource,
+            leases.c.token == self.token,
+            leases.c.owner == self.owner,
+        )
+
+    def _take_over(self) -> int:
+        """Take the lease from a process of this machine that has died; nobody else waits for it.
+
+        Returns:
+            The fencing token.
+
+        Raises:
+            LeaseHeldError: The holder lives, or cannot be seen from here.
+        """
+        row = leases.c.resource == self._resource
+        with self._store.transaction() as connection:
+            found = connection.execute(sa.select(leases).where(row)).first()
+        holder = None if found is None or found.owner is None else Owner.parse(found.owner)
+        if found is not None and holder is not None and holder.has_died():
+            take = (
+                sa.update(leases)
+                .where(row, leases.c.token == found.token, leases.c.owner == found.owner)
+                .values(
+                    owner=self.owner,
+                    token=found.token + 1,
+                    expires_at=self._store.clock + self.ttl_s,
+                )
+            )
+            with self._store.transaction() as connection:
+                taken = connection.execute(take).rowcount == 1
+            if taken:
+                _log.info(
+                    "took the lease on %s over from %s, which has died", self.what, holder.shown
+                )
+                return int(found.token) + 1
+        raise self._held(found, holder)
+
+    def _held(self, row: sa.Row[Any] | None, holder: Owner | None) -> LeaseHeldError:
+        if row is None or row.owner is None:
+            owner, until, expires = "a process that began or ended at the same moment", "", None
+        else:
+            owner = holder.shown if holder else row.owner
+            expires = datetime.fromtimestamp(row.expires_at, timezone.utc)
+            until = f"; its lease runs until {expires:%Y-%m-%d %H:%M:%S} UTC unless renewed"
+        return LeaseHeldError(
+            f"{self.what} is held by {owner}{until}",
+            remedy="Wait for that process to end. After a crash the lease runs out by itself.",
+            owner=owner,
+            expires_at=expires.isoformat() if expires else None,
+            **self._about,
+        )
+
+
+class Leases:
+    """Hands out leases in the name of one process, and keeps them alive while they are held.
+
+    Args:
+        store: Where leases are kept.
+        owner: Who we are; by default this process, so that others here see when it has died.
+        ttl_s: Seconds until a lease expires unless renewed; after a crash others wait this long.
+        progress: Where waits are shown.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        owner: str | None = None,
+        ttl_s: float = DEFAULT_TTL_S,
+        progress: Progress | None = None,
+    ) -> None:
+        self.owner = owner or str(Owner.current())
+        self.ttl_s = ttl_s
+        self._store = store
+        self._progress = progress or NullProgress()
+
+    @contextmanager
+    def hold(self, resource: TableId | str, *, wait_s: float = 0.0) -> Iterator[Lease]:
+        """Hold a lease, renewed in the background, for the length of a block.
+
+        Args:
+            resource: What to lease: a table, or the name of what many share.
+            wait_s: How long to wait for another holder, in seconds.
+
+        Raises:
+            LeaseHeldError: Someone else holds it still when the wait is over.
+        """
+        lease = Lease(self._store, resource, self.owner, ttl_s=self.ttl_s)
+        self._acquire(lease, wait_s)
+        stop = threading.Event()
+        renewal = threading.Thread(
+            target=_keep, args=(lease, stop), name=f"lease on {lease.what}", daemon=True
+        )
+        renewal.start()
+        try:
+            yield lease
+        finally:
+            stop.set()
+            renewal.join()
+            lease.release()
+
+    def _acquire(self, lease: Lease, wait_s: float) -> None:
+        deadline = time.monotonic() + wait_s
+        task = None
+        try:
+            while True:
+                try:
+                    lease.acquire()
+                except LeaseHeldError as held:
+                    left = deadline - time.monotonic()
+                    if left <= 0:
+                        raise
+                    task = task or self._progress.start(f"wait for {lease.what}", None, "")
+                    task.note(held.message)
+                    time.sleep(min(_POLL_S, left))
+                else:
+                    return
+        finally:
+            if task is not None:
+                task.done()
+
+
+def _keep(lease: Lease, stop: threading.Event) -> None:
+    """Renew until told to stop or until the lease is lost; ``check`` then says so."""
+    while not stop.wait(lease.ttl_s / 3):
+        try:
+            lease.renew()
+        except FencedError as lost:
+            _log.warning("%s", lost)
+            return
+        except StateError as error:
+            # The store may be back before the lease runs out; the next turn tries again.
+            _log.warning("the lease on %s could not be renewed: %s", lease.what, error)

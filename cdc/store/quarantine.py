@@ -1,0 +1,231 @@
+"""Records that could not be applied and were left out: their raw bytes, kept in the state store.
+
+They are kept there and not beside the lake table: a record and the question "does this table lack
+anything" cost one statement for one table or for thousands, without Spark, and a row is there or
+it is not. Both the number of records (``max_quarantined``) and their size are bounded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING, Any
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.errors import StateError
+from cdc.store.tables import quarantine
+from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.store.state_store import Store
+
+MAX_BYTES = 1024 * 1024
+"""Bound of a record's key and value together; a larger one stops its table."""
+
+_RAW = (quarantine.c.key_bytes, quarantine.c.value_bytes)
+
+
+@dataclass(frozen=True)
+class Quarantined:
+    """A record that a lake table lacks.
+
+    Args:
+        table: The table.
+        attempt: UUID of the bootstrap attempt whose lake table lacks it.
+        topic: Its topic.
+        topic_id: UUID of the topic.
+        partition: Its partition.
+        offset: Its offset.
+        schema_id: Id of the schema that it names, None when it names none.
+        reason: Why it could not be applied.
+        timestamp: Kafka's time of the record.
+        size: Bytes of key and value.
+        run_id: The run that left it out.
+        quarantined_at: When.
+        key: The raw key; None when there is none, or when bytes were not asked for.
+        value: The raw value, likewise.
+    """
+
+    table: TableId
+    attempt: str
+    topic: str
+    topic_id: str | None
+    partition: int
+    offset: int
+    schema_id: int | None
+    reason: str
+    timestamp: datetime | None
+    size: int
+    run_id: str
+    quarantined_at: datetime
+    key: bytes | None = None
+    value: bytes | None = None
+
+
+class Quarantine:
+    """The records that lake tables lack, each known by attempt, partition and offset.
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def keep(self, records: Sequence[Quarantined]) -> None:
+        """Keep records; one that is kept already stays as it is.
+
+        Raises:
+            StateError: Another process kept one of them at this very moment.
+        """
+        try:
+            with self._store.transaction() as connection:
+                for record in records:
+                    where = _of(record.attempt) & _at(record.partition, record.offset)
+                    known = sa.select(quarantine.c.record_offset).where(where)
+                    if connection.execute(known).first() is None:
+                        connection.execute(sa.insert(quarantine).values(**_row(record)))
+        except IntegrityError:
+            table = records[0].table
+            raise StateError(
+                f"records of table {table} were quarantined by another process meanwhile",
+                remedy="Nothing was committed. Run again; it finds them there.",
+                table=table,
+            ) from None
+
+    def settle(
+        self,
+        attempt: str,
+        start: Mapping[int, int],
+        end: Mapping[int, int],
+        lacking: Iterable[tuple[int, int]],
+    ) -> None:
+        """Forget the records of a range that has been applied, but for those that it lacks.
+
+        Args:
+            attempt: The attempt whose lake table has the range now.
+            start: First offset per partition.
+            end: Offset after the last, per partition.
+            lacking: Partition and offset of records that were left out.
+        """
+        left_out = list(lacking)
+        with self._store.transaction() as connection:
+            for partition, at in start.items():
+                where = (
+                    _of(attempt)
+                    & (quarantine.c.partition_no == partition)
+                    & (quarantine.c.record_offset >= at)
+                    & (quarantine.c.record_offset < end[partition])
+                    & quarantine.c.record_offset.not_in(
+                        [offset for place, offset in left_out if place == partition]
+                    )
+                )
+                connection.execute(sa.delete(quarantine).where(where))
+
+    def offsets(self, attempt: str) -> set[tuple[int, int]]:
+        """Partition and offset of the records that an attempt's lake table lacks."""
+        columns = (quarantine.c.partition_no, quarantine.c.record_offset)
+        with self._store.transaction() as connection:
+            rows = connection.execute(sa.select(*columns).where(_of(attempt))).all()
+        return {(row.partition_no, row.record_offset) for row in rows}
+
+    def counts(self) -> dict[str, int]:
+        """How many records each attempt's lake table lacks; attempts that lack none are absent."""
+        query = sa.select(quarantine.c.attempt, sa.func.count().label("records"))
+        with self._store.transaction() as connection:
+            rows = connection.execute(query.group_by(quarantine.c.attempt)).all()
+        return {row.attempt: row.records for row in rows}
+
+    def list(self, attempts: Iterable[str]) -> list[Quarantined]:
+        """The records that lake tables lack, without their bytes, by table and offset."""
+        columns = [column for column in quarantine.c if column not in _RAW]
+        order = (
+            quarantine.c.source,
+            quarantine.c.schema_name,
+            quarantine.c.table_name,
+            quarantine.c.partition_no,
+            quarantine.c.record_offset,
+        )
+        query = sa.select(*columns).where(quarantine.c.attempt.in_(list(attempts)))
+        with self._store.transaction() as connection:
+            rows = connection.execute(query.order_by(*order)).all()
+        return [_record(row._mapping) for row in rows]
+
+    def get(self, attempt: str, offset: int, *, partition: int = 0) -> Quarantined | None:
+        """One record with its bytes."""
+        query = sa.select(quarantine).where(_of(attempt) & _at(partition, offset))
+        with self._store.transaction() as connection:
+            row = connection.execute(query).first()
+        return None if row is None else _record(row._mapping)
+
+    def forget(self, table: TableId, *, but: str | None = None) -> None:
+        """Forget what a table's lake tables lack, but for that of one attempt."""
+        where = (
+            (quarantine.c.source == table.source)
+            & (quarantine.c.schema_name == table.schema)
+            & (quarantine.c.table_name == table.name)
+        )
+        if but is not None:
+            where &= quarantine.c.attempt != but
+        with self._store.transaction() as connection:
+            connection.execute(sa.delete(quarantine).where(where))
+
+
+def _of(attempt: str) -> sa.ColumnElement[bool]:
+    return quarantine.c.attempt == attempt
+
+
+def _at(partition: int, offset: int) -> sa.ColumnElement[bool]:
+    return (quarantine.c.partition_no == partition) & (quarantine.c.record_offset == offset)
+
+
+def _row(record: Quarantined) -> dict[str, Any]:
+    return {
+        "attempt": record.attempt,
+        "partition_no": record.partition,
+        "record_offset": record.offset,
+        "source": record.table.source,
+        "schema_name": record.table.schema,
+        "table_name": record.table.name,
+        "topic": record.topic,
+        "topic_id": record.topic_id,
+        "schema_id": record.schema_id,
+        "reason": record.reason,
+        "record_millis": None if record.timestamp is None else _millis(record.timestamp),
+        "size_bytes": record.size,
+        "run_id": record.run_id,
+        "quarantined_millis": _millis(record.quarantined_at),
+        "key_bytes": record.key,
+        "value_bytes": record.value,
+    }
+
+
+def _record(row: Mapping[Any, Any]) -> Quarantined:
+    millis = row["record_millis"]
+    return Quarantined(
+        table=TableId(row["source"], row["schema_name"], row["table_name"]),
+        attempt=row["attempt"],
+        topic=row["topic"],
+        topic_id=row["topic_id"],
+        partition=row["partition_no"],
+        offset=row["record_offset"],
+        schema_id=row["schema_id"],
+        reason=row["reason"],
+        timestamp=None if millis is None else _time(millis),
+        size=row["size_bytes"],
+        run_id=row["run_id"],
+        quarantined_at=_time(row["quarantined_millis"]),
+        key=row.get("key_bytes"),
+        value=row.get("value_bytes"),
+    )
+
+
+def _millis(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def _time(millis: int) -> datetime:
+    return datetime.fromtimestamp(millis / 1000, tz=timezone.utc)

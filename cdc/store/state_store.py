@@ -1,0 +1,391 @@
+"""The state store: records, histories, leases and schemas in any database of SQLAlchemy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+import stamina
+from sqlalchemy.engine import Connection
+from sqlalchemy.exc import IntegrityError, SQLAlchemyError
+
+from cdc.errors import StateError
+from cdc.store.engine import exposed_file, open_engine, shown
+from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
+from cdc.store.table_state import TABLE_RECORDS, TableRecord
+from cdc.store.tables import (
+    FORMAT,
+    MYSQL,
+    format_rows,
+    metadata,
+    paused_replay_rows,
+    run_rows,
+    schema_change_rows,
+    schema_rows,
+    table_rows,
+)
+from schemas.table import TableId
+
+
+class Store:
+    """The state store at a database URL. Safe to share between threads.
+
+    Args:
+        url: Any SQLAlchemy URL, with its secrets. It is not kept in errors or in the repr.
+
+    Raises:
+        StateError: The database cannot be reached, or holds a store of a later version.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._engine = open_engine(url)
+        self.shown_url = shown(self._engine.url)
+        self._create()
+
+    def __repr__(self) -> str:
+        return f"Store({self.shown_url!r})"
+
+    def close(self) -> None:
+        """Close all connections."""
+        self._engine.dispose()
+
+    @property
+    def exposed(self) -> Path | None:
+        """The store's file, when it is one that other users of the machine may read."""
+        return exposed_file(self._engine.url)
+
+    def tables(self) -> list[TableRecord]:
+        """The records of all tables, by source, schema and table."""
+        return self._records(beside=False)
+
+    def topics(self, source: str, tier: str) -> list[str]:
+        """The topics of all tables of a source and tier."""
+        return [
+            record.topic
+            for record in self.tables()
+            if (record.table.source, record.tier) == (source, tier)
+        ]
+
+    def builds(self) -> list[TableRecord]:
+        """The records of generations that are being built beside a table's own."""
+        return self._records(beside=True)
+
+    def get(self, table: TableId, *, beside: bool = False) -> TableRecord | None:
+        """The record of a table, if there is one.
+
+        Args:
+            table: The table.
+            beside: Whether to look for the generation that is built beside the table's own.
+        """
+        with self.transaction() as connection:
+            row = connection.execute(sa.select(table_rows).where(_key(table, beside))).first()
+        return None if row is None else _record(row)
+
+    def newest(self, record: TableRecord) -> TableRecord:
+        """The record as it is now; the one that is given when the store has none any more."""
+        return self.get(record.table, beside=record.beside) or record
+
+    def put(
+        self,
+        record: TableRecord,
+        expected_version: int | None = None,
+        *,
+        schema: SchemaEntry | None = None,
+    ) -> TableRecord:
+        """Store a record, if nobody has changed it since it was read.
+
+        Args:
+            record: What to store.
+            expected_version: Version that the store must hold now, 0 for none; by default that
+                of the record.
+            schema: Goes into the schema history in the same transaction, if it is not there yet.
+
+        Returns:
+            The record with its new version.
+
+        Raises:
+            StateError: The store holds another version.
+        """
+        expected = record.version if expected_version is None else expected_version
+        values = _values(record, expected + 1)
+        try:
+            with self.transaction() as connection:
+                if expected == 0:
+                    row = {**_named(record.table), "beside": record.beside, **values}
+                    connection.execute(sa.insert(table_rows).values(**row))
+                    changed = 1
+                else:
+                    update = sa.update(table_rows).where(_is(record, expected)).values(**values)
+                    changed = connection.execute(update).rowcount
+                if schema is not None and changed == 1:
+                    _add_schema(connection, schema)
+        except IntegrityError:
+            changed = 0
+        if changed != 1:
+            raise _changed_meanwhile(record, expected)
+        return replace(record, version=expected + 1)
+
+    def put_all(self, records: Sequence[TableRecord]) -> None:
+        """Store records in one statement, but for those that someone has changed meanwhile.
+
+        Args:
+            records: What to store, each with the version that was read.
+        """
+        known = [
+            {**_named(one.table), "beside": one.beside, "version": one.version} for one in records
+        ]
+        rows = [
+            {f"known_{name}": value for name, value in key.items()} | _values(one, one.version + 1)
+            for key, one in zip(known, records, strict=True)
+        ]
+        if not rows:
+            return
+        where = [table_rows.c[name] == sa.bindparam(f"known_{name}") for name in known[0]]
+        with self.transaction() as connection:
+            connection.execute(sa.update(table_rows).where(*where), rows)
+
+    def promote(self, build: TableRecord, former: TableRecord) -> TableRecord:
+        """Let a generation that was built beside a table's own take its place, in one step.
+
+        Args:
+            build: The generation that was built.
+            former: The table's record, which goes.
+
+        Returns:
+            The table's record from now on.
+
+        Raises:
+            StateError: One of the two was changed since it was read.
+        """
+        taken = replace(build, beside=False)
+        leave = sa.delete(table_rows).where(_is(build, build.version))
+        enter = sa.update(table_rows).where(_is(former, former.version))
+        with self.transaction() as connection:
+            for record, statement in (
+                (build, leave),
+                (former, enter.values(**_values(taken, former.version + 1))),
+            ):
+                if connection.execute(statement).rowcount != 1:
+                    raise _changed_meanwhile(record, record.version)
+        return replace(taken, version=former.version + 1)
+
+    def delete(self, table: TableId, *, beside: bool = False) -> None:
+        """Forget a table, or the generation built beside it; its run history stays."""
+        with self.transaction() as connection:
+            connection.execute(sa.delete(table_rows).where(_key(table, beside)))
+
+    def record_schema(self, entry: SchemaEntry) -> None:
+        """Add to the schema history what is not in it yet."""
+        with self.transaction() as connection:
+            _add_schema(connection, entry)
+
+    def schema_history(self, table: TableId) -> list[SchemaEntry]:
+        """How the table's schema changed, oldest first."""
+        query = (
+            sa.select(schema_change_rows.c.entry)
+            .where(_of(schema_change_rows, table))
+            .order_by(schema_change_rows.c.id)
+        )
+        with self.transaction() as connection:
+            return [
+                SCHEMA_ENTRIES.read(row.entry, f"an entry of the schema history of table {table}")
+                for row in connection.execute(query)
+            ]
+
+    def record_run(self, entry: RunEntry) -> None:
+        """Add to the run history."""
+        row = {**_named(entry.table), "entry": RUN_ENTRIES.write(entry)}
+        with self.transaction() as connection:
+            connection.execute(sa.insert(run_rows).values(**row))
+
+    def last_runs(self, table: TableId, count: int = 10) -> list[RunEntry]:
+        """The newest entries of a table's history, newest first."""
+        query = (
+            sa.select(run_rows.c.entry)
+            .where(_of(run_rows, table))
+            .order_by(run_rows.c.id.desc())
+            .limit(count)
+        )
+        with self.transaction() as connection:
+            return [
+                RUN_ENTRIES.read(row.entry, f"an entry of the run history of table {table}")
+                for row in connection.execute(query)
+            ]
+
+    def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
+        """Keep a registry's schema for the time when the registry is away; the first one stays."""
+        row = {"registry": registry, "schema_id": schema_id, "document": document}
+        try:
+            with self.transaction() as connection:
+                connection.execute(sa.insert(schema_rows).values(**row))
+        except IntegrityError:
+            return
+
+    def kept_schema(self, registry: str, schema_id: int) -> str | None:
+        """A schema that was kept."""
+        where = (schema_rows.c.registry == registry) & (schema_rows.c.schema_id == schema_id)
+        with self.transaction() as connection:
+            return connection.execute(sa.select(schema_rows.c.document).where(where)).scalar()
+
+    def note_paused_replay(self, source: str) -> None:
+        """Note that replay of the source's replica is about to be paused, and has to be resumed."""
+        try:
+            with self.transaction() as connection:
+                connection.execute(sa.insert(paused_replay_rows).values(source=source))
+        except IntegrityError:
+            return
+
+    def forget_paused_replay(self, source: str) -> None:
+        """Note that replay goes on."""
+        with self.transaction() as connection:
+            gone = sa.delete(paused_replay_rows).where(paused_replay_rows.c.source == source)
+            connection.execute(gone)
+
+    def paused_replays(self) -> list[str]:
+        """Sources whose replica's replay has to be resumed."""
+        with self.transaction() as connection:
+            return list(connection.execute(sa.select(paused_replay_rows.c.source)).scalars())
+
+    @property
+    def clock(self) -> sa.ColumnElement[float]:
+        """The database's own clock at this statement, in seconds since 1970 (UTC)."""
+        dialect = self._engine.dialect.name
+        if dialect == "sqlite":
+            return sa.literal_column("((julianday('now') - 2440587.5) * 86400.0)", sa.Double)
+        if dialect in MYSQL:
+            return sa.literal_column("unix_timestamp(sysdate(6))", sa.Double)
+        if dialect == "postgresql":
+            return sa.literal_column(
+                "cast(extract(epoch from clock_timestamp()) as double precision)", sa.Double
+            )
+        raise StateError(
+            f"the state store does not know the clock of a {dialect} database",
+            remedy="Use a SQLite, PostgreSQL, MySQL or MariaDB URL for state.url.",
+            field="state.url",
+        )
+
+    @contextmanager
+    def transaction(self) -> Iterator[Connection]:
+        """A transaction; database errors come out as ``StateError`` without URL or values.
+
+        Raises:
+            StateError: The database refuses. ``IntegrityError`` is let through for callers.
+        """
+        try:
+            with self._engine.begin() as connection:
+                yield connection
+        except IntegrityError:
+            raise
+        except SQLAlchemyError as error:
+            raise self._unusable(error) from None
+
+    def _records(self, *, beside: bool) -> list[TableRecord]:
+        columns = (
+            table_rows.c.source,
+            table_rows.c.schema_name,
+            table_rows.c.table_name,
+        )
+        query = sa.select(table_rows).where(table_rows.c.beside == beside).order_by(*columns)
+        with self.transaction() as connection:
+            return [_record(row) for row in connection.execute(query)]
+
+    def _create(self) -> None:
+        try:
+            self._create_tables()
+        except (SQLAlchemyError, TypeError, ValueError, OSError) as error:
+            # A driver complains of its parameters in errors of its own, or of Python's.
+            raise self._unusable(error) from None
+        with self.transaction() as connection:
+            found = connection.execute(sa.select(sa.func.max(format_rows.c.version))).scalar()
+        if found is None:
+            try:
+                with self.transaction() as connection:
+                    connection.execute(sa.insert(format_rows).values(version=FORMAT))
+            except IntegrityError:
+                return
+        elif found > FORMAT:
+            raise StateError(
+                f"the state store {self.shown_url} has format {found}; this version knows {FORMAT}",
+                remedy="Use the version of tributary that wrote it, or a later one.",
+                field="state.url",
+            )
+
+    def _create_tables(self) -> None:
+        # Several processes may create the tables at once; who loses a table looks again.
+        for attempt in stamina.retry_context(
+            on=_lost_a_race, attempts=2 * len(metadata.tables), wait_initial=0.05, wait_max=1.0
+        ):
+            with attempt:
+                metadata.create_all(self._engine)
+
+    def _unusable(self, error: Exception) -> StateError:
+        cause = getattr(error, "orig", None) or error
+        reason = str(cause).splitlines()[0] if str(cause) else type(cause).__name__
+        return StateError(
+            f"the state store {self.shown_url} is not usable: {reason}",
+            remedy="Check state.url, that its database is up, and that the login may create "
+            "and write tables.",
+            field="state.url",
+        )
+
+
+def _lost_a_race(error: Exception) -> bool:
+    """Whether a table could not be created because someone else is creating it."""
+    told = ("already exists", "concurrent DDL", "pg_type_typname_nsp_index")
+    return isinstance(error, SQLAlchemyError) and any(text in str(error) for text in told)
+
+
+def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
+    """Add an entry, once: who writes it holds the table's lease."""
+    if connection.execute(
+        sa.select(schema_change_rows.c.id).where(schema_change_rows.c.entry_key == entry.key)
+    ).first():
+        return
+    row = {"entry_key": entry.key, **_named(entry.table), "entry": SCHEMA_ENTRIES.write(entry)}
+    connection.execute(sa.insert(schema_change_rows).values(**row))
+
+
+def _named(table: TableId) -> dict[str, str]:
+    """A table in the columns that name one."""
+    return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
+
+
+def _of(rows: sa.Table, table: TableId) -> sa.ColumnElement[bool]:
+    return sa.and_(*(rows.c[name] == value for name, value in _named(table).items()))
+
+
+def _key(table: TableId, beside: bool) -> sa.ColumnElement[bool]:
+    return _of(table_rows, table) & (table_rows.c.beside == beside)
+
+
+def _is(record: TableRecord, version: int) -> sa.ColumnElement[bool]:
+    return _key(record.table, record.beside) & (table_rows.c.version == version)
+
+
+def _values(record: TableRecord, version: int) -> dict[str, Any]:
+    return {
+        "state": record.state.value,
+        "generation": record.generation,
+        "version": version,
+        "record": TABLE_RECORDS.write(record),
+    }
+
+
+def _changed_meanwhile(record: TableRecord, expected: int) -> StateError:
+    return StateError(
+        f"the state of {record.resource if record.beside else f'table {record.table}'} was changed"
+        " by someone else meanwhile",
+        remedy="Run the command again; it starts from the state that is there now.",
+        table=record.table,
+        expected_version=expected,
+    )
+
+
+def _record(row: sa.Row[Any]) -> TableRecord:
+    table = TableId(row.source, row.schema_name, row.table_name)
+    record = TABLE_RECORDS.read(row.record, f"the state of table {table}", table=table)
+    return replace(record, version=row.version)

@@ -1,0 +1,275 @@
+"""The life of a replicated table: one closed set of states and one function that moves it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from datetime import datetime
+from enum import Enum
+from types import MappingProxyType
+from typing import Any, Literal
+
+from cdc.errors import StateError
+from cdc.store.attempt import Attempt
+from cdc.store.documents import NOT_STORED, Codec, Part
+from schemas.errors import TributaryError
+from schemas.table import Shard, TableId
+
+STORE_REMEDY = (
+    "Use the version of this tool that wrote the state store, or restore the store from a backup."
+)
+"""What to do about a document of the state store that cannot be read."""
+
+
+class State(str, Enum):
+    """Where a table is in its life. Each member says who sets it."""
+
+    REGISTERED = "registered"
+    """Captured, nothing copied yet. Set by onboard."""
+    BOOTSTRAPPING = "bootstrapping"
+    """An attempt is being copied. Set by bootstrap."""
+    CATCHING_UP = "catching_up"
+    """Copied; the changes since the start of the attempt are being applied. Set by bootstrap."""
+    INCREMENTAL = "incremental"
+    """Published and kept up to date. Set by run."""
+    PAUSED = "paused"
+    """Left alone until someone resumes it. Set by an operator or a policy."""
+    NEEDS_BOOTSTRAP = "needs_bootstrap"
+    """The stream no longer follows from the lake. Set by run or an operator."""
+    FAILED = "failed"
+    """Stopped by an error that a retry may get past. Set by any."""
+    RETIRED = "retired"
+    """No longer replicated. Set by offboard."""
+
+
+RESUMABLE = frozenset({State.PAUSED, State.FAILED})
+"""States that remember where the table was."""
+
+_ALLOWED: dict[State, set[State]] = {
+    State.REGISTERED: {State.BOOTSTRAPPING},
+    State.BOOTSTRAPPING: {State.CATCHING_UP, State.NEEDS_BOOTSTRAP, State.FAILED},
+    State.CATCHING_UP: {State.INCREMENTAL, State.NEEDS_BOOTSTRAP, State.PAUSED, State.FAILED},
+    State.INCREMENTAL: {State.PAUSED, State.NEEDS_BOOTSTRAP, State.FAILED},
+    State.PAUSED: {State.CATCHING_UP, State.INCREMENTAL, State.NEEDS_BOOTSTRAP},
+    State.NEEDS_BOOTSTRAP: {State.BOOTSTRAPPING},
+    State.FAILED: {*State} - {State.REGISTERED, State.PAUSED, State.FAILED, State.RETIRED},
+    State.RETIRED: {State.REGISTERED},
+}
+
+TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
+    {state: frozenset(allowed | ({State.RETIRED} - {state})) for state, allowed in _ALLOWED.items()}
+)
+"""From each state, those that may follow; PAUSED and FAILED go back only to where they were."""
+
+
+@dataclass(frozen=True)
+class CommitSummary(Part):
+    """What the last commit said; a cache for people, the lake's timeline is the truth.
+
+    Args:
+        offsets: Next offset to read, per partition.
+        epochs: Epoch of each partition's leader when that was last seen to be in the log.
+        position: Source position of the last event, as text.
+        watermark: Event time up to which the table is complete.
+        instant: Hudi instant of the commit.
+        committed_at: When it was committed.
+    """
+
+    offsets: Mapping[int, int]
+    position: str | None
+    watermark: datetime | None
+    instant: str
+    committed_at: datetime
+    epochs: Mapping[int, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class LakeSize(Part):
+    """What a table took in the lake when that was last measured.
+
+    Args:
+        image_bytes: The files that a reader of the newest commit opens.
+        kept_bytes: What else is in the folder of its generation: older versions of files, which
+            stay for readers, and the timeline.
+        other_generations_bytes: Former generations, and what is being built.
+        measured_at: When.
+    """
+
+    image_bytes: int
+    kept_bytes: int
+    other_generations_bytes: int
+    measured_at: datetime
+
+
+_UNPUBLISHED = frozenset({State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP})
+
+
+@dataclass(frozen=True)
+class TableRecord(Part):
+    """What the state store knows of one table.
+
+    Args:
+        table: Which table.
+        state: Where it is in its life.
+        generation: Counts complete copies, from 1; a re-bootstrap begins the next.
+        base_path: Base path of the table in the lake; attempts lie under it.
+        tier: Tables of one tier share connector, slot and publication.
+        topic: The topic that carries its changes.
+        publication: The publication that it is in.
+        updated_at: When the record last changed.
+        shard: Its part in a lake table that several source tables feed; ``None`` when it feeds one
+            of its own.
+        attempt: The current attempt of the generation.
+        resume_to: Where a PAUSED or FAILED table was.
+        reason: Why it is PAUSED or NEEDS_BOOTSTRAP.
+        error: The error that stopped the table, as ``TributaryError.to_dict`` gives it.
+        remedy: What the reader can do next.
+        retry_at: When a FAILED table is tried again by itself, ``None`` when it is not.
+        failures: Failures in a row.
+        last_commit: The last commit, as far as the store has heard.
+        beside: Whether this is the next generation, built beside a table's record until it takes
+            that one's place.
+        size: What it took in the lake, since it was measured after a copy or an upkeep.
+        version: Counts the record's changes in the store; 0 is not stored yet. The store keeps it
+            beside the document.
+        format: Version of this document.
+    """
+
+    table: TableId
+    state: State
+    base_path: str
+    tier: str
+    topic: str
+    publication: str
+    updated_at: datetime
+    generation: int = 1
+    shard: Shard | None = None
+    attempt: Attempt | None = None
+    resume_to: State | None = None
+    reason: str | None = None
+    error: Mapping[str, Any] | None = None
+    remedy: str | None = None
+    retry_at: datetime | None = None
+    failures: int = 0
+    last_commit: CommitSummary | None = None
+    beside: bool = False
+    size: LakeSize | None = None
+    version: int = field(default=0, compare=False, metadata=NOT_STORED)
+    format: Literal[1] = 1
+
+    @property
+    def resource(self) -> TableId | str:
+        """What a writer of this record, and of its attempt's path, leases."""
+        return f"the next generation of table {self.table}" if self.beside else self.table
+
+    @property
+    def never_published(self) -> bool:
+        """Whether its first copy was not completed, so that nobody reads it yet."""
+        return self.generation == 1 and (self.resume_to or self.state) in _UNPUBLISHED
+
+
+TABLE_RECORDS = Codec(TableRecord, error=StateError, remedy=STORE_REMEDY)
+"""How the state store keeps records."""
+
+
+def transition(
+    record: TableRecord,
+    to: State,
+    *,
+    at: datetime,
+    attempt: Attempt | None = None,
+    reason: str | None = None,
+    error: TributaryError | None = None,
+    remedy: str | None = None,
+    retry_at: datetime | None = None,
+) -> TableRecord:
+    """Move a table to another state; the only way to change ``TableRecord.state``.
+
+    Args:
+        record: The table as it is.
+        to: Where it goes.
+        at: Now, in UTC.
+        attempt: The attempt as it is after the move. BOOTSTRAPPING needs a new one unless it
+            resumes; CATCHING_UP needs one with O and H.
+        reason: Why; PAUSED and NEEDS_BOOTSTRAP need it.
+        error: What failed; FAILED needs it.
+        remedy: What to do next; taken from ``error`` when that is given.
+        retry_at: When a FAILED table is tried again by itself.
+
+    Raises:
+        StateError: The move is not allowed, or lacks what its state carries.
+    """
+    origin = record.state
+    if to not in TRANSITIONS[origin]:
+        allowed = ", ".join(sorted(state.name for state in TRANSITIONS[origin]))
+        raise _refused(record, to, f"from there it can become {allowed}")
+    back = origin in RESUMABLE and to not in (State.RETIRED, State.NEEDS_BOOTSTRAP)
+    if back and to is not record.resume_to:
+        was = record.resume_to.name if record.resume_to else "nowhere"
+        raise _refused(record, to, f"it goes back to where it was, {was}")
+    attempt = attempt or record.attempt
+    last = record.attempt.id if record.attempt else None
+    if to is State.BOOTSTRAPPING and not back and (attempt is None or attempt.id == last):
+        raise _refused(record, to, "a new attempt is needed")
+    if to is State.CATCHING_UP and (
+        attempt is None or attempt.start_offsets is None or attempt.handoff_offsets is None
+    ):
+        raise _refused(record, to, "its attempt has not recorded O and H")
+    if to in (State.PAUSED, State.NEEDS_BOOTSTRAP) and not reason:
+        raise _refused(record, to, "no reason is given")
+    if to is State.FAILED and error is None:
+        raise _refused(record, to, "no error is given")
+    next_generation = origin in (State.NEEDS_BOOTSTRAP, State.RETIRED)
+    return replace(
+        record,
+        state=to,
+        generation=record.generation + (1 if next_generation else 0),
+        attempt=None if to is State.REGISTERED else attempt,
+        resume_to=origin if to in RESUMABLE else None,
+        reason=reason,
+        error=None if error is None else error.to_dict(),
+        remedy=remedy if error is None else error.remedy,
+        retry_at=retry_at if to is State.FAILED else None,
+        failures=_failures(record, to),
+        last_commit=None if next_generation else record.last_commit,
+        size=None if next_generation else record.size,
+        updated_at=at,
+    )
+
+
+def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> TableRecord:
+    """Note what the attempt of a BOOTSTRAPPING or CATCHING_UP table has recorded since.
+
+    Raises:
+        StateError: The table is in another state.
+    """
+    if record.state not in (State.BOOTSTRAPPING, State.CATCHING_UP):
+        raise StateError(
+            f"table {record.table} is {record.state.name}; there is no attempt to go on with",
+            remedy=f"See `tributary status {record.table}` for what can be done with it now.",
+            table=record.table,
+            state=record.state.name,
+        )
+    return replace(record, attempt=attempt, updated_at=at)
+
+
+def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> TableRecord:
+    """Note the last commit; it ends a row of failures."""
+    return replace(record, last_commit=commit, failures=0, updated_at=at)
+
+
+def _failures(record: TableRecord, to: State) -> int:
+    """Failures in a row: kept while a failed table is tried again, cleared by any progress."""
+    if to is State.FAILED:
+        return record.failures + 1
+    return record.failures if record.state is State.FAILED else 0
+
+
+def _refused(record: TableRecord, to: State, reason: str) -> StateError:
+    return StateError(
+        f"table {record.table} is {record.state.name} and cannot become {to.name}: {reason}",
+        remedy=f"See `tributary status {record.table}` for what can be done with it now.",
+        table=record.table,
+        state=record.state.name,
+        to=to.name,
+    )

@@ -1,0 +1,1 @@
+"""Statements that change tables, planned or reported by a log, as values."""

@@ -1,0 +1,364 @@
+"""Planned statements of MySQL and MariaDB as values: what they would do to a table's columns.
+
+The log reports the same statements to a run later. `schemas.ddl.mysql_reported` reads them there
+and here; this module also reads the catalog that they leave. What cannot be taken apart is refused.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Iterator, Sequence
+
+import sqlglot
+from sqlglot import Token, TokenType, exp
+from sqlglot.errors import SqlglotError
+
+from schemas.ddl.mysql_clauses import (
+    Add,
+    AddUnique,
+    Clause,
+    Definition,
+    Drop,
+    DropIndex,
+    Redefine,
+    Rename,
+    RenameIndex,
+    SetDefault,
+    Statement,
+)
+from schemas.ddl.mysql_reported import EXECUTED_COMMENT, read_statements
+from schemas.errors import DdlError
+from schemas.table import TableId
+
+_DIALECT = "mysql"
+_QUIET_VERBS = frozenset(
+    {"INSERT", "REPLACE", "UPDATE", "DELETE", "TRUNCATE", "START", "BEGIN", "COMMIT"}
+    | {"ROLLBACK", "OPTIMIZE", "ANALYZE"}
+)
+"""Rows send events of their own, upkeep changes none; the log tells of neither."""
+_QUIET_SETTINGS = frozenset(
+    {"NAMES", "LOCK_WAIT_TIMEOUT", "INNODB_LOCK_WAIT_TIMEOUT", "FOREIGN_KEY_CHECKS"}
+    | {"UNIQUE_CHECKS"}
+)
+"""What SET may set without another meaning of the statements behind it."""
+_PARTITIONS = (
+    *("ADD", "DROP", "TRUNCATE", "COALESCE", "REORGANIZE", "EXCHANGE", "REBUILD", "DISCARD"),
+    *("IMPORT", "ANALYZE", "CHECK", "OPTIMIZE", "REPAIR"),
+)
+_GRAVE = frozenset(
+    {
+        *((verb, "PARTITION") for verb in _PARTITIONS),
+        ("REMOVE", "PARTITIONING"),
+        ("PARTITION", "BY"),
+        ("CONVERT", "TO"),
+        ("DROP", "PRIMARY"),
+        ("ORDER", "BY"),
+        ("DISCARD", "TABLESPACE"),
+        ("IMPORT", "TABLESPACE"),
+        ("ENABLE", "KEYS"),
+        ("DISABLE", "KEYS"),
+        ("ADD", "SYSTEM"),
+        ("DROP", "SYSTEM"),
+        ("CHARACTER", "SET"),
+        ("DEFAULT", "CHARACTER"),
+        ("DEFAULT", "CHARSET"),
+        ("DEFAULT", "COLLATE"),
+    }
+)
+"""How clauses begin of which nobody can tell what became of the rows, or that nobody looks into."""
+_OF_COLUMN = frozenset({"COLUMN", "INDEX", "KEY"})
+_OF_INDEX = frozenset({"INDEX", "KEY", "CONSTRAINT"})
+_OTHER_WORDS = re.compile(r"INT[1-8]|FLOAT[48]|REAL|NCHAR|NVARCHAR|LONG", re.IGNORECASE)
+"""Names of types that the parser takes for other types than the servers do."""
+_ASKED = (
+    exp.NotNullColumnConstraint,
+    exp.DefaultColumnConstraint,
+    exp.OnUpdateColumnConstraint,
+    exp.CharacterSetColumnConstraint,
+    exp.CollateColumnConstraint,
+    exp.ZeroFillColumnConstraint,
+    exp.BinaryColumnConstraint,
+)
+"""What of a definition decides how the catalog shows a column."""
+_UNASKED = (
+    exp.CommentColumnConstraint,
+    exp.CheckColumnConstraint,
+    exp.InvisibleColumnConstraint,
+    exp.Reference,
+)
+
+
+def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
+    """The statements that change a table, in order.
+
+    Args:
+        text: One or more statements of MySQL or MariaDB.
+        table: The table that they are about.
+
+    Raises:
+        DdlError: A statement cannot be read, is not understood, or is about another table.
+    """
+    # The parser says what it does not know on its logger; here that is an error of its own.
+    logging.getLogger("sqlglot").setLevel(logging.ERROR)
+    if EXECUTED_COMMENT.search(text):
+        raise _refused(table, text, "the server runs what stands in such comments (/*!)")
+    try:
+        tokens = sqlglot.tokenize(text, read=_DIALECT)
+    except SqlglotError as error:
+        raise _refused(table, text, f"it cannot be read ({_first(error)})") from error
+    found = []
+    for part in _split(tokens, TokenType.SEMICOLON):
+        words = _words(part)
+        if words[0] in _QUIET_VERBS:
+            continue
+        if words[0] == "SET":
+            named = [word for word in words[1:3] if word not in ("SESSION", "LOCAL")][:1]
+            if not _QUIET_SETTINGS.issuperset(named) or "," in words:
+                raise _refused(table, text, "what is set may give the rest another meaning")
+            continue
+        statement = text[part[0].start : part[-1].end + 1]
+        found.append(Statement(statement, tuple(_read(statement, part, table))))
+    return tuple(found)
+
+
+def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause]:
+    words = _words(tokens)
+    if other := next((one for one in tokens if _is_other_word(one)), None):
+        raise _refused(table, text, f"write the type {other.text} by another of its names")
+    if words[0] == "RENAME":  # of which the parser keeps the rest as one text
+        rest = sqlglot.tokenize(text.partition(tokens[0].text)[2], read=_DIALECT)
+        tokens = [tokens[0], *rest]
+        words = _words(tokens)
+    if words[:2] in (["RENAME", "TABLE"], ["RENAME", "TABLES"], ["DROP", "TABLE"]):
+        _require_among(tokens[2:], text, table)
+        return
+    told = read_statements([text])
+    if told.grave:
+        _require_grave(text, tokens, table)
+        return
+    parsed = sqlglot.parse_one(text, read=_DIALECT)
+    if isinstance(parsed, exp.Alter):
+        _require(parsed.this, text, table)
+        yield from _altered(parsed, text, table)
+    elif isinstance(parsed, exp.Create):
+        index = parsed.this
+        _require(index.args.get("table"), text, table)
+        if parsed.args.get("unique"):
+            yield AddUnique(index.name, _whole(index.args["params"].args.get("columns") or ()))
+    elif isinstance(parsed, exp.Drop):
+        place = parsed.args.get("cluster")
+        _require(None if place is None else place.this, text, table)
+        yield DropIndex(_only(parsed, text, table))
+    else:
+        raise _refused(table, text, "it is not understood")
+
+
+def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
+    """Refuse a statement that a run would not understand, unless it is known why not."""
+    words = _words(tokens)
+    if words[:2] != ["ALTER", "TABLE"]:
+        raise _refused(table, text, "only ALTER TABLE is understood")
+    start = 4 if words[2:4] == ["IF", "EXISTS"] else 2
+    named, after = _table_at(tokens, start)
+    clauses = list(_split(tokens[after:], TokenType.COMMA))
+    for clause in clauses:
+        if _words(clause)[:2] == ["EXCHANGE", "PARTITION"] and "TABLE" in _words(clause):
+            # Its rows change places with the other's.
+            other, _ = _table_at(clause, [one.text.upper() for one in clause].index("TABLE") + 1)
+            named = other if _is(other, table) else named
+    if not _is(named, table):
+        raise _refused(table, text, "it is about another table")
+    if not any(_is_grave(_words(clause)) or _is_of_table(clause) for clause in clauses):
+        raise _refused(table, text, "it is not understood")
+
+
+def _is_grave(words: Sequence[str]) -> bool:
+    first, second = words[0], words[1] if len(words) > 1 else ""
+    if first == "RENAME":
+        return second not in _OF_COLUMN
+    several = first == "ADD" and "(" in (second, words[2] if second == "COLUMN" else "")
+    return several or first in ("CHARSET", "COLLATE") or (first, second) in _GRAVE
+
+
+def _is_of_table(clause: Sequence[Token]) -> bool:
+    """Whether the clause gives the table another engine, or drops its key by the key's name."""
+    said = [one.text.upper() for one in clause]
+    if said[0] == "ENGINE":
+        return said[-1] != "INNODB"
+    return said[0] == "DROP" and said[1] in _OF_INDEX and said[-1] == "PRIMARY"
+
+
+def _altered(alter: exp.Alter, text: str, table: TableId) -> Iterator[Clause]:
+    for action in alter.args.get("actions") or ():
+        if isinstance(action, exp.ColumnDef):
+            exists = bool(action.args.get("exists"))
+            yield Add(_definition(action, text, table), _place(action), exists)
+        elif isinstance(action, exp.ModifyColumn) and isinstance(action.this, exp.ColumnDef):
+            column = _definition(action.this, text, table)
+            former = action.args.get("rename_from")
+            yield Redefine(former.name if former else column.name, column, _place(action.this))
+        elif isinstance(action, exp.Drop):
+            name = _only(action, text, table)
+            kind = action.args.get("kind")
+            if kind == "COLUMN":
+                yield Drop(name, bool(action.args.get("exists")))
+            elif kind in ("INDEX", "KEY", "CONSTRAINT"):
+                yield DropIndex(name)
+        elif isinstance(action, exp.RenameColumn):
+            yield Rename(action.this.name, action.args["to"].name)
+        elif isinstance(action, exp.RenameIndex):
+            yield RenameIndex(action.this.name, action.args["to"].name)
+        elif isinstance(action, exp.AlterColumn):
+            default = action.args.get("default")
+            if default is not None or action.args.get("drop"):
+                yield SetDefault(action.this.name, None if default is None else _sql(default))
+        elif isinstance(action, exp.AddConstraint):
+            yield from _keys(action)
+
+
+def _definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:
+    if column.args.get("kind") is None:
+        raise _refused(table, text, f"column {column.name!r} has no type")
+    plain = column.copy()
+    plain.set("position", None)
+    plain.set("exists", None)
+    asked, expression = [], None
+    not_null = primary = unique = False
+    for constraint in plain.args.get("constraints") or ():
+        rule = constraint.args.get("kind")
+        if isinstance(rule, _ASKED):
+            asked.append(constraint)
+        elif isinstance(rule, exp.AutoIncrementColumnConstraint):
+            not_null = True
+        elif isinstance(rule, exp.PrimaryKeyColumnConstraint):
+            primary = not_null = True
+        elif isinstance(rule, exp.UniqueColumnConstraint):
+            unique = True
+        elif isinstance(rule, exp.ComputedColumnConstraint):
+            expression = _sql(rule.this)
+        elif not isinstance(rule, _UNASKED):
+            raise _refused(table, text, f"{_sql(constraint)} is not understood")
+    plain.set("constraints", asked)
+    # Else an unquoted name might be a word to the parser's writer.
+    plain.set("this", exp.to_identifier(column.name, quoted=True))
+    return Definition(column.name, _sql(plain), expression, not_null, primary, unique)
+
+
+def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
+    for key in action.find_all(exp.PrimaryKey):
+        yield AddUnique("PRIMARY", _whole(key.expressions), primary=True)
+    for index in action.find_all(exp.UniqueColumnConstraint):
+        schema = index.this
+        columns = _whole(schema.expressions)
+        constraint = index.find_ancestor(exp.Constraint)
+        # The server calls an index without a name after its first column.
+        name = schema.name or (constraint.name if constraint else "") or "".join(columns[:1])
+        yield AddUnique(name, columns)
+
+
+def _whole(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
+    """Columns of an index; none when it is on a prefix or an expression: it keeps none unique."""
+    columns = []
+    for part in parts:
+        inner = part.this if isinstance(part, exp.Ordered) else part
+        if not isinstance(inner, (exp.Column, exp.Identifier)):
+            return ()
+        columns.append(inner.name)
+    return tuple(columns)
+
+
+def _place(column: exp.ColumnDef) -> str | None:
+    position = column.args.get("position")
+    if position is None:
+        return None
+    return "" if position.this is None else str(position.this.name)
+
+
+def _only(drop: exp.Drop, text: str, table: TableId) -> str:
+    names = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
+    if len(names) != 1:
+        raise _refused(table, text, "it is not understood")
+    return str(names[0].name)
+
+
+def _require(found: exp.Expr | None, text: str, table: TableId) -> None:
+    """Refuse a statement about another table; an unqualified name is taken for ours."""
+    named = (found.db or None, found.name) if isinstance(found, exp.Table) else (None, "")
+    if not _is(named, table):
+        raise _refused(table, text, "it is about another table")
+
+
+def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
+    """Refuse a statement that names several tables, and not ours among them."""
+    named = [_table_at(tokens, at)[0] for at in range(len(tokens)) if _begins_name(tokens, at)]
+    if not any(_is(one, table) for one in named):
+        raise _refused(table, text, "it is about another table")
+
+
+def _begins_name(tokens: Sequence[Token], at: int) -> bool:
+    return at == 0 or tokens[at - 1].token_type is not TokenType.DOT
+
+
+def _table_at(tokens: Sequence[Token], at: int) -> tuple[tuple[str | None, str], int]:
+    """A name with or without its database, and where the next token is."""
+    names = [token.text for token in tokens[at : at + 3]]
+    if len(names) == 3 and tokens[at + 1].token_type is TokenType.DOT:
+        return (names[0], names[2]), at + 3
+    return (None, names[0] if names else ""), at + 1
+
+
+def _is(named: tuple[str | None, str], table: TableId) -> bool:
+    database, name = named
+    return name == table.name and database in (None, table.schema)
+
+
+def _is_other_word(token: Token) -> bool:
+    quoted = token.token_type in (TokenType.IDENTIFIER, TokenType.STRING)
+    return not quoted and bool(_OTHER_WORDS.fullmatch(token.text))
+
+
+def _words(tokens: Sequence[Token]) -> list[str]:
+    """What the tokens say, as keywords compare; a quoted name is none."""
+    return [
+        word
+        for one in tokens
+        # Some keywords of two words are one token.
+        for word in (
+            [""] if one.token_type is TokenType.IDENTIFIER else one.text.upper().split() or [""]
+        )
+    ]
+
+
+def _split(tokens: Sequence[Token], at: TokenType) -> Iterator[list[Token]]:
+    """Cut at separators that stand in no parentheses."""
+    part: list[Token] = []
+    depth = 0
+    for token in tokens:
+        depth += (token.token_type is TokenType.L_PAREN) - (token.token_type is TokenType.R_PAREN)
+        if token.token_type is at and not depth:
+            if part:
+                yield part
+            part = []
+        else:
+            part.append(token)
+    if part:
+        yield part
+
+
+def _sql(node: exp.Expr) -> str:
+    return node.sql(dialect=_DIALECT, comments=False)
+
+
+def _first(error: Exception) -> str:
+    return str(error).splitlines()[0]
+
+
+def _refused(table: TableId, text: str, why: str) -> DdlError:
+    shown = " ".join(text.split())
+    return DdlError(
+        f"no verdict on table {table} for {shown[:200]!r}: {why}",
+        remedy="Give one table's ALTER TABLE statements, as MySQL takes them.",
+        table=table,
+        statement=shown,
+    )
