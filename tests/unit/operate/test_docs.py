@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import re
 import shlex
 from collections.abc import Iterator
@@ -25,7 +27,14 @@ from stack.artifacts import version_of
 from tests.integration.test_alter_table import KINDS, Kind
 
 ROOT = Path(__file__).parents[3]
-DOCUMENTS = ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md")
+DOCUMENTS = (
+    "README.md",
+    "ARCHITECTURE.md",
+    "CONTRIBUTING.md",
+    "CHANGELOG.md",
+    "docs/internals.md",
+    "docs/glossary.md",
+)
 
 
 def text(name: str) -> str:
@@ -128,7 +137,7 @@ def test_every_dependency_says_why() -> None:
 @pytest.mark.parametrize("name", DOCUMENTS)
 def test_links_to_files_lead_somewhere(name: str) -> None:
     for target in re.findall(r"\]\((?!https?://)([^)#]+)\)", text(name)):
-        assert (ROOT / target).exists(), target
+        assert ((ROOT / name).parent / target).exists(), target
     for target in re.findall(r"\b([A-Z]{4,}\.md)\b", text(name)):
         assert (ROOT / target).exists(), target
 
@@ -216,3 +225,41 @@ def test_every_setting_of_a_policy_is_on_the_page_of_changes() -> None:
         default = TableSettings.model_fields[setting].default
         said = set(re.findall(rf"`{setting}: (\w+)`", page))
         assert said | {default} == set(values), setting
+
+
+def glossary() -> list[tuple[str, str]]:
+    rows = [line.split(" | ") for line in text("docs/glossary.md").splitlines()[6:]]
+    return [(row[0].strip("| "), row[2].strip("`")) for row in rows]
+
+
+@pytest.mark.parametrize(("term", "place"), glossary())
+def test_every_term_has_the_name_in_the_code_that_the_glossary_gives(term: str, place: str) -> None:
+    parts = place.split(".")
+    loaded = next(n for n in range(len(parts), 0, -1) if find_module(".".join(parts[:n])))
+    found: object = importlib.import_module(".".join(parts[:loaded]))
+    for name in parts[loaded:]:
+        fields = getattr(found, "__dataclass_fields__", {})
+        found = fields[name] if name in fields else getattr(found, name)
+    assert found is not None, term
+
+
+def find_module(name: str) -> bool:
+    try:
+        return importlib.util.find_spec(name) is not None
+    except ModuleNotFoundError:
+        return False
+
+
+def test_the_glossarys_links_lead_somewhere() -> None:
+    for page, _, anchor in re.findall(r"\]\(([\w./]+)(#([\w-]+))?\)", text("docs/glossary.md")):
+        target = (ROOT / "docs" / page).resolve()
+        headings = re.findall(r"^#+ (.+)$", target.read_text("utf-8"), re.MULTILINE)
+        anchors = {re.sub(r"[^\w -]", "", one.lower()).replace(" ", "-") for one in headings}
+        assert not anchor or anchor in anchors, (page, anchor)
+
+
+def test_the_map_of_contributing_names_files_that_are_there() -> None:
+    table = text("CONTRIBUTING.md").partition("## Where do I change")[2].partition("## Dep")[0]
+    named = re.findall(r"`((?:schemas|cdc|bootstrap|operate|tests)/[\w./]*)`", table)
+    assert len(named) > 20
+    assert [name for name in named if not (ROOT / name).exists()] == []
