@@ -141,10 +141,9 @@ def test_a_text_key_that_a_replica_sorts_otherwise_is_not_cut(
 
     def another(session: Session, *arguments: Any) -> dict[str, str | None]:
         found = real(session, *arguments)
-        assert list(found) == ["code"]
-        assert found["code"]
+        assert all(found.values())
         standby = session.execute("SELECT pg_catalog.pg_is_in_recovery()").fetchone() == (True,)
-        return {"code": "0.1"} if standby else found
+        return dict.fromkeys(found, "0.1") if standby else found
 
     monkeypatch.setattr(key_order, "versions", another)
     assert len(plan(source.sample_boundaries(table, key, 4))) == 1
