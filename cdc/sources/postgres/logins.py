@@ -6,6 +6,8 @@ midst of an onboarding, where it stops others, or of a copy.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import psycopg
 from psycopg import sql
 
@@ -37,6 +39,13 @@ class Logins:
         """Why no connector of this database would run, and what to do."""
         with self._connections.open("admin") as session:
             return letter_case.obstacle(session)
+
+    def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
+        """None: values of types that a key may have are what they are."""
+
+    def cascades_unseen(self) -> bool:
+        """The server changes such rows by statements of its own, which are events like any."""
+        return False
 
     def missing_rights(self, table: SourceTable, publication: str) -> tuple[str, str] | None:
         """What a login lacks to take the table, and the statements that give it.

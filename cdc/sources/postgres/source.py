@@ -188,10 +188,6 @@ class PostgresSource(Logins):
         with self._connections.open("admin") as session:
             return capture.audit(session, publication, table, append=append)
 
-    def cascades_unseen(self) -> bool:
-        """The server changes such rows by statements of its own, which are events like any."""
-        return False
-
     def ensure_slot(self, slot: str) -> bool:
         """Create the logical slot if it is missing; returns whether it was created."""
         with self._connections.open("capture", statement_timeout_s=_SLOT_TIMEOUT_S) as session:
@@ -349,9 +345,6 @@ class PostgresSource(Logins):
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
-
-    def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """None: values of types that a key may have are what they are."""
 
     def sample_boundaries(
         self,
