@@ -218,7 +218,7 @@ def test_a_store_of_a_later_version_is_refused(store: Store, file: Path) -> None
 
 def test_many_can_create_the_store_at_once(file: Path) -> None:
     script = f"from cdc.store.state_store import Store; Store('sqlite:///{file}').tables()"
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     started = [
         subprocess.Popen([sys.executable, "-c", script], cwd=root, stderr=subprocess.PIPE)
         for _ in range(4)

@@ -267,7 +267,7 @@ with Leases(Store(sys.argv[1])).hold(TableId("shop", "public", "orders")):
 
 def test_a_holder_that_was_killed_here_blocks_no_one(store: Store) -> None:
     url = store.shown_url
-    root = Path(__file__).parents[3]
+    root = Path(__file__).parents[4]
     with subprocess.Popen(
         [sys.executable, "-c", HOLDER, url], stdout=subprocess.PIPE, text=True, cwd=root
     ) as victim:

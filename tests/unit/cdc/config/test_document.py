@@ -416,7 +416,7 @@ def test_relative_paths_start_at_the_file(tmp_path: Path, monkeypatch: pytest.Mo
 
 
 def test_the_published_schema_is_the_one_of_the_code() -> None:
-    published = Path(__file__).parents[3] / "schemas" / "tributary.schema.json"
+    published = Path(__file__).parents[4] / "schemas" / "tributary.schema.json"
     assert yaml.safe_load(published.read_text()) == Config.json_schema(), (
         "write it anew: tributary config schema > schemas/tributary.schema.json"
     )

@@ -14,7 +14,7 @@ import pytest
 from cdc.runtime import failpoints
 from cdc.runtime.failpoints import FAILPOINTS
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PACKAGES = ("schemas", "cdc", "bootstrap", "operate", "stack")
 
 
