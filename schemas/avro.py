@@ -1,6 +1,6 @@
 """What a Debezium topic carries on the wire: the header, and the writer's Avro schema as values.
 
-The decoder needs, per column, the Avro type and Debezium's semantic name (``connect.name``): an
+The decoder needs the Avro type and Debezium's semantic name (``connect.name``) of each column: an
 ``io.debezium.time.MicroTimestamp`` and a plain ``long`` are the same bytes and different values.
 """
 
@@ -33,8 +33,8 @@ _SOURCE_TYPES = {
 _NEEDED_OF_SOURCE = ("ts_ms", "sequence", "txId")
 _NEEDED_OF_BINLOG = ("ts_ms", "file", "pos", "row")
 END_MARK = bytes.fromhex("9ce3570b6ad1f42e")
-"""Put behind an Avro body before it is decoded: a body that does not end where its schema says
-leaves other bytes, or too few, where the mark is read."""
+"""Bytes that are appended to an Avro body before it is decoded. If the body does not end where its
+schema says, the mark is read as other bytes or as too few."""
 
 _SOURCE_TYPE = "__debezium.source.column.type"
 _SOURCE_NAME = "__debezium.source.column.name"
@@ -57,16 +57,16 @@ def split_wire(message: bytes) -> tuple[int, bytes]:
 
 
 def field_name(column: str) -> str:
-    """The name of a column's field, as ``field.name.adjustment.mode=avro_unicode`` makes it.
+    """The name of a column's field under ``field.name.adjustment.mode=avro_unicode``.
 
-    Letters, and digits after the first character, stay; every other UTF-16 unit, the underscore
-    included, becomes ``_u`` and its hexadecimal code.
+    ASCII letters, and digits after the first character, stay. Every other UTF-16 unit, also the
+    underscore, becomes ``_u`` and its hexadecimal code.
     """
     return _adjusted(column, also="")
 
 
 def envelope_name(topic: str) -> str:
-    """The full name of the schema of a topic's change events, adjusted in the same way."""
+    """The full name of the schema of a topic's change events, adjusted as in :func:`field_name`."""
     return f"{_adjusted(topic, also='.')}.Envelope"
 
 
@@ -89,13 +89,13 @@ class DebeziumField:
     """One column as the writer's schema describes it.
 
     Args:
-        name: The name in the Avro record: the column's own name, or what Debezium made of it
-            when Avro cannot carry that (see ``column``).
+        name: The name in the Avro record: the column's own name, or the name that Debezium derives
+            from it when Avro does not allow it (see ``column``).
         avro_type: ``boolean``, ``int``, ``long``, ``float``, ``double``, ``bytes``, ``string``,
             ``array``, ``map`` or ``record``.
         connect_name: Debezium's or Connect's semantic type, for example
             ``io.debezium.time.ZonedTimestamp``; None for a plain value.
-        parameters: Parameters of the semantic type, and what Debezium says of the source column.
+        parameters: Parameters of the semantic type, and Debezium's facts about the source column.
         nullable: Whether the writer allows null.
         has_default: Whether the writer's schema has a default value.
         default: That default as JSON; None also when it is null.
@@ -115,12 +115,12 @@ class DebeziumField:
 
     @property
     def column(self) -> str:
-        """The source column's own name, before it was adjusted for Avro."""
+        """The source column's own name, before the adjustment for Avro."""
         return self.parameters.get(_SOURCE_NAME, self.name)
 
     @property
     def unnamed(self) -> bool:
-        """Whether it is a record that does not tell the source column's own name."""
+        """Whether this is a record that does not carry the source column's own name."""
         return self.avro_type == "record" and _SOURCE_NAME not in self.parameters
 
     @property
@@ -163,10 +163,10 @@ class DebeziumSchema:
 
     @cached_property
     def reader_json(self) -> str:
-        """The schema as JSON text with only those fields that rows are made of.
+        """The schema as JSON text, reduced to the fields that rows are made of.
 
-        Given to a reader beside the writer's schema, it lets the reader step over the rest: most
-        of an event of a small row is its ``source`` block.
+        With it and the writer's schema, a reader skips the other fields: most of the bytes of a
+        small row's event are its ``source`` block.
         """
         schema = json.loads(self.avro_json)
         read = _READ_OF_BINLOG if self.from_binlog else _READ
@@ -183,11 +183,11 @@ class DebeziumSchema:
 
     @cached_property
     def marked_reader_json(self) -> str:
-        """The same with only those fields that rows are made of."""
+        """The same as :attr:`marked_writer_json`, reduced to the fields that rows are made of."""
         return _marked(json.loads(self.reader_json))
 
     def mismatch(self, topic: str) -> str | None:
-        """Why a record of this schema cannot be a change event of the topic, or None."""
+        """The reason why a record of this schema cannot be a change event of the topic, or None."""
         if not self.is_envelope:
             return f"{self.name} is no change event"
         if self.name != envelope_name(topic):
@@ -201,7 +201,7 @@ class DebeziumSchema:
 
     @property
     def row(self) -> tuple[DebeziumField, ...]:
-        """The columns: of the row after the change, or of the key."""
+        """The columns of the row after the change, or of the key."""
         return self.after if self.is_envelope else self.key
 
     def field(self, column: str) -> DebeziumField | None:
@@ -209,8 +209,8 @@ class DebeziumSchema:
         named = {candidate.column: candidate for candidate in self.row}
         if column in named:
             return named[column]
-        # Keys do not carry the columns' own names. Nor does a geometry beside another one: its type
-        # is named there, and what it says of its column is said where the type is written out.
+        # Keys do not carry the columns' own names. Neither does a second geometry: the schema only
+        # refers to its type by name, and the column's own name is where the type is written out.
         adjusted = named.get(field_name(column))
         if adjusted is None or not self.is_envelope or adjusted.unnamed:
             return adjusted
@@ -255,7 +255,7 @@ def _marked(event: Any) -> str:
 
 
 def _without_unread(kind: Any) -> Any:
-    """The type of ``source`` without what nobody reads."""
+    """The type of ``source`` without the fields that are not read."""
     if isinstance(kind, list):
         return [_without_unread(branch) for branch in kind]
     if not isinstance(kind, Mapping) or kind.get("type") != "record":
@@ -275,7 +275,7 @@ class _Reader:
         return f"{space}.{name}" if space and "." not in name else name
 
     def read(self, name: str, schema: Any, namespace: str = "", **given: Any) -> DebeziumField:
-        """One type under a field's name; ``given`` is what the field itself says of it."""
+        """Read one type under a field's name; ``given`` holds the field's own attributes."""
         if isinstance(schema, list):
             branches = [branch for branch in schema if branch != "null"]
             if len(branches) != 1:

@@ -1,4 +1,4 @@
-"""What a source's catalog says of a table, read from the facts of its fingerprint."""
+"""The catalog of a source for one table, read from the facts of its fingerprint."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ _IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing", "r": "
 _FILE = "relfilenode"
 _STORED = ("table_id", "altered")
 LABEL = "label "
-"""What the name of a part begins with that is a label of an enum."""
+"""The prefix of the name of a part that is a label of an enum."""
 
 
 @dataclass(frozen=True)
@@ -25,11 +25,11 @@ class CatalogColumn:
         nullable: Whether it allows NULL.
         default: Its default, or the expression that generates it, as the server prints it.
         generated: Whether it is generated.
-        written: Identifies when its definition was last written.
-        parts: What its type is made of: labels of enums and fields of composites.
-        parts_written: Identifies when labels were last written.
-        granted: Privileges on it; None where none was ever granted.
-        options: What else its definition says.
+        written: Identifies the last write of its definition.
+        parts: The parts of its type: labels of enums and fields of composites.
+        parts_written: Identifies the last write of each label.
+        granted: Privileges on it; None if none was ever granted.
+        options: The rest of its definition.
     """
 
     number: int
@@ -51,25 +51,27 @@ class Catalog:
 
     Args:
         columns: By number, which is never used again.
-        numbered: Whether the server numbers columns; else the number is made of the name, and a
-            column with another name may be any column.
+        numbered: Whether the server numbers columns. If not, the number is derived from the name,
+            and a column with another name may be any column.
         attributes: The highest number that any column has had.
         primary_key: Its columns.
         key_made: Identifies the primary key among all that the table has had.
         identity_key: Columns of the index that is the replica identity; empty when none is.
         replica_identity: ``default``, ``full``, ``index`` or ``nothing``; ``row`` where the log
-            has whole rows, whatever the table says.
-        files: Where its rows lie: one file, or one per partition, by the partition's name.
+            has whole rows for every table.
+        files: The file of its rows: one, or one per partition, by the partition's name.
         leaves: Its partitions by name, without their files.
         owner: The owning role.
-        named: Identifies when the table last got its name, schema or owner.
-        children: Tables that inherit from it, without partitions, and what tells since when.
-        publication: The publication that it is in as the catalog has it, and when that was last
-            written.
-        rest: Facts whose every change loses events.
-        stored: Where the rows are and since when, of a server whose log tells each statement: what
-            no statement explains is upkeep that changes no row, or a TRUNCATE, which is an event.
-        read_at: A position of the log before which no statement is that the catalog lacks.
+        named: Identifies the last change of the table's name, schema or owner.
+        children: Tables that inherit from it, without partitions, each with what identifies the
+            start of the inheritance.
+        publication: The publication that the table is in, as the catalog has it, and the last
+            write of that publication.
+        rest: Facts of which any change loses events.
+        stored: Where the rows are and since when, for a server whose log has each statement. A
+            change that no statement explains is upkeep that changes no row, or a TRUNCATE, which
+            is an event.
+        read_at: A position of the log; the catalog has every statement before it.
         horizon: Transactions below it had ended when the catalog was read.
     """
 
@@ -93,7 +95,7 @@ class Catalog:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Catalog:
-        """The catalog in the facts of a fingerprint, whether they were stored meanwhile or not."""
+        """Read the catalog from a fingerprint's facts, fresh or from the state store."""
         plain = json.loads(json.dumps(facts))
         read_at, horizon = plain.pop("read_at", ""), plain.pop("horizon", "")
         names = {number: column["name"] for number, column in plain["columns"].items()}
@@ -144,7 +146,7 @@ class Catalog:
 
 
 def differences(path: str, old: Any, new: Any) -> Iterator[str]:
-    """What differs between two facts, one line each."""
+    """The differences of two facts, one line each."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in sorted({*old, *new}):
             inner = f"{path}.{key}" if path else str(key)

@@ -1,4 +1,4 @@
-"""What can change about a table, as values, each with what it asks of the lake."""
+"""The changes of a table as values, each with what it asks of the lake."""
 
 from __future__ import annotations
 
@@ -12,27 +12,27 @@ class Verdict(str, Enum):
     """What a change asks of the lake."""
 
     IGNORE = "ignore"
-    """Nothing: the lake does not carry what changed, and says so."""
+    """Nothing: the lake does not carry what changed, and a message reports it."""
     EVOLVE = "evolve"
-    """Its columns follow in place."""
+    """The columns of the lake follow in place."""
     FILL = "fill"
-    """Its columns follow, and rows that it has get the value that they have in the source now."""
+    """The columns follow, and the lake's rows get the value that they have in the source now."""
     BOOTSTRAP = "bootstrap"
     """A new copy of the table."""
 
     @classmethod
     def gravest(cls, verdicts: Iterable[Verdict]) -> Verdict:
-        """The one that asks for most; IGNORE of none."""
+        """The verdict that asks for most; IGNORE if there is none."""
         return max(verdicts, key=list(cls).index, default=cls.IGNORE)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Something that is not as it was.
+    """One difference between two states of a table.
 
     Args:
         verdict: What it asks of the lake.
-        why: The reason of the verdict, as a clause.
+        why: The reason for the verdict, as a clause.
     """
 
     verdict: Verdict
@@ -41,11 +41,11 @@ class Change:
     @property
     def what(self) -> str:
         """What changed, as a clause."""
-        raise NotImplementedError  # each kind of change below has its own words
+        raise NotImplementedError  # each kind of change below has its own wording
 
     @property
     def moves_lake(self) -> bool:
-        """Whether columns of the lake, or rows that it has, change when it follows."""
+        """Whether columns or existing rows of the lake change when it follows."""
         return False
 
     def __str__(self) -> str:
@@ -64,12 +64,12 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class AddColumn(Change):
-    """A column that the table did not have, or that the lake does not.
+    """A column that the table, or only the lake, did not have.
 
     Args:
         name: The column.
         type: Its type.
-        stored: What rows older than it show, as the catalog keeps it: an array with one element.
+        stored: The value of rows older than it, as the catalog keeps it: an array with one element.
         frozen: Whether the lake leaves it out because it takes no new columns.
     """
 
@@ -108,12 +108,12 @@ class DropColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class RenameColumn(Change):
-    """A column with another name: the same number in the catalog.
+    """A column with a new name: its number in the catalog is the same.
 
     Args:
         name: Its name before.
         to: Its name now.
-        former: Where it is followed, the names before that one back to ``name``, newest first.
+        former: If the lake follows it, the earlier names back to ``name``, newest first.
     """
 
     name: str
@@ -133,7 +133,7 @@ class RenameColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeType(Change):
-    """A type that does not hold every value of the one before."""
+    """A change to a type that does not hold every value of the type before."""
 
     name: str
     old: str
@@ -147,7 +147,7 @@ class ChangeType(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class WidenType(ChangeType):
-    """A type that holds every value of the one before.
+    """A change to a type that holds every value of the type before.
 
     Args:
         in_lake: Whether the lake's type becomes wider, too.
@@ -163,7 +163,7 @@ class WidenType(ChangeType):
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowType(ChangeType):
-    """A type of which the one before holds every value."""
+    """A change to a type whose every value the type before holds."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -180,7 +180,7 @@ class RewriteColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeParts(Change):
-    """A label of a column's enum, or a field of its composite, is another one."""
+    """A label of a column's enum, or a field of its composite, is different."""
 
     name: str
     old: str | None
@@ -224,7 +224,7 @@ class AddPartition(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeNullability(Change):
-    """A column that allows NULL now, or no longer."""
+    """A column allows NULL from now on, or no longer does."""
 
     name: str
     nullable: bool
@@ -237,7 +237,7 @@ class ChangeNullability(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeDefault(Change):
-    """Another default for rows to come."""
+    """A different default for future rows."""
 
     name: str
     old: str | None
@@ -251,7 +251,7 @@ class ChangeDefault(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeIdentity(Change):
-    """Another replica identity: what the log keeps of an old row."""
+    """A different replica identity, which decides what the log keeps of an old row."""
 
     old: str
     new: str
@@ -264,7 +264,7 @@ class ChangeIdentity(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class LoseEvents(Change):
-    """Something that changes rows, or keeps changes of rows out of the log."""
+    """A fact that changes rows without an event, or keeps row changes out of the log."""
 
     fact: str
 

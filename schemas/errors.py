@@ -16,8 +16,9 @@ class TributaryError(Exception):
         **context: The names in the message as values (``table=``, ``topic=``, ``partition=``,
             ``offset=``, ``field=``), for ``--output json`` and for logs.
 
-    What a server or a driver said is often part of the message, so the secrets that this process
-    has read are taken out of it; of the rest, which is our own, but for those that are words.
+    The secrets that this process has read are removed from the message, since it often quotes a
+    server or a driver. They are removed from the remedy and the context as well, except for secrets
+    that are words, since those texts are the project's own.
 
     Errors cross process boundaries (Spark workers, thread pools), so they pickle with all three.
     """
@@ -47,9 +48,9 @@ class TributaryError(Exception):
 
 
 def _unicode(text: str) -> str:
-    """The text with bytes that are no UTF-8, as in names of files, as escapes.
+    """The text with bytes that are not UTF-8, as in names of files, written as escapes.
 
-    Neither JSON nor a database holds them otherwise.
+    Neither JSON nor a database can hold such bytes in another way.
     """
     return text.encode("utf-8", "backslashreplace").decode()
 
@@ -85,7 +86,7 @@ class RegistryError(TributaryError):
 
 
 class UnknownSchemaError(RegistryError):
-    """An id for which a registry that works has no Avro schema: the message is to blame."""
+    """An id without an Avro schema in a registry that works: the message is to blame."""
 
 
 class DdlError(SchemaError):

@@ -1,7 +1,7 @@
-"""How a table changed, as values that say whether the lake can follow, and why.
+"""The changes of a table, as values that say whether the lake can follow, and why.
 
-One function compares the catalog that the lake follows with the catalog of now. A run, `tributary
-schema diff` and `tributary schema check` all ask it, so none has an opinion of its own.
+One function compares the catalog that the lake follows with the current catalog. A run, `tributary
+schema diff` and `tributary schema check` all call it, so they cannot disagree.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class LakeColumns:
     Args:
         types: Spark type by name.
         dropped: Those that it keeps although the source has dropped them.
-        asked: Those whose values are asked of the source.
-        hidden: By name, how the lake hides the values, and their Spark type.
+        asked: Those whose values are read from the source by key.
+        hidden: By name, how the lake hides the values, and the Spark type of the values.
     """
 
     types: Mapping[str, str]
@@ -66,25 +66,25 @@ def diff(
     keyed: bool = True,
     renames: Renames | None = None,
 ) -> tuple[Change, ...]:
-    """Everything that changed, from the catalog that the lake follows to that of now.
+    """List every change from the catalog that the lake follows to the current catalog.
 
-    The rule for new columns is exact: while the table lies in the same file, its old rows show
-    what the catalog stores for them, and NULL where it stores nothing. In a new file they may show
-    anything.
+    The rule for new columns is exact. While the table is in the same file, its old rows show the
+    value that the catalog stores for them, and NULL if it stores none. In a new file they may show
+    any value.
 
     Args:
         before: The catalog that the lake follows.
         now: The catalog now.
         wanted: The columns that the settings replicate, with their lake types.
         lake: The lake's columns.
-        stored: By column, what the catalog stores for rows older than it; one value per file,
-            None where there is none.
+        stored: By column, the value that the catalog stores for rows older than the column; one
+            value per file, None if there is none.
         empty: Object ids of partitions that hold no row.
         truncated: Object ids of partitions that were truncated by themselves.
-        told: What the log tells of statements since, where columns have no numbers of their own.
+        told: The statements that the log reports since, for servers that do not number columns.
         frozen: Whether the lake takes no new columns.
         keyed: Whether rows of the lake are found by their key; those of a log are not.
-        renames: Which columns may get another name.
+        renames: The renames of columns that the settings allow.
     """
     found = _Diff(before, now, wanted, lake, stored, frozen=frozen, keyed=keyed)
     found.told = told or Told()
@@ -125,7 +125,7 @@ class _Diff:
                 yield self._dropped(old)
             elif old is not None and new is not None:
                 for change in self._kept(old, new):
-                    # A widening has a reason for a new file, but USING may have changed rows, too.
+                    # A widening explains a new file, but USING may also have changed rows.
                     rewritten |= isinstance(change, (RewriteColumn, ChangeType)) and not isinstance(
                         change, WidenType
                     )
@@ -310,7 +310,7 @@ class _Diff:
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-        """That another column may have had its name for a while, and events that one's values."""
+        """Report that another column may have had this name, so that events have its values."""
         later = range(self._before.attributes + 1, self._now.attributes + 1)
         gone = any(number not in self._now.columns for number in later)
         if gone and old.name == new.name and old.written != new.written:
@@ -321,13 +321,13 @@ class _Diff:
             )
 
     def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether the rows were written anew by more than a cast to a wider type."""
+        """Whether the rows were rewritten by more than a cast to a wider type."""
         if not (self._new_file and self._now.numbered and old.written != new.written):
             return False
         had, has = self._lake.types[old.name], self._wanted[new.name].lake_type
         if had == has:
             return (old.type, new.type) not in SOURCE_WIDER
-        # More digits alone rewrite nothing; but another column may have.
+        # More digits alone rewrite nothing, but the change of another column may have.
         return (
             widens(had, has)
             and more_digits_only(old.type, new.type)
@@ -340,7 +340,7 @@ class _Diff:
         )
 
     def _hidden_otherwise(self, had: str, name: str) -> str | None:
-        """Why what the lake's rows hold in place of hidden values is not what new ones get."""
+        """The reason why the lake's rows hide values differently from new rows, or None."""
         wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
             return f"the settings say columns.{wanted.hide or hide} otherwise than the lake's rows"
@@ -350,7 +350,7 @@ class _Diff:
 
 
 def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-    """Labels and fields of types; what is added is followed, so that a later change is seen."""
+    """Compare labels and fields of types. Added ones are followed, so that later changes show."""
     for part, was in sorted(old.parts.items()):
         now = new.parts.get(part)
         if was != now and old.type == new.type:

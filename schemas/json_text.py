@@ -1,23 +1,26 @@
-r"""One text for a JSON document of MySQL, whoever prints it: the server, or its connector.
+r"""One text for a JSON document of MySQL, for the server's print and the connector's print of it.
 
-They print a document in the same order and with the same letters, and differ in these, each of
-which has one form here (:func:`in_spark`, and :func:`in_python` for rows that are read by key):
+Both print a document in the same order and with the same letters. They differ in the details below.
+Each detail has one form here (:func:`in_spark`, and :func:`in_python` for rows read by key):
 
 - spaces between tokens: none;
-- numbers, of which the connector does not tell whether they are integers, decimals or doubles: the
-  value counts. Integers have all their digits up to 30, whatever their type (``1.0`` is ``1``).
-  Else a double has the fewest digits that are it, as ``0.1``, ``1e-7`` or ``1.5e300``, and a
-  decimal its digits without zeros at the end. ``-0.0`` stays. An integer of more than 30 digits is
-  the nearest double;
-- dates with a time, and times: no zeros at the end of their microseconds. Text of that very form,
-  ``2024-02-29 01:02:03.500000``, is not told from them;
+- numbers: the value counts, since the connector's text does not say whether a number is an integer,
+  a decimal or a double.
+  Integers of any type have all their digits up to 30 (``1.0`` is ``1``). An integer of more than 30
+  digits is the nearest double.
+  A double that is not an integer has the fewest digits that identify it, as ``0.1``, ``1e-7`` or
+  ``1.5e300``. A decimal has its digits without zeros at the end. ``-0.0`` stays;
+- dates with a time, and times: no zeros at the end of their microseconds. Text of exactly that
+  form, ``2024-02-29 01:02:03.500000``, cannot be distinguished from them;
 - binary values: base64 alone, without the server's ``base64:type15:`` and line breaks;
 - control characters: ``\u001f`` with small letters.
 
-Of some documents the connector's text does not tell what they are: :func:`untold` finds them, and
-they are asked of the source. Debezium 3.6 takes an unsigned integer of 32 bits for a signed one,
-and leaves it out of arrays and objects above 64 KiB; of a negative time it loses the sign, or
-digits.
+Some texts of the connector may mean more than one document: :func:`untold` finds them, and the
+documents are read from the source. The cause is Debezium 3.6:
+
+- it takes an unsigned integer of 32 bits for a signed one, and leaves it out of arrays and objects
+  above 64 KiB;
+- it loses the sign, or digits, of a negative time.
 """
 
 from __future__ import annotations
@@ -26,8 +29,8 @@ import re
 from decimal import Decimal
 
 _PIECE = r'"[^"\\]*+(?:\\.[^"\\]*+)*+"|-?[0-9][-+.0-9eE]*+|[^"0-9-]+'
-# Python before 3.11 has no possessive repetition. It needs none, since it does not recurse; but it
-# keeps a note for each turn of a loop, so a long text may not be one turn per letter.
+# Python before 3.11 has no possessive repetition. It needs none, since it does not recurse. But it
+# keeps a note for each turn of a loop, so a long text may not take one turn per letter.
 _PYTHON_PIECE = re.compile(_PIECE.replace("*+", "*"))
 _INTEGER = r"^-?[0-9]{1,30}$"
 _ZEROS = r"[.]0+$|([.][0-9]*[1-9])0+$"
@@ -40,25 +43,26 @@ _ESCAPE = r"\\u[0-9A-Fa-f]{4}|\\.|[^\\]+"
 
 _INTEGERS_TO = 1e30
 """Doubles below it that are integers have all their digits, as the connector prints them. Java
-before 19 has more than the fewest digits for some from 1e16 to 1e26, so a JVM would tell."""
+before 19 prints more than the fewest digits for some from 1e16 to 1e26, so without this the text
+would depend on the JVM."""
 _HALF = 2**40
-"""Cuts the digits of such a double into two integers of 64 bits."""
+"""Splits the digits of such a double into two integers of 64 bits."""
 _PLAIN_FROM, _PLAIN_TO = 1e-6, 1e16
-"""Doubles between them are shown without an exponent."""
+"""Doubles between these are shown without an exponent."""
 _SCALE = 30
-"""Digits that a decimal of MySQL may have behind its point."""
+"""The most digits that a decimal of MySQL has after its point."""
 
 _UNTOLD = "|".join(
     (
         r"(?:^|[\[:,])-[0-9]{1,10}(?:$|[,\]}])",  # or an unsigned integer above 2^31
-        r"[\[:],|,[,\]]|:}",  # nothing where a value is
-        r'"[0-9]{2,3}:(?:00:00"|(?:[0-9]{2}:)?0-[0-9])',  # a negative time, if it is one
+        r"[\[:],|,[,\]]|:}",  # no value where there must be one
+        r'"[0-9]{2,3}:(?:00:00"|(?:[0-9]{2}:)?0-[0-9])',  # possibly a negative time
     )
 )
 
 
 def in_spark(document: str) -> str:
-    """Spark SQL of the one text of a document. No value of JSON fails; NULL for NULL.
+    """Spark SQL for the one text of a document. It fails for no JSON value; NULL stays NULL.
 
     Args:
         document: Spark SQL of the text as the server or the connector prints it.
@@ -72,9 +76,9 @@ def in_spark(document: str) -> str:
 
 
 def untold(document: str) -> str:
-    """Spark SQL that is true where the connector's text may stand for more than one document.
+    """Spark SQL that is true where the connector's text may mean more than one document.
 
-    It looks at text as at everything else: of some document more than need be it says so.
+    It does not skip string values, so it is true for more documents than necessary.
     """
     return f"{document} RLIKE {_literal(_UNTOLD)}"
 
@@ -123,7 +127,7 @@ def _number(t: str) -> str:
 
 
 def _significant(number: str) -> str:
-    """The digits of a number from its first to its last that is not zero."""
+    """The digits of a number from its first nonzero digit to its last."""
     return f"regexp_replace({number}, '[eE].*$|[-.]|^[-0.]+|[.]?0+(?=$|[eE])', '')"
 
 
@@ -168,14 +172,14 @@ def _python_number(t: str) -> str:
     if "." not in s or "e" in s.lower():
         return str(int(x)) if abs(x) < _INTEGERS_TO and x.is_integer() else _shown(x)
     exact = Decimal(s)
-    # The digits of a double that nobody wrote are more than a decimal can have.
+    # A fraction with more digits than a decimal can have is that of a computed double.
     if exact in (Decimal(repr(x)), Decimal(x)) or len(s.partition(".")[2]) > _SCALE:
         return _shown(x)
     return s
 
 
 def _shown(x: float) -> str:
-    """As Java prints a double; of one digit it makes the two that are nearest."""
+    """Print a double as Java does; where one digit is enough, Java prints the two nearest."""
     text = repr(x)
     if len(text.lstrip("-").partition("e")[0]) == 1:
         text = f"{x:.1e}"

@@ -1,4 +1,4 @@
-"""What changes rows without an event, or keeps their changes out of the log."""
+"""Changes of a table that change rows without an event, or keep row changes out of the log."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def lost_events(
     truncated: Collection[int],
     told: Iterable[str],
 ) -> Iterator[Change]:
-    """Partitions, the publication, names: whatever else changed than columns and keys.
+    """Compare partitions, the publication, names: everything except columns and keys.
 
     Args:
         before: The catalog that the lake follows.
         now: The catalog now.
         empty: Object ids of partitions that hold no row.
         truncated: Object ids of partitions that were truncated by themselves.
-        told: What the log tells of statements that send no events.
+        told: Statements without events that the log reports.
     """
     yield from _partitions(before, now, empty, truncated)
     if before.children != now.children:
@@ -59,7 +59,7 @@ def _partitions(
         for name, leaf in now.leaves.items()
         if name not in before.leaves
         and leaf["oid"] in empty
-        and now.files[name] == leaf["oid"]  # else it was truncated or rewritten since
+        and now.files[name] == leaf["oid"]  # a new file is a TRUNCATE or a rewrite since
         and (leaf["kind"], leaf["persistence"]) == ("r", "p")
         and leaf["replica_identity"] == now.replica_identity
     }
@@ -84,7 +84,7 @@ def _attached_again(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bo
 
 
 def _unattached(leaves: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Partitions without the fact that has words of its own."""
+    """Partitions without ``attached``, whose change has a message of its own."""
     return {
         name: {fact: value for fact, value in leaf.items() if fact != "attached"}
         for name, leaf in leaves.items()
@@ -92,9 +92,9 @@ def _unattached(leaves: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, 
 
 
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
-    """Whether the table was a partition for a while, which leaves nothing but rewritten rows.
+    """Whether the table was a partition for a while; the only trace is rewritten catalog rows.
 
-    A GRANT of what was granted before does the same to the columns that it names.
+    A second GRANT of the same privileges does the same to the columns that it names.
     """
     at = {column.written for column in now.columns.values()}
     return (
@@ -111,9 +111,10 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
 
 
 def _altered(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether it is the same publication, set otherwise since; one that is gone lost its tables.
+    """Whether the same publication has different settings since, for a moment at least.
 
-    Another owner explains that its row was written, while all else in it is as it was.
+    A publication that is gone has lost its tables, which is another fact. A new owner explains why
+    the publication's row was written, if all other settings are the same.
     """
     if not (before and now) or before == now:
         return False

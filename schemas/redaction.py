@@ -1,4 +1,4 @@
-"""The secrets that this process has read: what leaves it (errors, logs) goes without them."""
+"""The secrets that this process has read; errors and logs leave it without them."""
 
 from __future__ import annotations
 
@@ -9,19 +9,19 @@ from collections.abc import Iterable
 from urllib.parse import quote, quote_plus
 
 SHORTEST = 4
-"""Characters of the shortest text that is taken for a secret."""
+"""Length of the shortest text that is treated as a secret, in characters."""
 
-# Passwords such as "postgres" or "orders" are names of commands, tables and roles, too.
+# Passwords such as "postgres" or "orders" are also names of commands, tables and roles.
 _WORD = re.compile(r"[A-Za-z_]+")
 _ADDING = threading.Lock()
-# Replaced as a whole, since other threads read it meanwhile.
+# Replaced as a whole, since other threads may read it at the same time.
 _forms: tuple[str, ...] = ()
 
 
 def keep_secret(secret: str) -> None:
-    """Have ``redact`` take this secret out of text, also as URLs, JSON and Python write it.
+    """Have ``redact`` remove this secret from text, also in its URL, JSON and Python forms.
 
-    What is shorter than ``SHORTEST`` stays: it is no secret, and text would become unreadable.
+    Text shorter than ``SHORTEST`` stays: it is not a secret, and text would become unreadable.
     """
     global _forms
     if len(secret) < SHORTEST or secret in _forms:
@@ -30,7 +30,7 @@ def keep_secret(secret: str) -> None:
     forms = {secret, quote(secret, safe=""), quote(secret), quote_plus(secret)}
     forms.update(text[1:-1] for text in written)
     with _ADDING:
-        # The longest first: one secret may be part of another.
+        # The longest first, since one secret may be part of another.
         _forms = tuple(sorted(forms.union(_forms), key=len, reverse=True))
 
 
@@ -40,10 +40,10 @@ def redact(text: str) -> str:
 
 
 def redact_own(text: str) -> str:
-    """The same for text of our own, in which words are names, not what a server or driver said.
+    """The same for the project's own text, where words are names; not for text of servers.
 
-    A secret that is a word stays: without the names nobody could do what the text says, and the
-    gaps would tell the secret.
+    A secret that is a word stays: without the names a reader cannot follow the text, and the gaps
+    would reveal the secret.
     """
     return _without(text, [form for form in _forms if not _WORD.fullmatch(form)])
 

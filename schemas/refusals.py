@@ -1,4 +1,4 @@
-"""Why a type without a rule is refused: the words of the errors and of docs/types.md."""
+"""The reasons why types without a rule are refused, for errors and for docs/types.md."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _MYSQL = {
 
 
 def of_postgres(kind: PostgresType) -> str:
-    """Why a type of PostgreSQL that has no rule has none. Total."""
+    """The reason why a type of PostgreSQL has no rule. Total."""
     if kind.kind == "d" and kind.base is not None:
         return of_postgres(kind.base)
     if kind.element is not None:
@@ -62,5 +62,5 @@ def of_postgres(kind: PostgresType) -> str:
 
 
 def of_mysql(kind: MysqlType) -> str:
-    """Why a type of MySQL or MariaDB that has no rule has none. Total."""
+    """The reason why a type of MySQL or MariaDB has no rule. Total."""
     return _MYSQL.get(kind.name, _UNPROVEN)

@@ -1,4 +1,4 @@
-"""Reading writers' schemas by id from a registry with the Confluent API."""
+"""Read writers' schemas by id from a registry with the Confluent API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class SchemaRegistry(Protocol):
-    """Where writers' schemas are found by the id in the message."""
+    """A source of writers' schemas by the id in the message."""
 
     def schema(self, schema_id: int) -> str:
         """The Avro schema registered under the id, as JSON text.
@@ -55,8 +55,8 @@ class RegisteredSchema:
     """One version of a subject.
 
     Args:
-        id: What messages carry.
-        version: Counts the subject's schemas.
+        id: The id in messages.
+        version: Its number among the subject's schemas.
         text: The Avro schema.
     """
 
@@ -96,7 +96,7 @@ class ConfluentRegistry:
         """The Avro schema registered under the id, as JSON text.
 
         Raises:
-            UnknownSchemaError: It does not know the id, or holds something else than one Avro
+            UnknownSchemaError: The registry does not know the id, or does not hold exactly one Avro
                 schema under it.
             RegistryError: It is unreachable, or refuses the login.
         """
@@ -201,7 +201,7 @@ class ConfluentRegistry:
 
 
 def _is_registrys(answer: httpx.Response) -> bool:
-    """Whether a refusal comes from a registry; proxies and other services say 404 as well."""
+    """Whether a refusal comes from a registry; proxies and other services answer 404 as well."""
     try:
         return "error_code" in answer.json()
     except (ValueError, TypeError):
@@ -209,7 +209,7 @@ def _is_registrys(answer: httpx.Response) -> bool:
 
 
 class _TransientAnswerError(Exception):
-    """An answer that is worth asking for again."""
+    """An answer that justifies another request."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.status_code)

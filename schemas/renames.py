@@ -1,4 +1,4 @@
-"""Columns that get another name, and what a table's settings say of it."""
+"""Renamed columns, and what a table's settings say about them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemas.catalog import Catalog
 
 
 def related(entries: Mapping[str, str], name: str) -> frozenset[str]:
-    """All names that a column of that name may have had or may get, itself among them."""
+    """All names that a column of that name may have had or may get, including that name."""
     found = {name}
     while more := {one for pair in entries.items() if found & {*pair} for one in pair} - found:
         found |= more
@@ -18,11 +18,11 @@ def related(entries: Mapping[str, str], name: str) -> frozenset[str]:
 
 @dataclass(frozen=True)
 class Renames:
-    """What the settings let the lake follow.
+    """The renames that the settings let the lake follow.
 
     Args:
-        entries: By new name, the name before. An entry may wait for its rename, and may stay.
-        placing: Columns by which rows of the lake are found or partitioned: none of them is
+        entries: The name before, by new name. An entry may precede its rename, and may stay.
+        placing: Columns by which rows of the lake are found or partitioned; their renames are not
             followed.
     """
 
@@ -32,8 +32,8 @@ class Renames:
     def between(self, old: str, new: str) -> tuple[str, ...]:
         """The names before ``new`` back to ``old``, newest first; empty when none lead there.
 
-        More than one when a column was renamed twice between two looks at the catalog: events of
-        then have the name in the middle.
+        There is more than one if a column was renamed twice between two reads of the catalog:
+        events between the renames have the middle name.
         """
         names: list[str] = []
         name = new
@@ -45,7 +45,7 @@ class Renames:
         return tuple(names)
 
     def followed(self, before: Catalog, now: Catalog, carried: Collection[str]) -> frozenset[str]:
-        """New names of columns that the lake carries under a name that the entries lead back to."""
+        """New names of columns whose lake name is found by following the entries back."""
         return frozenset(
             column.name
             for number, column in now.columns.items()
@@ -64,18 +64,18 @@ class Renames:
         lake: Collection[str],
         wanted: Collection[str],
     ) -> str | None:
-        """Why a column that the lake carries cannot go on under its other name.
+        """The reason why a column in the lake cannot continue under its new name.
 
         Args:
             old: Its name before.
             new: Its name now.
             before: The catalog that the lake follows.
             now: The catalog now.
-            lake: Names of the lake's columns, those among them that only the lake still has.
+            lake: Names of the lake's columns, including those that only the lake still has.
             wanted: Names of the columns that the settings replicate.
 
         Returns:
-            The end of a sentence that says where its values are; None when it can.
+            The end of a sentence that says where its values are; None when it can continue.
         """
         if self.placing & {old, new}:
             return ", and finds or partitions rows by it"

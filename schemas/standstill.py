@@ -1,4 +1,4 @@
-"""What may happen to a table while it is copied."""
+"""The changes that are allowed on a table during its copy."""
 
 from __future__ import annotations
 
@@ -19,14 +19,16 @@ def spoiling(
     empty: Collection[int],
     keyed: bool,
 ) -> Iterator[str]:
-    """What makes a copy worthless that was under way; nothing where runs find no more than facts.
+    """List the changes that make a copy in progress worthless; none if runs can follow them all.
 
-    The rule is that of runs, :func:`schemas.evolution.diff`, but for what a view cannot follow:
-    each other column, since chunks may be read with and without it; a new file, of which a view
-    of before reads nothing, without an error; and of a log a new partition, which is in no chunk.
+    The rule is that of runs, :func:`schemas.evolution.diff`, plus what a view cannot follow:
+
+    - any change of a column, since some chunks may be read with it and some without it;
+    - a new file, of which an earlier view reads nothing, without an error;
+    - a new partition of a log, which is in no chunk.
 
     Args:
-        before: The catalog as the copy knows it, of a server that numbers columns.
+        before: The catalog as the copy knows it, from a server that numbers columns.
         now: The catalog now.
         wanted: The columns that the settings replicate.
         empty: Object ids of partitions that hold no row.
@@ -49,7 +51,7 @@ def spoiling(
 
 
 def _columns(catalog: Catalog) -> dict[str, dict[str, Any]]:
-    """What chunks are read by, of each column."""
+    """The facts of each column that the chunks' queries depend on."""
     return {
         str(number): {"name": one.name, "type": one.type, "generated": one.generated}
         for number, one in catalog.columns.items()

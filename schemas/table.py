@@ -34,7 +34,7 @@ class TableId:
     def parse(cls, text: str, *, default_source: str | None = None) -> TableId:
         """Read ``[source:]schema.table``; names with dots, spaces or quotes are double-quoted.
 
-        Unquoted names are taken as written (no case folding): what ``discover`` prints can be
+        Unquoted names are taken as written (no case folding), so output of ``discover`` can be
         pasted back.
 
         Raises:
@@ -47,11 +47,11 @@ class TableId:
     def of_parts(
         cls, text: str, read: Callable[[str, bool], str], *, default_source: str | None = None
     ) -> TableId:
-        """The same, with each name as it is read: who takes patterns tells quoted ones apart.
+        """The same, with each name converted by ``read``: patterns depend on the quotes.
 
         Args:
             text: ``[source:]schema.table``.
-            read: What a name, without its quotes, stands for, and whether it had them.
+            read: Converts a name without its quotes, and whether it had quotes, to its meaning.
             default_source: The source of a text that names none.
 
         Raises:
@@ -77,7 +77,7 @@ class TableId:
 
 
 def quote_name(name: str) -> str:
-    """The name as SQL would print it: bare when plain, else double-quoted. For display only."""
+    """The name as SQL would print it: bare when plain, otherwise quoted. For display only."""
     plain = name.replace("_", "").replace("$", "")
     if plain.isascii() and plain.isalnum() and not name[0].isdigit() and name == name.lower():
         return name
@@ -85,7 +85,7 @@ def quote_name(name: str) -> str:
 
 
 def _split(text: str) -> tuple[list[tuple[str, bool]], list[str]]:
-    """Cut ``a:"b.c".d`` into names, each with whether it is quoted, and what separates them."""
+    """Cut ``a:"b.c".d`` into names, each with whether it is quoted, and the separators."""
     names: list[tuple[str, bool]] = []
     separators: list[str] = []
     position, end = 0, len(text)
@@ -131,7 +131,7 @@ class Shard:
 
     Args:
         of: Name of the lake table.
-        name: What the lake column holds for the rows of this part.
+        name: The value of the lake column in the rows of this part.
         column: Name of that column.
         base_path: Folder of the lake table.
     """
@@ -143,7 +143,7 @@ class Shard:
 
 
 DROPPED = "dropped"
-"""What stands for the source type of a column that only the lake still has."""
+"""The value of ``source_type`` for a column that only the lake still has."""
 
 
 @dataclass(frozen=True)
@@ -155,12 +155,12 @@ class Column:
         source_type: The type as the source prints it, for example ``numeric(10,2)``.
         lake_type: The Spark SQL type of the lake column, for example ``decimal(10,2)``.
         nullable: Whether the source allows NULL.
-        asked: Whether its values are asked of the source by key, as text, because no event
+        asked: Whether its values are read from the source by key, as text, because no event
             carries them exactly.
         hide: ``hash`` or ``mask`` when the lake holds that in place of the values, as a string.
         plain: The Spark SQL type of the values of a column that hides them.
-        decimal: Whether the settings chose the decimal that its values are.
-        secret: Whether its values are as the source has them, and nobody is to be told them.
+        decimal: Whether the settings chose the decimal type of its values.
+        secret: Whether it holds the source's own values, which must not be shown to people.
     """
 
     name: str
@@ -180,7 +180,7 @@ class Column:
 
     @property
     def live(self) -> bool:
-        """Whether the source still has it, as far as it is replicated."""
+        """Whether the source still has the column and the settings replicate it."""
         return self.source_type != DROPPED
 
 
@@ -214,7 +214,7 @@ class TableSchema:
             )
 
     def shown(self) -> TableSchema:
-        """The same table as the source's values come, before any of them is hidden."""
+        """The same table with the source's values, before any of them is hidden."""
         columns = (
             replace(column, lake_type=column.plain, hide="", plain="", secret=True)
             if column.hide

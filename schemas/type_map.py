@@ -1,6 +1,6 @@
-"""The total map of PostgreSQL's types, for people: what each becomes, or why it cannot travel.
+"""The total map of PostgreSQL's types, for people: the lake type of each, or why it is refused.
 
-The lake types are those of the rules themselves, so this cannot say what the code does not do.
+The lake types come from the rules themselves, so this map cannot contradict the code.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from schemas.errors import UnsupportedTypeError
 from schemas.types_postgres import PostgresType
 
 OVERRIDE = "columns.as: {column: string}"
-"""The setting that lets a column of any type travel, as the text that the server prints."""
+"""The setting that brings a column of any type to the lake, as the text that the server prints."""
 
 _DECIMAL = "columns.as: {column: decimal(p,s)}"
-"""The setting that gives a number the digits that its type does not have."""
+"""The setting that gives a number the digits that its type does not define."""
 
 _CHOSEN = "decimal(18,4)"
 _DEBEZIUM = "io.debezium."
@@ -27,7 +27,7 @@ class TypeEntry:
 
     Args:
         type: The type, or the kind of types.
-        debezium: Its schema in the topic; None when it is refused, or not told.
+        debezium: Its schema in the topic; None when it is refused, or not given.
         lake: Its Spark SQL type in the lake; None when it is refused.
         notes: What a reader of the lake should know, or why it is refused.
     """
@@ -39,7 +39,7 @@ class TypeEntry:
 
 
 def type_map() -> list[TypeEntry]:
-    """Every type of PostgreSQL, those that travel first."""
+    """Every type of PostgreSQL, accepted types first."""
     return [*_travelling(), *_refused()]
 
 

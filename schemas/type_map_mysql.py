@@ -1,6 +1,6 @@
-"""The map of the types of MySQL and MariaDB, for people: what each becomes, or why it is refused.
+"""The map of the types of MySQL and MariaDB, for people: the lake type, or why it is refused.
 
-The lake types, and why a type is refused, are those of the rules themselves.
+The lake types and the reasons for refusals come from the rules themselves.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from schemas.types_mysql import MysqlType
 _NO_CALENDAR = "zero and partial dates are NULL"
 _EWKB = "EWKB: WKB with the SRID, least significant byte first"
 
-# The text, a type as the catalog prints it, notes, and where only one of the two has it.
+# The shown text, a type as the catalog prints it, notes, and the server if only one has it.
 _RULED: tuple[tuple[str, str, str, str], ...] = (
     ("tinyint, smallint, mediumint, signed or not", "mediumint unsigned", "", ""),
     ("int", "int", "", ""),
@@ -55,7 +55,7 @@ _REFUSED: tuple[tuple[str, str, str], ...] = (
 
 
 def type_map(kind: str) -> list[TypeEntry]:
-    """Every type of one kind of server, those that travel first.
+    """Every type of one kind of server, accepted types first.
 
     Args:
         kind: ``mysql`` or ``mariadb``.

@@ -1,4 +1,4 @@
-"""What a type of any source says of its values' way to the lake."""
+"""How a column's type, of any source, decides the way of its values to the lake."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from schemas.errors import UnsupportedTypeError
 from schemas.table import TableId
 
 MAX_DIGITS = 38
-"""Digits of the widest decimal that the lake has."""
+"""Digits of the lake's widest decimal."""
 
 COLUMN = "{column}"
-"""What stands for the column in the templates of a rule."""
+"""The placeholder for the column in the templates of a rule."""
 
 
 @dataclass(frozen=True)
@@ -23,11 +23,11 @@ class TypeRule:
     Args:
         lake_type: Spark SQL type of the lake column.
         read_sql: Expression in the source's SQL that the snapshot path selects.
-        read_type: Spark SQL type as which ``read_sql`` arrives over JDBC.
+        read_type: Spark SQL type in which ``read_sql`` arrives over JDBC.
         jdbc_cast: Spark SQL expression from that to the lake value.
-        looked_up: The same of a value that a driver for Python gave, where `lake_type` alone does
-            not say it.
-        tells_apart: Whether values that differ for the source differ in the lake, as keys have to.
+        looked_up: The same for a value from a Python driver, if `lake_type` alone does not define
+            the conversion.
+        tells_apart: Whether values that differ in the source differ in the lake, as keys require.
     """
 
     lake_type: str
@@ -49,7 +49,7 @@ class TypeRule:
 def without_rule(
     kind: object, why: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """The error of a column whose type has no rule, with what a person can choose.
+    """The error for a column whose type has no rule, with the choices that a person has.
 
     Args:
         kind: The type.
@@ -72,7 +72,7 @@ def without_rule(
 def not_numeric(
     kind: object, decimal: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """The error of a decimal that the settings choose for a column that is no exact number."""
+    """The error for a decimal in the settings when the column is not an exact number."""
     return UnsupportedTypeError(
         f"column {column!r} of table {table} has type {kind}, and columns.as says {decimal}, which"
         " is for columns of PostgreSQL's numeric",
@@ -85,7 +85,7 @@ def not_numeric(
 
 
 def unfit_value(column: str) -> str:
-    """What to do about a value that the lake's type cannot hold."""
+    """The remedy for a value that the lake's type cannot hold."""
     return (
         "Correct the value on the source; or, where the column is not of the key, set columns.as:"
         f" {{{column}: string}} for the table, which brings what the source prints, or leave it out"
@@ -110,8 +110,8 @@ class SourceType(Protocol):
         Args:
             table: Named in messages.
             column: Named in messages.
-            as_text: Whether the lake gets what the server itself prints, whatever the type.
-            decimal: The lake's type where the settings choose a decimal for a number without one.
+            as_text: Whether the lake gets the server's own text, for any type.
+            decimal: The lake's type if the settings choose a decimal for a number without one.
             hidden: Whether errors must not show a value.
 
         Raises:

@@ -1,20 +1,21 @@
 """The type map of MySQL and MariaDB: which lake type a column gets, and how the snapshot reads it.
 
 As for PostgreSQL (`schemas.types_postgres`), the snapshot's `TypeRule.read_sql` and
-`TypeRule.jdbc_cast` give together what the stream's decoder makes of the same cell. A type is here
-only where both were seen to agree on real connectors, with ``decimal.handling.mode=string``,
-``time.precision.mode=adaptive_time_microseconds``, ``bigint.unsigned.handling.mode=long``,
-``binary.handling.mode=bytes`` and ``enable.time.adjuster=false``; the session that reads has the
-time zone UTC. Dates that no calendar has, as ``0000-00-00`` and ``2024-02-00``, are NULL.
+`TypeRule.jdbc_cast` together give the value that the stream's decoder makes of the same cell. A
+type is here only if both were seen to agree on real connectors, with
+``decimal.handling.mode=string``, ``time.precision.mode=adaptive_time_microseconds``,
+``bigint.unsigned.handling.mode=long``, ``binary.handling.mode=bytes`` and
+``enable.time.adjuster=false``. The session that reads has the time zone UTC. Dates that no calendar
+has, as ``0000-00-00`` and ``2024-02-00``, are NULL.
 
-``json`` of MySQL is brought into one text on all ways (`schemas.json_text`). Geometries are EWKB:
-WKB, with the SRID in it where that is not 0. In SQL they are taken from the server's own bytes,
-since ``ST_AsBinary`` swaps the axes of some SRIDs, and the connector does not.
+``json`` of MySQL gets one text on all paths (`schemas.json_text`). Geometries are EWKB: WKB, with
+the SRID in it if that is not 0. In SQL they are taken from the server's own bytes, since
+``ST_AsBinary`` swaps the axes of some SRIDs, and the connector does not.
 
-Left out: ``uuid``, ``inet4`` and ``inet6`` of MariaDB, which Debezium 3.5 garbles or stops at;
-labels of an enum with a backslash, since the connector puts one before each comma. A zero date of a
-NOT NULL column arrives as 1970, or as the column's default: such values are asked of the source
-(`cdc.rows.binlog_values.doubt_test`), and so are documents that the connector garbles.
+Left out: ``uuid``, ``inet4`` and ``inet6`` of MariaDB, since Debezium 3.5 garbles them or stops at
+them; labels of an enum with a backslash, since the connector puts one before each comma. A zero
+date of a NOT NULL column arrives as 1970, or as the column's default: such values are read from the
+source (`cdc.rows.binlog_values.doubt_test`), and so are documents that the connector garbles.
 """
 
 from __future__ import annotations
@@ -37,9 +38,9 @@ class MysqlType:
     """A column's type, taken apart.
 
     Args:
-        name: Without what follows it: ``int``, ``varchar``, ``enum``.
-        sizes: The numbers behind the name: length, or precision and scale.
-        labels: Of an enum or a set.
+        name: The bare name: ``int``, ``varchar``, ``enum``.
+        sizes: The numbers after the name: length, or precision and scale.
+        labels: The labels of an enum or a set.
         unsigned: Whether it has no negative values.
         display: As the catalog prints it, for example ``bigint(20) unsigned``.
     """
@@ -55,7 +56,7 @@ class MysqlType:
 
     @classmethod
     def parse(cls, column_type: str) -> MysqlType:
-        """Read ``COLUMN_TYPE`` of ``information_schema.COLUMNS``. Total: all text is some type."""
+        """Read ``COLUMN_TYPE`` of ``information_schema.COLUMNS``. Total: any text is some type."""
         shape = _SHAPE.match(column_type)
         if shape is None:
             return cls(column_type, display=column_type)
@@ -82,7 +83,7 @@ class MysqlType:
     ) -> TypeRule:
         """The rule of a column of this type; see `schemas.type_rule.SourceType`.
 
-        No value of a type with a rule fails to be read, so ``hidden`` has nothing to keep quiet.
+        Values of a type with a rule never fail to be read, so ``hidden`` has no effect.
         """
         if as_text:
             return _same("string", _PRINTED)
@@ -107,7 +108,7 @@ def _integer(kind: MysqlType) -> TypeRule:
 
 
 def _decimal(kind: MysqlType) -> TypeRule:
-    """Decimal where the digits fit, else the digits as text."""
+    """Decimal if the digits fit, otherwise the digits as text."""
     precision, scale = (*kind.sizes, 10, 0)[:2] if len(kind.sizes) != 1 else (kind.sizes[0], 0)
     if precision > MAX_DIGITS:
         return _same("string", _PRINTED)
@@ -115,7 +116,7 @@ def _decimal(kind: MysqlType) -> TypeRule:
 
 
 def _bit(kind: MysqlType) -> TypeRule:
-    """The number that the bits are; one bit is a boolean to the connector."""
+    """The bits as a number; the connector treats one bit as a boolean."""
     width = kind.sizes[0] if kind.sizes else 1
     if width == 1:
         return TypeRule("boolean", f"{COLUMN} + 0", "int", f"{COLUMN} = 1")
@@ -145,7 +146,7 @@ def on_calendar(column: str) -> str:
 
 
 def _real(moment: str) -> str:
-    """NULL for what no calendar has."""
+    """NULL for a date that no calendar has."""
     return f"CASE WHEN {on_calendar(COLUMN)} THEN {moment} END"
 
 
@@ -153,8 +154,8 @@ _TEXT = _same("string")
 _PRINTED = f"CAST({COLUMN} AS CHAR)"
 _BYTES = _same("binary")
 _STORED = f"CAST({COLUMN} AS BINARY)"
-# The server keeps the SRID, of four bytes, and the WKB of it, least significant byte first. In EWKB
-# the SRID follows the type, whose highest bits say so.
+# The server keeps the SRID, of four bytes, and then the WKB, least significant byte first. In EWKB
+# the SRID follows the type, whose highest bits mark it.
 _EWKB = _same(
     "binary",
     f"CASE WHEN SUBSTR({_STORED}, 1, 4) = x'00000000' THEN SUBSTR({_STORED}, 5)"
@@ -163,7 +164,7 @@ _EWKB = _same(
 )
 _BITS = ", ".join(f"substring({COLUMN}, 8 * i + {place}, 2)" for place in (7, 5, 3, 1))
 _FRACTION, _EXPONENT = "(v & 8388607)", "CAST(shiftright(v, 23) & 255 AS INT)"
-# Four bytes each, the least significant first; printed they have six digits only.
+# Each float is four bytes, the least significant first. Printed, floats have only six digits.
 _FLOATS = (
     f"transform(transform(sequence(0, length({COLUMN}) DIV 8 - 1),"
     f" i -> CAST(conv(concat({_BITS}), 16, 10) AS BIGINT)),"
@@ -174,7 +175,7 @@ _FLOATS = (
 _MICROS = _real(f"TIMESTAMPDIFF(MICROSECOND, '1970-01-01', {COLUMN})")
 
 _PLAIN: dict[str, TypeRule] = {
-    # As text a float has six digits only.
+    # As text a float has only six digits.
     "float": TypeRule("float", f"CAST({COLUMN} AS DOUBLE)", "double", f"CAST({COLUMN} AS FLOAT)"),
     "double": _same("double"),
     "date": TypeRule(
@@ -203,7 +204,7 @@ _PLAIN: dict[str, TypeRule] = {
     **dict.fromkeys(("geometrycollection", "geomcollection"), _EWKB),
     "vector": TypeRule("array<float>", f"HEX({COLUMN})", "string", _FLOATS, _floats),
     "set": _TEXT,
-    # MariaDB's is a longtext.
+    # MariaDB's JSON is a longtext.
     "json": TypeRule("string", _PRINTED, "string", json_text.in_spark(COLUMN), json_text.in_python),
 }
 

@@ -1,20 +1,29 @@
 """The type map of PostgreSQL: which lake type a column gets, and how the snapshot reads it.
 
 The snapshot runs `TypeRule.read_sql` on the source and `TypeRule.jdbc_cast` in Spark. Together they
-give what the stream's decoder makes of the same source cell, or fail with a message that names the
-column: never NULL or another value instead. A type is here only where both were seen to agree on a
-real connector with ``decimal.handling.mode=string``, ``time.precision.mode=microseconds``,
-``interval.handling.mode=string`` and ``binary.handling.mode=bytes``. Spark's session time zone is
-UTC.
+give the value that the stream's decoder makes of the same source cell, or fail with a message that
+names the column. They never give NULL or another value instead. A type is here only if both were
+seen to agree on a real connector with ``decimal.handling.mode=string``,
+``time.precision.mode=microseconds``, ``interval.handling.mode=string`` and
+``binary.handling.mode=bytes``. Spark's session time zone is UTC.
 
-Left out, since Debezium 3.7 loses or garbles them: ``name`` (arrives as NULL), ``time[]`` (without
-microseconds), ``date[]`` (BC becomes AD), ``bit(n)`` and ``varbit`` (their length is gone),
-``bit[]``, and arrays of enums, ``ltree`` and ``tsvector`` (a NULL element or any value stops the
-connector, and with it every table), ``numeric`` of negative scale; those whose text depends on the
-zone of the connector's worker or on hash order (``tstzrange``, ``hstore``); and geometric types. It
-sends nothing at all for multiranges, composites, ``tsquery``, ``pg_lsn``, ``reg*`` and arrays of
-domains, ``interval``, ``money`` and ``xml``. A value of several dimensions in an array column
-cannot be told from one of one dimension on the stream; the snapshot refuses it.
+Left out, with what Debezium 3.7 does to them:
+
+- ``name`` arrives as NULL;
+- ``time[]`` loses its microseconds;
+- ``date[]`` changes BC to AD;
+- ``bit(n)`` and ``varbit`` lose their length;
+- ``bit[]``, and arrays of enums, ``ltree`` and ``tsvector``: a NULL element or any value stops the
+  connector, and with it every table;
+- ``numeric`` of negative scale arrives with other digits, and floating point in geometric types
+  arrives in another form than the source prints;
+- ``tstzrange`` and ``hstore``: their text depends on the zone of the connector's worker or on hash
+  order;
+- multiranges, composites, ``tsquery``, ``pg_lsn``, ``reg*`` and arrays of domains, ``interval``,
+  ``money`` and ``xml`` are not sent at all.
+
+On the stream, a value of several dimensions in an array column looks like a value of one dimension;
+the snapshot refuses it.
 """
 
 from __future__ import annotations
@@ -36,11 +45,11 @@ PRINTED: Mapping[str, str] = {
     "lc_monetary": "C",
     "quote_all_identifiers": "off",
 }
-"""The settings of a session that change the text of a value, as each of our sessions has them, the
-connector's among them: the server prints what the log carries in that session. With dates and
-times these are all; see `ZONED`."""
+"""The settings of a session that change the text of a value. Each session of this project has them,
+and so does the connector's: the log carries what the server prints in that session. Together with
+those for dates and times (`ZONED`) these are all."""
 ZONED: Mapping[str, str] = {"DateStyle": "ISO", "TimeZone": "UTC"}
-"""The same of dates and times. The connector's driver sets both itself, the zone to that of its
+"""The same for dates and times. The connector's driver sets both itself, the zone to that of its
 worker, and the connector reads the offset that comes with each time."""
 
 TypeKind = Literal["b", "e", "d", "c", "r", "m", "p"]
@@ -55,8 +64,8 @@ class PostgresType:
 
     Args:
         name: Name in ``pg_type``, without a schema: ``int4``, ``varchar``, ``numeric``.
-        typmod: ``atttypmod``; -1 without a modifier. Of money, the digits after the point where the
-            server's `lc_monetary` has not two.
+        typmod: ``atttypmod``; -1 without a modifier. For money, the digits after the point if the
+            server's `lc_monetary` does not have two.
         kind: ``typtype``: base, enum, domain, composite, range, multirange, pseudo.
         element: The element's type of an array.
         base: The type under a domain, with the domain's modifier.
@@ -105,7 +114,7 @@ class PostgresType:
 
     @property
     def _otherwise_than_two(self) -> str:
-        """How many digits after the point money has, where the session of the connector has two."""
+        """Digits of money after the point if they are not two, as in the connector's session."""
         inner = self.base or self.element
         if inner is not None:
             return inner._otherwise_than_two
@@ -113,14 +122,14 @@ class PostgresType:
 
     @property
     def _is_numeric(self) -> bool:
-        """Whether its values are exact numbers, which a domain may have limits for."""
+        """Whether its values are exact numbers; a domain may limit them."""
         if self.kind == "d":
             return self.base is not None and self.base._is_numeric
         return self.name == "numeric" and self.element is None
 
 
 class _Place(NamedTuple):
-    """Where a value is, for the errors of values that the lake cannot hold."""
+    """The place of a value, for errors about values that the lake cannot hold."""
 
     name: str
     hidden: bool
@@ -138,7 +147,7 @@ def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
     if kind.name == "numeric":
         return _numeric(kind.typmod, place)
     if kind.name == "bit":
-        # bit(1) is a boolean to the connector; its modifier is the length itself
+        # the connector treats bit(1) as a boolean; its modifier is the length itself
         return _same("boolean", "{column} = B'1'") if kind.typmod == 1 else None
     if kind.name in _PLACED:
         return _PLACED[kind.name](place)
@@ -146,7 +155,7 @@ def _rule(kind: PostgresType, place: _Place) -> TypeRule | None:
 
 
 def _numeric(typmod: int, place: _Place) -> TypeRule | None:
-    """Decimal where the digits are bounded and fit, else text in the connector's words."""
+    """Decimal if the digits are bounded and fit, otherwise text in the connector's words."""
     if typmod < 0:
         return _NUMERIC_TEXT
     precision, scale = numeric_modifier(typmod)
@@ -158,7 +167,7 @@ def _numeric(typmod: int, place: _Place) -> TypeRule | None:
     lake = f"decimal({digits},{scale})"
     return TypeRule(
         lake_type=lake,
-        # pgjdbc would fail on NaN without naming the column; PostgreSQL fails naming it
+        # pgjdbc would fail on NaN without naming the column; PostgreSQL names it
         read_sql=f"CASE WHEN {{column}} <> 'NaN' THEN {{column}} ELSE "
         f"{_failure(place, f'which {lake} cannot hold', 'numeric')} END",
         read_type=lake,
@@ -167,7 +176,7 @@ def _numeric(typmod: int, place: _Place) -> TypeRule | None:
 
 
 def _chosen(lake: str, place: _Place) -> TypeRule:
-    """A decimal of the settings' choice: exact, or an error that names the column."""
+    """A decimal that the settings chose: exact, or an error that names the column."""
     precision, scale = (int(digits) for digits in re.findall(r"\d+", lake))
     why = f"which {lake} of columns.as cannot hold: choose another decimal, or string"
     return TypeRule(
@@ -217,9 +226,9 @@ def _timestamptz(place: _Place) -> TypeRule:
 
 
 def _micros(place: _Place) -> str:
-    # date_part is a double. Times one million it is off by less than half a microsecond where
-    # microseconds since 1970 stay below 2^51; elsewhere it is exact for whole seconds and for
-    # the microseconds of a minute, but not for both at once, which takes twice as long.
+    # date_part is a double. Multiplied by one million it is off by less than half a microsecond if
+    # microseconds since 1970 stay below 2^51. Elsewhere it is exact for whole seconds and for the
+    # microseconds of a minute, but not for both at once, so two calls are needed: twice the time.
     return (
         f"CASE WHEN {{column}} >= '{_EXACT_FROM} 00:00:00+00' "
         f"AND {{column}} < '{_EXACT_TO} 00:00:00+00' "
@@ -233,14 +242,14 @@ def _micros(place: _Place) -> str:
 
 
 def _timetz(place: _Place) -> TypeRule:
-    # the connector stops at some values of 24:00 and a zone
+    # the connector stops at some values of 24:00 with a zone
     in_utc = _same(
         "string",
         "CASE WHEN {column}::time < '24:00' "
         "THEN ({column} AT TIME ZONE 'UTC')::time::text || 'Z' "
         f"ELSE {_failure(place, 'a time past the day', 'int4')}::text END",
     )
-    return replace(in_utc, tells_apart=False)  # 00:00+00 and 01:00+01 are two
+    return replace(in_utc, tells_apart=False)  # 00:00+00 and 01:00+01 are two values
 
 
 def _array(element: PostgresType, place: _Place) -> TypeRule | None:
@@ -267,12 +276,12 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
         ),
         read_type="string",
         jdbc_cast=f"transform(from_json({{column}}, 'array<string>'), item -> {item})",
-        tells_apart=False,  # {1,2} and [2:3]={1,2} are two
+        tells_apart=False,  # {1,2} and [2:3]={1,2} are two values
     )
 
 
 def _failure(place: _Place, why: str, as_type: str) -> str:
-    """NULL for NULL; for any other value an error of PostgreSQL that carries our sentence.
+    """NULL for NULL; for any other value a PostgreSQL error that carries this project's sentence.
 
     A cast that must fail is the only way to raise in plain SQL. It depends on the column, so the
     planner cannot evaluate it early.
@@ -292,8 +301,8 @@ def _same(lake: str, read_sql: str = "{column}") -> TypeRule:
 
 _OUTSIDE = f"outside {_FIRST} to {_LAST}"
 _TEXT = _same("string", "{column}::text")
-# What the type's output function prints, which a cast to text does not always give. A composite
-# whose fields are NULL is not NULL itself, and IS NULL says it is.
+# The text of the type's output function, which a cast to text does not always give. A composite
+# whose fields are all NULL is not NULL itself, although IS NULL is true for it.
 _PRINTED = _same("string", "CASE WHEN num_nulls({column}) = 0 THEN format('%s', {column}) END")
 _NUMERIC_TEXT = _same(
     "string",
@@ -311,7 +320,7 @@ _PLAIN: dict[str, TypeRule] = {
     "float8": _same("double"),
     "bytea": _same("binary"),
     # a cast of char(n) to text drops the padding, one of inet adds the netmask; the output
-    # functions print what the log carries
+    # functions print the text that the log carries
     "bpchar": _same("string", "bpcharout({column})::text"),
     "inet": _same("string", "inet_out({column})::text"),
     # a cast of xml keeps the declaration of its encoding, which is not printed
@@ -360,8 +369,8 @@ _PLACED: dict[str, Callable[[_Place], TypeRule]] = {
     "timetz": _timetz,
 }
 
-# Without timestamps: the connector takes those in arrays through the time zone and the calendar of
-# its worker, so that the hours that a change to summer time skips, and old dates, come out shifted.
+# Without timestamps: the connector converts those in arrays through its worker's time zone and
+# calendar, so the hours that a change to summer time skips, and old dates, come out shifted.
 _ARRAY_ITEMS = frozenset(
     (
         "bool",

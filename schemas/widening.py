@@ -1,4 +1,4 @@
-"""Which types of the lake hold every value of another, and can take its place."""
+"""Types of the lake that hold every value of another type and can replace it."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _WIDER = {
 }
 
 SOURCE_WIDER = {("smallint", "integer")}
-"""Types of PostgreSQL that are one in the lake, and of which the second holds all of the first."""
+"""Pairs of PostgreSQL types with the same lake type; the second holds every value of the first."""
 _TEXTS = frozenset({"text", "character varying", "character", "citext"})
-"""Types of sources that print a value alike, so that one may become another in place."""
+"""Types of sources that print a value alike, so one may become another in place."""
 
 
 def family(kind: str) -> str:
@@ -28,10 +28,11 @@ def family(kind: str) -> str:
 
 
 def prints_alike(old: str, new: str) -> bool:
-    """Whether two types of a source, that are one in the lake, have one text for each value.
+    """Whether two source types with the same lake type have the same text for each value.
 
-    Not so of types that a cast takes for each other without a look at the rows: an ``inet`` shows
-    a network mask otherwise than a ``cidr``, an ``oid`` a negative number as a positive one.
+    They may not have it if a cast between the types does not read the rows: an ``inet`` shows a
+    network mask differently from a ``cidr``, and an ``oid`` shows a negative number as a positive
+    one.
     """
     before, after = family(old), family(new)
     return before == after or {before, after} <= _TEXTS
@@ -51,9 +52,10 @@ _WHOLE = frozenset(
 
 
 def keeps_rows(old: str, new: str) -> bool:
-    """Whether MODIFY leaves values as they are in types that are one in the lake.
+    """Whether MODIFY keeps values as they are between types that are one type in the lake.
 
-    Whatever the session's sql_mode: without the strict one the server cuts off what does not fit.
+    It holds for any sql_mode of the session: without the strict one the server cuts off what does
+    not fit.
     """
     before, after = family(old), family(new)
     if (before, after) in _WHOLE:
@@ -63,16 +65,16 @@ def keeps_rows(old: str, new: str) -> bool:
     if before in ("enum", "set"):
         return new.startswith(old.removesuffix(")"))
     sizes = [[int(n) for n in re.findall(r"\d+", kind)] for kind in (old, new)]
-    whole = before.partition(" ")[0] in _INTEGERS  # theirs is how wide they are shown
+    whole = before.partition(" ")[0] in _INTEGERS  # their size is only a display width
     return whole or (
         len(sizes[0]) == len(sizes[1]) and all(a <= b for a, b in zip(*sizes, strict=True))
     )
 
 
 def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
-    """Whether a text got a character set that may lack letters which its rows have, or room.
+    """Whether a text got a character set that may lack letters of its rows, or lack room for them.
 
-    The types of TEXT hold so many bytes, whatever the letters take.
+    The TEXT types limit the number of bytes, not of letters.
     """
     before, after = (
         [name.replace("utf8mb3", "utf8") for name in one.written.removeprefix(one.type).split()[:1]]
@@ -86,12 +88,12 @@ def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
 
 
 def same_values(was: str, now: str, *, numbered: bool) -> bool:
-    """Whether rows show the same in two types of a source that are one in the lake.
+    """Whether rows look the same in two source types that are one type in the lake.
 
     Args:
         was: The type before, as the source prints it.
         now: The type now.
-        numbered: Whether the source numbers its columns: PostgreSQL; else MySQL or MariaDB.
+        numbered: Whether the source numbers its columns: true for PostgreSQL only.
     """
     return (
         (prints_alike(was, now) or (was, now) in SOURCE_WIDER) if numbered else keeps_rows(was, now)
@@ -99,7 +101,7 @@ def same_values(was: str, now: str, *, numbered: bool) -> bool:
 
 
 def holds_rows(was: str, now: str, *, numbered: bool) -> bool:
-    """Whether a type of which the lake holds more shows the rows that are there as they were."""
+    """Whether rows keep their values in a type for which the lake's type becomes wider."""
     kinds = family(was), family(now)
     return "oid" not in kinds if numbered else kinds in WIDER_IN_PLACE
 
@@ -130,12 +132,12 @@ WIDER_IN_PLACE = frozenset(
         ("decimal unsigned", "decimal"),
     }
 )
-"""Types of MySQL and MariaDB, without modifiers, of which the second shows all of the first's rows
-as they were, whatever the session's sql_mode."""
+"""Pairs of types of MySQL and MariaDB, without modifiers. The second shows all rows of the first
+unchanged, for any sql_mode of the session."""
 
 
 def widens(old: str, new: str) -> bool:
-    """Whether every value of Spark type ``old`` is exactly one of ``new``, and Hudi follows."""
+    """Whether every value of Spark type ``old`` is exact in ``new``, and Hudi can evolve to it."""
     if new in _WIDER.get(old, ()):
         return True
     wider = _DECIMAL.fullmatch(new)
@@ -149,14 +151,14 @@ def widens(old: str, new: str) -> bool:
 
 
 def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict[str, str]:
-    """The columns of a table that several shards feed, each as wide as the widest of them.
+    """Merge the columns of a table that several shards feed, each in its widest type.
 
     Args:
         parts: Name of each shard, with its columns as pairs of name and Spark type; the order of
             their first appearance is the table's.
 
     Raises:
-        SchemaError: The types of a column in two shards do not go together.
+        SchemaError: The types of a column in two shards do not fit: neither holds the other.
     """
     types: dict[str, str] = {}
     since: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""What the clauses of planned statements of MySQL and MariaDB do to a table's catalog."""
+"""The effects of planned MySQL and MariaDB statements on a table's catalog, clause by clause."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Definition:
-    """A column as a statement defines it.
+    """A column in the form in which a statement defines it.
 
     Args:
         name: Its name.
-        sql: Name, type, NULL and default, which a server says the catalog's form of.
-        expression: Of a generated column.
-        not_null: Whether it allows no NULL for another reason than NOT NULL.
+        sql: Name, type, NULL and default; a server returns the catalog's form of it.
+        expression: The expression of a generated column.
+        not_null: Whether it forbids NULL for a reason other than NOT NULL.
         primary: Whether it becomes the primary key.
         unique: Whether it gets a unique index.
     """
@@ -28,7 +28,7 @@ class Definition:
 
 @dataclass(frozen=True)
 class Add:
-    """ADD COLUMN; ``place`` is the column that it comes after, empty for FIRST."""
+    """ADD COLUMN; ``place`` is the column before it, empty for FIRST."""
 
     column: Definition
     place: str | None = None
@@ -37,7 +37,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Redefine:
-    """MODIFY, and CHANGE where it has another name then."""
+    """MODIFY, or CHANGE if the column gets another name."""
 
     name: str
     column: Definition
@@ -70,7 +70,7 @@ class SetDefault:
 
 @dataclass(frozen=True)
 class AddUnique:
-    """A unique index, or with ``primary`` the key; of no columns when it is on parts of them."""
+    """A unique index, or the key with ``primary``; no columns if it covers only parts of them."""
 
     name: str
     columns: tuple[str, ...]
@@ -79,7 +79,7 @@ class AddUnique:
 
 @dataclass(frozen=True)
 class DropIndex:
-    """DROP INDEX or CONSTRAINT, but for the primary key."""
+    """DROP INDEX or CONSTRAINT, except for the primary key."""
 
     name: str
 
@@ -97,12 +97,12 @@ Clause = Add | Redefine | Drop | Rename | SetDefault | AddUnique | DropIndex | R
 
 @dataclass(frozen=True)
 class Statement:
-    """One statement that the log will tell of the table.
+    """One statement that the log will report for the table.
 
     Args:
-        text: As it was given.
-        clauses: What it does to the catalog, all of it at once; none when that says nothing,
-            since the rows are not known after it.
+        text: The statement as given.
+        clauses: Its effects on the catalog, all at once. Empty when the rows are unknown after the
+            statement: then the catalog says nothing.
     """
 
     text: str

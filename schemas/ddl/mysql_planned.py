@@ -1,7 +1,8 @@
-"""Planned statements of MySQL and MariaDB as values: what they would do to a table's columns.
+"""Planned statements of MySQL and MariaDB as values: their effects on a table's columns.
 
-The log reports the same statements to a run later. `schemas.ddl.mysql_reported` reads them there
-and here; this module also reads the catalog that they leave. What cannot be taken apart is refused.
+Later the log reports the same statements to a run. `schemas.ddl.mysql_reported` reads them there
+and here; this module also reads the catalog after them. A statement that cannot be parsed is
+refused.
 """
 
 from __future__ import annotations
@@ -36,12 +37,12 @@ _QUIET_VERBS = frozenset(
     {"INSERT", "REPLACE", "UPDATE", "DELETE", "TRUNCATE", "START", "BEGIN", "COMMIT"}
     | {"ROLLBACK", "OPTIMIZE", "ANALYZE"}
 )
-"""Rows send events of their own, upkeep changes none; the log tells of neither."""
+"""Rows have events of their own, and upkeep changes none; the log reports neither."""
 _QUIET_SETTINGS = frozenset(
     {"NAMES", "LOCK_WAIT_TIMEOUT", "INNODB_LOCK_WAIT_TIMEOUT", "FOREIGN_KEY_CHECKS"}
     | {"UNIQUE_CHECKS"}
 )
-"""What SET may set without another meaning of the statements behind it."""
+"""Variables that SET may set without changing the meaning of later statements."""
 _PARTITIONS = (
     *("ADD", "DROP", "TRUNCATE", "COALESCE", "REORGANIZE", "EXCHANGE", "REBUILD", "DISCARD"),
     *("IMPORT", "ANALYZE", "CHECK", "OPTIMIZE", "REPAIR"),
@@ -66,11 +67,11 @@ _GRAVE = frozenset(
         ("DEFAULT", "COLLATE"),
     }
 )
-"""How clauses begin of which nobody can tell what became of the rows, or that nobody looks into."""
+"""The first words of clauses that this module does not read, or after which rows are unknown."""
 _OF_COLUMN = frozenset({"COLUMN", "INDEX", "KEY"})
 _OF_INDEX = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 _OTHER_WORDS = re.compile(r"INT[1-8]|FLOAT[48]|REAL|NCHAR|NVARCHAR|LONG", re.IGNORECASE)
-"""Names of types that the parser takes for other types than the servers do."""
+"""Names of types that the parser maps to other types than the servers do."""
 _ASKED = (
     exp.NotNullColumnConstraint,
     exp.DefaultColumnConstraint,
@@ -80,7 +81,7 @@ _ASKED = (
     exp.ZeroFillColumnConstraint,
     exp.BinaryColumnConstraint,
 )
-"""What of a definition decides how the catalog shows a column."""
+"""The parts of a definition that decide how the catalog shows a column."""
 _UNASKED = (
     exp.CommentColumnConstraint,
     exp.CheckColumnConstraint,
@@ -94,12 +95,12 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
 
     Args:
         text: One or more statements of MySQL or MariaDB.
-        table: The table that they are about.
+        table: The table that they change.
 
     Raises:
         DdlError: A statement cannot be read, is not understood, or is about another table.
     """
-    # The parser says what it does not know on its logger; here that is an error of its own.
+    # The parser logs what it does not know; here that is an error of its own.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     if EXECUTED_COMMENT.search(text):
         raise _refused(table, text, "the server runs what stands in such comments (/*!)")
@@ -126,7 +127,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
     words = _words(tokens)
     if other := next((one for one in tokens if _is_other_word(one)), None):
         raise _refused(table, text, f"write the type {other.text} by another of its names")
-    if words[0] == "RENAME":  # of which the parser keeps the rest as one text
+    if words[0] == "RENAME":  # the parser keeps the rest of it as one text
         rest = sqlglot.tokenize(text.partition(tokens[0].text)[2], read=_DIALECT)
         tokens = [tokens[0], *rest]
         words = _words(tokens)
@@ -155,7 +156,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
-    """Refuse a statement that a run would not understand, unless it is known why not."""
+    """Refuse a statement that a run would not understand, unless the reason is known."""
     words = _words(tokens)
     if words[:2] != ["ALTER", "TABLE"]:
         raise _refused(table, text, "only ALTER TABLE is understood")
@@ -164,7 +165,7 @@ def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
     clauses = list(_split(tokens[after:], TokenType.COMMA))
     for clause in clauses:
         if _words(clause)[:2] == ["EXCHANGE", "PARTITION"] and "TABLE" in _words(clause):
-            # Its rows change places with the other's.
+            # The table's rows and the partition's are swapped.
             other, _ = _table_at(clause, [one.text.upper() for one in clause].index("TABLE") + 1)
             named = other if _is(other, table) else named
     if not _is(named, table):
@@ -240,7 +241,7 @@ def _definition(column: exp.ColumnDef, text: str, table: TableId) -> Definition:
         elif not isinstance(rule, _UNASKED):
             raise _refused(table, text, f"{_sql(constraint)} is not understood")
     plain.set("constraints", asked)
-    # Else an unquoted name might be a word to the parser's writer.
+    # Without quotes the parser's writer might take the name for a keyword.
     plain.set("this", exp.to_identifier(column.name, quoted=True))
     return Definition(column.name, _sql(plain), expression, not_null, primary, unique)
 
@@ -252,13 +253,13 @@ def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
         schema = index.this
         columns = _whole(schema.expressions)
         constraint = index.find_ancestor(exp.Constraint)
-        # The server calls an index without a name after its first column.
+        # The server names an unnamed index after its first column.
         name = schema.name or (constraint.name if constraint else "") or "".join(columns[:1])
         yield AddUnique(name, columns)
 
 
 def _whole(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
-    """Columns of an index; none when it is on a prefix or an expression: it keeps none unique."""
+    """The columns of an index; empty for a prefix or an expression, which keep none unique."""
     columns = []
     for part in parts:
         inner = part.this if isinstance(part, exp.Ordered) else part
@@ -283,14 +284,14 @@ def _only(drop: exp.Drop, text: str, table: TableId) -> str:
 
 
 def _require(found: exp.Expr | None, text: str, table: TableId) -> None:
-    """Refuse a statement about another table; an unqualified name is taken for ours."""
+    """Refuse a statement about another table; an unqualified name is taken for this table's."""
     named = (found.db or None, found.name) if isinstance(found, exp.Table) else (None, "")
     if not _is(named, table):
         raise _refused(table, text, "it is about another table")
 
 
 def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
-    """Refuse a statement that names several tables, and not ours among them."""
+    """Refuse a statement that names tables if this table is not among them."""
     named = [_table_at(tokens, at)[0] for at in range(len(tokens)) if _begins_name(tokens, at)]
     if not any(_is(one, table) for one in named):
         raise _refused(table, text, "it is about another table")
@@ -301,7 +302,7 @@ def _begins_name(tokens: Sequence[Token], at: int) -> bool:
 
 
 def _table_at(tokens: Sequence[Token], at: int) -> tuple[tuple[str | None, str], int]:
-    """A name with or without its database, and where the next token is."""
+    """A name with or without its database, and the position of the next token."""
     names = [token.text for token in tokens[at : at + 3]]
     if len(names) == 3 and tokens[at + 1].token_type is TokenType.DOT:
         return (names[0], names[2]), at + 3
@@ -319,7 +320,7 @@ def _is_other_word(token: Token) -> bool:
 
 
 def _words(tokens: Sequence[Token]) -> list[str]:
-    """What the tokens say, as keywords compare; a quoted name is none."""
+    """The tokens as keywords to compare with; a quoted name is the empty string."""
     return [
         word
         for one in tokens
@@ -331,7 +332,7 @@ def _words(tokens: Sequence[Token]) -> list[str]:
 
 
 def _split(tokens: Sequence[Token], at: TokenType) -> Iterator[list[Token]]:
-    """Cut at separators that stand in no parentheses."""
+    """Cut at separators outside parentheses."""
     part: list[Token] = []
     depth = 0
     for token in tokens:

@@ -1,7 +1,7 @@
-"""What statements of MySQL and MariaDB did to a table, as the log tells them.
+"""The effects of statements of MySQL and MariaDB on a table, as the log reports them.
 
-Columns have no numbers there, and a table may be another one under the old name. The log has each
-statement; what is not understood is told as it stands, and nothing is guessed.
+These servers do not number columns, and a table may be another one under the old name. The log has
+each statement. A statement that is not understood is reported verbatim; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from schemas.widening import loses_letters
 
 _DIALECT = "mysql"
 EXECUTED_COMMENT = re.compile(r"/\*M?!")
-"""How a comment begins that the servers run, and the parser leaves out."""
+"""The start of a comment that the servers run and the parser skips."""
 _ZERO_DATE = re.compile(r"\b(?:0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)\b")
-"""Dates that no calendar has: the lake has NULL for them."""
+"""Dates that no calendar has; the lake has NULL for them."""
 _CASCADES = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)\b", re.IGNORECASE)
-"""By such a foreign key changes of another table change rows of this one."""
+"""With such a foreign key, changes of another table change rows of this one."""
 _CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)
 _QUIET_ACTIONS = (exp.AddConstraint, exp.ForceProperty, exp.AlterIndex, exp.RenameIndex)
 _INDEX_KINDS = frozenset({"INDEX", "KEY", "CONSTRAINT"})
@@ -42,11 +42,11 @@ _QUIET_PROPERTIES = (
 
 @dataclass(frozen=True)
 class Default:
-    """What rows that are older than a new column show in it.
+    """The value of a new column in the rows that are older than it.
 
     Args:
-        constant: Whether it is the column's default, which is a constant.
-        null: Whether it is NULL.
+        constant: Whether the value is the column's default, and that is a constant.
+        null: Whether the value is NULL.
     """
 
     constant: bool
@@ -55,17 +55,17 @@ class Default:
 
 @dataclass
 class Told:
-    """What a table's statements did in all; names of columns are folded, as the server's are.
+    """The total effect of a table's statements; columns' names are folded, as on the server.
 
     Args:
-        count: How many there were.
-        added: The columns that were added, each with what older rows show.
-        gone: Columns that were dropped, or lost their name.
-        defined: How often each column was given another definition.
-        defaulted: Columns that were given another default, or none.
-        cascades: Foreign keys by which another table's changes changed rows of this one, perhaps
-            for a moment; their statements.
-        grave: Statements after which nobody knows the rows, or that are not understood.
+        count: Number of statements.
+        added: The columns that were added, each with the value of older rows.
+        gone: Columns that were dropped or lost their name.
+        defined: How often each column got another definition.
+        defaulted: Columns that got another default, or lost theirs.
+        cascades: Statements with foreign keys through which another table's changes changed rows of
+            this one, perhaps only for a moment.
+        grave: Statements after which the rows are unknown, or that are not understood.
     """
 
     count: int = 0
@@ -77,14 +77,14 @@ class Told:
     grave: list[str] = field(default_factory=list)
 
     def old_rows_of(self, column: str) -> Default | None:
-        """What older rows show in a new column; None when that cannot be told."""
+        """The value of older rows in a new column; None when it is unknown."""
         name = column.lower()
         if name in self.gone or name in self.defaulted or self.defined[name]:
             return None
         return self.added.get(name)
 
     def verdict(self, column: CatalogColumn, *, hidden: bool) -> tuple[Verdict, str, str | None]:
-        """Whether the lake can follow a new column, why, and the default that old rows get.
+        """Return whether the lake can follow a new column, why, and the default for old rows.
 
         Args:
             column: The column as the catalog has it now.
@@ -101,7 +101,7 @@ class Told:
         return Verdict.FILL, f"old rows get its default, {column.default[:60]}", column.default
 
     def and_then(self, later: Told) -> Told:
-        """What these statements and later ones did in all."""
+        """The total effect of these statements and later ones."""
         return Told(
             count=self.count + later.count,
             added={**self.added, **later.added},
@@ -113,27 +113,27 @@ class Told:
         )
 
     def without_events_of_cascades(self) -> Told:
-        """The same where the log has no changes that foreign keys made."""
+        """The same for a log that lacks the changes made by foreign keys."""
         return replace(self, grave=[*self.grave, *self.cascades])
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether definitions of a column may have changed rows that the catalog shows no more."""
+        """Whether definitions of a column may have changed rows without a trace in the catalog."""
         times = self.defined[new.name.lower()]
         stricter = (old.nullable and not new.nullable) or loses_letters(old, new)
         return times > 1 or (times == 1 and stricter)
 
     def is_another(self, column: str) -> bool:
-        """Whether a column of that name took the place of a former one of that name."""
+        """Whether a column of that name replaced a former one of the same name."""
         return column.lower() in self.gone
 
 
 def read_statements(statements: Iterable[str]) -> Told:
-    """What statements did to a table.
+    """Read the effects of statements on a table.
 
     Args:
         statements: Those that changed the table, in order.
     """
-    # The parser says what it does not know on its logger; here that is grave.
+    # The parser logs what it does not know; here that is grave.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     told = Told()
     for text in statements:
@@ -168,9 +168,9 @@ def _shown(text: str) -> str:
 
 
 def _drops_key(drop: exp.Expr) -> bool:
-    """Whether the primary key is dropped by the name that servers give to it.
+    """Whether the primary key is dropped under the name that servers give it.
 
-    Until it is back, events have another key than the rows of the lake, or none.
+    Until it is back, events have another key than the rows of the lake, or no key.
     """
     named = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     return (
@@ -182,13 +182,13 @@ def _drops_key(drop: exp.Expr) -> bool:
 
 def _harmless_option(option: exp.Expr) -> bool:
     if isinstance(option, exp.EngineProperty):
-        # Another engine may keep other rows, or none, and no event tells it.
+        # Another engine may keep other rows, or none, and no event reports it.
         return option.name.upper() == "INNODB"
     return isinstance(option, _QUIET_PROPERTIES)
 
 
 def _action(action: exp.Expr, told: Told) -> bool:
-    """Tell what one action does; returns whether it is understood."""
+    """Record the effect of one action; return whether it is understood."""
     if isinstance(action, exp.ColumnDef):
         told.added[action.name.lower()] = _older_rows(action)
         return True

@@ -1,6 +1,6 @@
-"""ALTER TABLE as values: what a planned statement does to a table, without running it.
+"""ALTER TABLE as values: the effects of a planned statement on a table, without running it.
 
-What is not understood is refused by name; nothing is guessed.
+An action that is not understood is refused by name; nothing is guessed.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _HARMLESS = tuple(
         r"(enable|disable|force|no force) row level security",
     )
 )
-"""Actions that the parser has no tree for, and that change neither rows nor columns."""
+"""Actions without a parse tree that change neither rows nor columns."""
 _IDENTITY = re.compile(
     rf"replica identity (default|full|nothing|using index {_NAME})", re.IGNORECASE
 )
@@ -58,7 +58,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Add:
-    """ADD COLUMN; ``rewrites`` for identity and serial columns, whose rows all differ."""
+    """ADD COLUMN; ``rewrites`` for identity and serial columns, whose values all differ."""
 
     name: str
     type: str
@@ -87,7 +87,7 @@ class Rename:
 
 @dataclass(frozen=True)
 class Retype:
-    """ALTER COLUMN TYPE; ``using`` only where it is more than a cast of the column itself."""
+    """ALTER COLUMN TYPE; ``using`` only if it is more than a cast of the column itself."""
 
     name: str
     type: str
@@ -153,16 +153,16 @@ Action = (
 
 
 def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
-    """What statements do to a table, in order.
+    """Read the effects of statements on a table, in order.
 
     Args:
         text: One or more statements of PostgreSQL.
-        table: The table that they are about.
+        table: The table that they change.
 
     Raises:
         DdlError: A statement cannot be read, is not understood, or is about another table.
     """
-    # The parser says what it does not know on its logger; here that is an error of its own.
+    # The parser logs what it does not know; here that is an error of its own.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     try:
         statements = sqlglot.parse(text, read=_DIALECT)
@@ -178,7 +178,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
 
 def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
     if isinstance(statement, (*_QUIET, *_TRANSACTION)):
-        return  # rows send events of their own; the rest changes no column
+        return  # rows have events of their own; the rest changes no column
     if isinstance(statement, exp.Create) and statement.args.get("kind") == "INDEX":
         return
     if isinstance(statement, exp.Command):
@@ -197,7 +197,7 @@ def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
 
 
 def _command(statement: exp.Command, table: TableId) -> Iterator[Action]:
-    """A statement that the parser did not take apart."""
+    """Read a statement that the parser did not parse."""
     text = " ".join(f"{statement.this} {statement.expression}".split())
     match = re.fullmatch(
         rf"alter table (?:if exists )?(?:only )?({_NAME}(?:\.{_NAME})?) (.+)", text, re.IGNORECASE
@@ -220,7 +220,7 @@ def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
     if isinstance(action, exp.ColumnDef):
         yield _added(action, table)
     elif isinstance(action, exp.Drop) and action.args.get("kind") in ("COLUMN", "CONSTRAINT"):
-        # Names of dropped things arrive as tables.
+        # The parser returns the names of dropped columns and constraints as tables.
         name = _only_name(action)
         if action.args["kind"] == "COLUMN":
             yield Drop(name, if_there=bool(action.args.get("exists")))
@@ -229,7 +229,7 @@ def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
     elif isinstance(action, exp.RenameColumn):
         yield Rename(_name(action.this), _name(action.args["to"]))
     elif isinstance(action, exp.AlterRename):
-        yield Leave("or one of its columns is renamed")  # the parser does not tell RENAME a TO b
+        yield Leave("or one of its columns is renamed")  # the parse tree is that of RENAME a TO b
     elif isinstance(action, exp.AlterColumn):
         yield from _altered(action, table)
     elif isinstance(action, exp.AddConstraint):
@@ -301,7 +301,7 @@ def _altered(action: exp.AlterColumn, table: TableId) -> Iterator[Action]:
 
 
 def _computes(using: exp.Expr, name: str) -> bool:
-    """Whether USING is more than the column, cast."""
+    """Whether USING is more than a cast of the column."""
     while isinstance(using, (exp.Cast, exp.Paren)):
         using = using.this
     return not (isinstance(using, exp.Column) and using.name == name)
@@ -313,7 +313,7 @@ def _constraints(action: exp.AddConstraint) -> Iterator[Action]:
 
 
 def _require(found: exp.Expr, table: TableId, statement: exp.Expr) -> None:
-    """Refuse a statement about another table; an unqualified name is taken for ours."""
+    """Refuse a statement about another table; an unqualified name is taken for this table's."""
     schema = found.args.get("db") if isinstance(found, exp.Table) else None
     if not isinstance(found, exp.Table) or _name(found.this) != table.name:
         raise _refused(table, _sql(statement), "it is about another table")
@@ -327,7 +327,7 @@ def _only_name(action: exp.Drop) -> str:
 
 
 def _name(node: exp.Expr) -> str:
-    """A name as the catalog has it: folded, unless it was quoted."""
+    """A name as in the catalog: folded unless it is quoted."""
     inner = node.find(exp.Identifier)
     if inner is None:
         return node.name.lower()
