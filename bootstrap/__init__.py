@@ -1,1 +1,1 @@
-"""From replica to table: the parallel snapshot and its handoff to the stream."""
+"""From replica to lake table: the parallel snapshot and its handoff to the stream."""

@@ -1,8 +1,8 @@
-"""Where copy and stream meet: R, and of a log the first event that its copy does not contain.
+"""The point where copy and stream meet: R, and for a log the first event that its copy lacks.
 
 A view of a known position S contains a transaction if, and only if, its commit ends at or before S.
-Events of a topic are in the order of commits, so one offset parts them; once it is found, nothing
-depends on S any more.
+Events of a topic are in the order of commits, so one offset separates the two sets. Once it is
+found, S is not needed any more.
 """
 
 from __future__ import annotations
@@ -31,13 +31,14 @@ _READ_S = 300.0
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a table's topic and that of its transactions ended before the view was opened.
+    """The ends of a table's topic and its transactions' topic before the view was opened.
 
     Args:
         rows: Offsets of the table's topic (O).
-        epochs: Epochs of its leaders then; of logs none, since O moves on with their boundary.
+        epochs: Epochs of its leaders at that time. Empty for logs of PostgreSQL, since their O
+            moves on to the boundary.
         transactions: Offsets of the transactions' topic, recorded first: rows from O on belong to
-            transactions whose ends lie there or later. Of logs only.
+            transactions that end there or later. For logs of PostgreSQL only.
         transactions_id: UUID of that topic.
     """
 
@@ -48,12 +49,12 @@ class Origin:
 
     @classmethod
     def now(cls, capture: Capture) -> Origin:
-        """The topics as they are now.
+        """Read the current ends of the topics.
 
-        Kafka ends a transaction of its own in one topic after the other. So the end of a
-        transaction may be stable already while its rows are not: below the last stable offset of
-        the rows there could be too few, but whatever end is stable has its rows below the high
-        watermark that is read after it.
+        Kafka ends a transaction of its own in one topic after the other, so the end of a source
+        transaction may be stable before its rows are. The last stable offset of the rows may
+        therefore be too low. The high watermark, read after the transactions' topic, is not: the
+        rows of every stable end are below it.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append or capture.names.tells_definitions:
@@ -66,7 +67,7 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """The attempt, with where its topics end now (O)."""
+    """The attempt, with the current ends of its topics (O)."""
     names, told_upto = capture.names, None
     if names.tells_definitions:
         told_upto = capture.kafka.stable_offsets(names.schema_change_topic)[0]
@@ -104,20 +105,20 @@ def find_boundary(
     *,
     timeout_s: float,
 ) -> dict[int, int]:
-    """Per partition, the first offset whose transaction ends beyond a view's position.
+    """Find, per partition, the first offset whose transaction ends beyond a view's position.
 
-    Everything up to that position must have been captured, and a transaction beyond it. An event of
-    a binlog names its transaction, and S is a set of these.
+    Everything up to that position must have been captured, and one transaction beyond it. An event
+    of a binlog names its transaction, and there S is a set of transactions.
 
     Args:
-        capture: What carries the table's changes.
+        capture: The publication, slot, connector and topic of the table's changes.
         registry: The writers' schemas.
         origin: Offsets from before the view was opened.
         split: S, the view's position.
         timeout_s: Bound of the wait for hanging Kafka transactions, in seconds.
 
     Raises:
-        AttemptSpoiledError: The transactions' topic no longer tells of all that is needed.
+        AttemptSpoiledError: The transactions' topic no longer has all the records needed.
         HandoffTimeoutError: A Kafka transaction hangs.
         DecodeError: A record is not what the connector writes.
         KafkaError: A topic cannot be read in time.
@@ -147,7 +148,7 @@ def _ended(
     split: LogPosition,
     timeout_s: float,
 ) -> frozenset[int]:
-    """The transactions that ended at or before S, as the connector of logs tells it."""
+    """The transactions that ended at or before S, by the records of the connector for logs."""
     if not isinstance(split, Lsn):
         raise TypeError(f"transactions end at log sequence numbers, not at {split!r}")
     kafka, names = capture.kafka, capture.names
@@ -166,13 +167,13 @@ def first_beyond(
     first: Callable[[int, int], KafkaRecord | None],
     copied: Callable[[KafkaRecord], bool],
 ) -> int:
-    """The first offset that the copy does not contain, or the end.
+    """Find the first offset that the copy does not contain, or return the end.
 
     Args:
-        start: Where to begin.
-        end: Where to end.
-        first: The first record between two offsets, if there is one; markers of Kafka's own
-            transactions take offsets, too.
+        start: First offset of the search.
+        end: End of the search.
+        first: Returns the first record between two offsets, or None; the markers of Kafka's own
+            transactions also take offsets.
         copied: Whether the copy contains a record; true up to some record, and false from then on.
     """
     found, low, high = end, start, end
@@ -182,23 +183,24 @@ def first_beyond(
         if record is not None and copied(record):
             low = record.offset + 1
         else:
-            # No record from here on that is nearer than this one.
+            # The nearest record from here on is this one, or there is none.
             found = found if record is None else record.offset
             high = middle
     return found
 
 
 def _first(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord | None:
-    # A tombstone follows a delete, and tells of no transaction.
+    # A tombstone follows a delete and names no transaction.
     records = capture.kafka.read(capture.topic, partition, low, high, timeout_s=_READ_S)
     return next((record for record in records if record.value is not None), None)
 
 
 def joined_bounds(source: Source, record: TableRecord, marker: Marker) -> LogPosition:
-    """R: the least position behind both what the attempt has read and a marker.
+    """Return R: the least position at or after both the attempt's reads and a marker.
 
     Raises:
-        AttemptSpoiledError: They are of two kinds: the source got GTIDs meanwhile, or gave them up.
+        AttemptSpoiledError: The positions are of two kinds, since the source turned GTIDs on or off
+            meanwhile.
     """
     read = record.attempt.reads_upto if record.attempt is not None else None
     try:

@@ -1,4 +1,4 @@
-"""Proof that a table is captured, and the waits that tie the snapshot to the stream."""
+"""The proof that a table is captured, and the waits that tie the snapshot to the stream."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _POLL_S = (0.02, 0.5)
 
 @dataclass(frozen=True)
 class Capture:
-    """What carries one table's changes from its source to its topic.
+    """The path of one table's changes from its source to its topic.
 
     Args:
         table: The table.
@@ -37,7 +37,7 @@ class Capture:
         connect: Kafka Connect.
         kafka: Topics and offsets.
         exactly_once: Whether the connector writes to Kafka in transactions.
-        progress: Where waits are shown.
+        progress: Shows the waits.
     """
 
     table: TableId
@@ -50,11 +50,11 @@ class Capture:
     progress: Progress
 
     def prove(self, table: SourceTable) -> None:
-        """Check everything that makes each change of the table an event of its topic.
+        """Check that each change of the table becomes an event of its topic.
 
         Raises:
-            CaptureError: Something does not; names each fact.
-            ConnectError: The connector does not come to run.
+            CaptureError: A change may be missed; names each reason.
+            ConnectError: The connector does not reach the state RUNNING.
         """
         names = self.names
         problems = self.source.audit_publication(names.publication, table, append=names.append)
@@ -91,10 +91,10 @@ class Capture:
         Args:
             topic_id: Its UUID when O was recorded.
             start: O.
-            topic: Another topic than the table's.
+            topic: A topic other than the table's.
 
         Raises:
-            AttemptSpoiledError: It was created again, or its retention has passed O.
+            AttemptSpoiledError: It was recreated, or its retention has passed O.
         """
         name = topic or self.topic
         found = self.kafka.topic_id(name)
@@ -129,7 +129,7 @@ class Capture:
         """Wait until Kafka has acknowledged everything up to R.
 
         Raises:
-            HandoffTimeoutError: Time ran out, with what was seen.
+            HandoffTimeoutError: Time ran out; carries the last observation.
         """
         seen: LogPosition | None = None
 
@@ -156,7 +156,7 @@ class Capture:
         Args:
             offsets: H.
             timeout_s: Bound of the wait, in seconds.
-            topic: Another topic than the table's.
+            topic: A topic other than the table's.
 
         Raises:
             HandoffTimeoutError: Time ran out: a transaction hangs, or the broker does.
@@ -218,7 +218,7 @@ class Capture:
             task.done()
 
     def evidence(self) -> str:
-        """The state of connector, log and topic now, for the error of a wait."""
+        """The current state of connector, log and topic, for the error of a wait."""
         return "; ".join(
             _attempted(look) for look in (self._connector_facts, self._log_facts, self._offsets)
         )
@@ -245,7 +245,7 @@ class Capture:
 
 
 def _attempted(look: Callable[[], str]) -> str:
-    """What was seen, or why nothing could be."""
+    """The observed facts, or the reason why there are none."""
     try:
         return look()
     except TributaryError as error:
@@ -253,5 +253,5 @@ def _attempted(look: Callable[[], str]) -> str:
 
 
 def show_offsets(offsets: Mapping[int, int]) -> str:
-    """Offsets as messages show them."""
+    """Offsets in the form of messages."""
     return ", ".join(f"{partition}:{at}" for partition, at in sorted(offsets.items())) or "none"

@@ -1,4 +1,4 @@
-"""Applies to a generation that is not published yet what its topic holds."""
+"""Apply the topic's changes to a generation that is not published yet."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 def catch_up(
     context: RunContext, record: TableRecord, upto: Mapping[int, int] | None = None
 ) -> TableRecord:
-    """Run until the generation has reached the offsets, or the topic's end when there are none.
+    """Run until the generation has reached the offsets, or the topic's end if none are given.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         record: The generation; CATCHING_UP.
         upto: Offsets to reach per partition.
 
     Returns:
-        The record as it is now.
+        The current record.
 
     Raises:
-        BootstrapError: It did not get there.
+        BootstrapError: The run failed, or ended before the offsets.
     """
     table = record.table
     result = run_table(context, record, until=upto)

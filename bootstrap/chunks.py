@@ -1,4 +1,4 @@
-"""How a table is cut for its snapshot: chunks of rows, and waves of chunks. Pure planning."""
+"""The plan of a table's snapshot: chunks of rows, and waves of chunks. Pure functions."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ from cdc.sources.values import Boundaries, KeyRange, TableSize
 from cdc.store.attempt import Chunk
 
 SMALL_ROWS = 50_000
-"""Below this a table is one chunk: reading it in parallel gains nothing."""
+"""A table below this size is one chunk, since reading it in parallel gains nothing."""
 WAVE_SHARE = 0.2
-"""The largest part of a table that one Hudi commit, and so one crash, may cost."""
+"""The largest part of a table in one Hudi commit, which is the most that one crash repeats."""
 SINGLE_WAVE_BYTES = 64 * 1024 * 1024
-"""A table up to this size is one commit: reading it again costs seconds."""
+"""A table up to this size is one commit, since reading it again costs seconds."""
 QUICK_BYTES = 1024 * 1024 * 1024
-"""A table up to this size is read in less than a minute, of which each commit takes a part."""
+"""A table up to this size is read in less than a minute, so each commit is a notable part of it."""
 QUICK_START = 0.6
-"""So the first commit takes this part of it; the later ones their usual share."""
+"""The share of such a table in its first commit; the later ones have the usual share."""
 
 
 def key_range(chunk: Chunk) -> KeyRange:
-    """A chunk as the source reads it."""
+    """The chunk as a key range of the source."""
     return KeyRange(chunk.lower, chunk.upper)
 
 
 def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel: int) -> int:
-    """How many chunks a table is cut into, at least one.
+    """Return the number of chunks of a table, at least one.
 
     Args:
-        size: Of the table.
+        size: Size of the table.
         chunk_rows: Rows of a chunk, at most.
         chunk_bytes: Bytes of a chunk, at most.
         parallel: Chunks that are read at the same time. A table that is not small has at least as
-            many, and one that takes several commits enough for each of them.
+            many; a table of several commits has enough for each commit.
     """
     needed = max(_ceil(size.rows, chunk_rows), _ceil(size.heap_bytes, chunk_bytes), 1)
     single = size.heap_bytes <= SINGLE_WAVE_BYTES
@@ -42,7 +42,7 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
 
 
 def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
-    """No more boundaries than give that many chunks, at even distances among those found."""
+    """Keep at most the boundaries for that many chunks, evenly spaced among those found."""
     points = boundaries.points
     if len(points) < chunks:
         return boundaries
@@ -51,9 +51,9 @@ def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
 
 
 def plan(boundaries: Boundaries) -> tuple[Chunk, ...]:
-    """Disjoint chunks that cover every key: one between each two neighbouring boundaries.
+    """Make disjoint chunks that cover every key: one between each two neighbouring boundaries.
 
-    The estimates share the table's size evenly, as the boundaries were chosen to.
+    The estimates divide the table's size evenly, as the boundaries do.
     """
     points = boundaries.points
     count = len(points) + 1
@@ -80,17 +80,16 @@ def waves(
     share: float = WAVE_SHARE,
     single_wave_bytes: int = SINGLE_WAVE_BYTES,
 ) -> tuple[tuple[Chunk, ...], ...]:
-    """Group the chunks that are left into commits, in order.
+    """Group the remaining chunks into commits, in order.
 
-    A wave is as large as its share of the whole table allows, so that a crash repeats no more
-    than that; but at least one chunk, and no fewer than are read in parallel while that stays
-    within the share.
+    A wave is as large as its share of the whole table allows, so a crash repeats no more than that
+    share. It has at least one chunk, and as many as are read in parallel if they fit the share.
 
     Args:
         chunks: The whole plan.
         parallel: Chunks that are read at the same time.
-        done: Ids that are already committed.
-        share: Part of the table's bytes in one wave, at most, where chunks are smaller than that.
+        done: Ids of the chunks that are already committed.
+        share: The largest part of the table's bytes in one wave, if chunks are smaller than that.
         single_wave_bytes: A table up to this size is one wave.
     """
     left = [chunk for chunk in chunks if chunk.id not in set(done)]
@@ -107,7 +106,7 @@ def waves(
 
 
 def _wave_chunks(chunks: int, share: float, parallel: int) -> int:
-    """Chunks of one wave: whole rounds of the readers, so that none idles in the last round."""
+    """Chunks of one wave: whole rounds of the readers, so no reader is idle in the last round."""
     most = max(1, int(chunks * share + 1e-9))
     return most - most % parallel if most > parallel else most
 

@@ -1,4 +1,4 @@
-"""What a bootstrap's lake commits say about themselves."""
+"""The records that a bootstrap writes into its lake commits."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def chunk_commit(
     record: TableRecord, attempt: Attempt, chunks: Sequence[Chunk], run_id: str
 ) -> CommitRecord:
-    """The commit of a wave; its chunk ids decide what a resume may skip."""
+    """The commit of a wave; its chunk ids decide which chunks a resume skips."""
     return CommitRecord(
         kind="chunk",
         table=record.table,
@@ -39,7 +39,7 @@ def handoff_commit(
     schema: TableSchema,
     context: RunContext,
 ) -> CommitRecord:
-    """The empty commit that hands the table to the stream, with all that the handoff rests on."""
+    """The empty commit that hands the table to the stream, with all facts of the handoff."""
     return CommitRecord(
         kind="handoff",
         table=record.table,
@@ -63,8 +63,8 @@ def handoff_commit(
 def require_planned(record: TableRecord, attempt: Attempt, commits: Iterable[CommitRecord]) -> None:
     """Refuse a copy that does not hold each planned chunk exactly once.
 
-    A process that lost its lease while it was stopped may have committed a chunk that its
-    successor copied again.
+    If a process is stopped and loses its lease, it may still commit a chunk that its successor
+    copies again.
 
     Raises:
         AttemptSpoiledError: A chunk is missing, or there twice.

@@ -1,4 +1,4 @@
-"""Copies one attempt's chunks: behind the fence, under a view, in waves, retried with backoff."""
+"""The copy of one attempt's chunks: behind the fence, under a view, in waves, with retries."""
 
 from __future__ import annotations
 
@@ -46,17 +46,17 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class Copying:
-    """The copy of one attempt, from whatever it has already committed.
+    """The copy of one attempt, starting from its committed chunks.
 
     Args:
-        context: What runs work with.
-        source: Where the rows come from.
+        context: The runs' context.
+        source: The source of the rows.
         settings: The table's settings.
         record: The table, with the attempt.
         save: Records the attempt as it grows, and returns the table's record.
         lease: The table's lease.
         replica_s: Bound of the wait for the replica, in seconds.
-        failures: Failures in a row before it gives up.
+        failures: Failures in a row before the copy gives up.
         rows: Rows read so far.
     """
 
@@ -71,13 +71,13 @@ class Copying:
     rows: int = field(default=0, init=False)
 
     def run(self) -> None:
-        """Copy what is left; afterwards the attempt has a position that R is not before.
+        """Copy the remaining chunks; afterwards the attempt has a position at or before R.
 
         Raises:
-            AttemptSpoiledError: The table was changed in a way that no event tells.
+            AttemptSpoiledError: The table changed in a way that no event reports.
             PermanentError: No further try can read its rows.
-            CopyError: It failed too often in a row; carries the last error and the lag.
-            ReplicaError: The replica does not come to show the marker.
+            CopyError: The copy failed too often in a row; carries the last error and the lag.
+            ReplicaError: The replica does not show the marker in time.
         """
         marker = self.source.write_marker()
         require_same_server(self.record, marker)
@@ -88,7 +88,7 @@ class Copying:
             delete_path(self.context.spark, self._attempt.path)
         failed, one_view = 0, True
         while True:
-            # Raises at once what no retry under another view can help.
+            # Raises at once if a retry under another view cannot help.
             self.source.wait_for_marker_on_replica(
                 marker, timeout_s=self.replica_s, progress=self.context.progress
             )
@@ -114,14 +114,14 @@ class Copying:
         crash("bootstrap.after_copy")
 
     def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
-        """Copy what is left, or one wave of it, under a view; returns whether nothing is left.
+        """Copy the remaining chunks, or one wave, under a view; return whether none is left.
 
-        After a view was lost each wave gets a view of its own: it has to live for less long, and
-        the replay from O makes that exact, too. A log, and a table whose settings say so, has one
-        view for all of its chunks.
+        After a view was lost each wave gets a view of its own. It lives for a shorter time, and the
+        replay from O makes that exact, too. A log has one view for all of its chunks, and so does a
+        table with the setting ``one_view``.
 
         Raises:
-            AttemptSpoiledError: Chunks were copied under the one view, and that is gone.
+            AttemptSpoiledError: Chunks were copied under the one view, which is gone.
         """
         if self._one_view and self._committed():
             raise self._view_lost()
@@ -149,7 +149,7 @@ class Copying:
         self._require_fingerprint()
         if len(now) < len(left):
             return False
-        # That all is copied is on record now; R itself is found with the marker after the copy.
+        # Now the record shows that all is copied; R itself is found with the marker after the copy.
         known = self._attempt.view
         if view.split is not None and known is not None:
             known = replace(known, split=str(view.split.known()))
@@ -158,16 +158,16 @@ class Copying:
 
     @property
     def _one_view(self) -> bool:
-        """Whether all rows are of one moment; a log's also of a known position."""
+        """Whether all rows are of one moment; for a log, also of a known position."""
         return self.settings.appends or self.settings.one_view
 
     @property
     def _at_once(self) -> bool:
-        """Whether all of its sessions have to be open at the same time."""
+        """Whether all sessions must be open at the same time."""
         return self._one_view and not self.source.shares_views
 
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
-        """A view behind the fence; that of a log has a known position, and is its only one."""
+        """Open a view behind the fence; a log's view has a known position and is its only one."""
         context = self.context
         if not wants_exact_view(self.source, self.settings):
             return self.source.open_view(
@@ -183,7 +183,7 @@ class Copying:
         )
 
     def _view_lost(self) -> AttemptSpoiledError:
-        """Rows that were copied under one view, and the others under none any more."""
+        """The error for a copy whose first rows were read under one view that is gone."""
         return AttemptSpoiledError(
             f"the copy of table {self._name} was interrupted, and it is copied under one view",
             remedy="Nothing to do: the copy begins again.",
@@ -218,9 +218,9 @@ class Copying:
         crash("bootstrap.after_chunk_commit")
 
     def _planned(self, copy: SnapshotCopy) -> tuple[Chunk, ...]:
-        """The attempt's chunks; planned once, so that a resume finds the same ones.
+        """Plan the attempt's chunks once, so that a resume finds the same ones.
 
-        What has one view only has no resume: each view is of another moment.
+        A copy with one view has no resume, since each view is of another moment.
         """
         if self._attempt.chunks and not self._one_view:
             return self._attempt.chunks
@@ -237,7 +237,7 @@ class Copying:
         return plan(at_most(boundaries, count) if self._at_once else boundaries)
 
     def _note_plan(self, chunks: Sequence[Chunk], view: View) -> None:
-        """Put the plan and its first view on record."""
+        """Record the plan and its first view."""
         if self._attempt.chunks and not self._one_view:
             return
         self._note(
@@ -255,20 +255,20 @@ class Copying:
     def _waves(
         self, chunks: Sequence[Chunk], done: Collection[int] = ()
     ) -> tuple[tuple[Chunk, ...], ...]:
-        """The commits that are left; a bucket index, and sessions of one view, make it one."""
+        """The remaining commits; only one with a bucket index, or with sessions of one view."""
         single = SINGLE_WAVE_BYTES
         if self.settings.index == "bucket" or self._at_once:
             single = max(single, sum(chunk.bytes_estimate for chunk in chunks))
         return waves(chunks, parallel=self._parallel, done=done, single_wave_bytes=single)
 
     def _require_fingerprint(self) -> None:
-        """Check that nothing has happened to the table since x0 that spoils the copy.
+        """Check that no change of the table since x0 spoils the copy.
 
-        Taken in fresh transactions before each view opens and after it has closed: a rewrite
-        that is replayed in between makes the view read no rows, without any error.
+        The fingerprint is read in fresh transactions before each view opens and after it closes. If
+        a rewrite is replayed in between, the view reads no rows, without any error.
 
         Raises:
-            AttemptSpoiledError: Something has; names it.
+            AttemptSpoiledError: A change does; names it.
         """
         now = self.source.fingerprint(
             self.record.table, self.record.publication, on_replica=self.source.has_replica

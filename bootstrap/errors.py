@@ -6,11 +6,11 @@ from schemas.errors import TributaryError
 
 
 class BootstrapError(TributaryError):
-    """A bootstrap that cannot go on."""
+    """A bootstrap that cannot continue."""
 
 
 class AttemptSpoiledError(BootstrapError):
-    """What this attempt has copied can no longer be completed exactly; another attempt can."""
+    """An attempt whose copy cannot be completed exactly any more; another attempt can be."""
 
 
 class CopyError(BootstrapError):
@@ -18,4 +18,4 @@ class CopyError(BootstrapError):
 
 
 class HandoffTimeoutError(BootstrapError):
-    """A wait between snapshot and stream that did not end; carries the evidence of why."""
+    """A wait between snapshot and stream that did not end; carries the evidence of the cause."""

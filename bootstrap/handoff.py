@@ -1,8 +1,8 @@
-"""Takes a registered table to the stream: copy, handoff, catch-up, publication, resumable anywhere.
+"""The way of a registered table to its stream: copy, handoff, catch-up, publication; resumable.
 
-Each step is recorded before the next begins, in the state store or in the lake's own timeline, and
-:func:`bootstrap.steps.next_step` decides from both what comes next. A process that dies anywhere
-is replaced by running the same command again.
+Each step is recorded before the next begins, in the state store or in the lake's own timeline.
+:func:`bootstrap.steps.next_step` decides from both which step is next. After a process dies at any
+point, the same command continues from there.
 """
 
 from __future__ import annotations
@@ -53,8 +53,8 @@ class Limits:
         captured_s: For the connector to capture everything that the view contains.
         readable_s: For hanging Kafka transactions.
         copy_failures: Failures in a row before the copy gives up.
-        attempts: Attempts of one command, when what was copied can no longer be completed.
-        lease_s: For another process's lease; one that was killed holds it until it runs out.
+        attempts: Attempts of one command, if a copy cannot be completed any more.
+        lease_s: For another process's lease; a killed process holds it until it expires.
     """
 
     older_transactions_s: float = 1800.0
@@ -68,13 +68,13 @@ class Limits:
 
 @dataclass(frozen=True)
 class BootstrapResult:
-    """What a bootstrap did.
+    """The result of a bootstrap.
 
     Args:
-        record: The table as it is now.
-        rows: Rows that this command read; a resume reads only what was left.
+        record: The current record of the table.
+        rows: Rows that this command read; a resume reads only the rest.
         attempts: Attempts that this command began.
-        seconds: How long it took.
+        seconds: Its duration.
     """
 
     record: TableRecord
@@ -90,19 +90,19 @@ def bootstrap_table(
     *,
     limits: Limits | None = None,
 ) -> BootstrapResult:
-    """Copy a table and hand it over to the stream, from wherever it was left.
+    """Copy a table and hand it over to the stream, from the step where it is.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         connect: Kafka Connect.
         record: The table as the state store has it.
         limits: Bounds of waits and retries.
 
     Returns:
-        What was done; the table is INCREMENTAL, or a generation beside it is complete.
+        The result; the table is INCREMENTAL, or a generation beside it is complete.
 
     Raises:
-        TributaryError: It cannot go on; the table is FAILED with that error, and the same
+        TributaryError: It cannot continue; the table is FAILED with that error, and the same
             command continues it.
     """
     return _Bootstrap(context, connect, record, limits or Limits()).run()
@@ -154,7 +154,7 @@ class _Bootstrap:
         return BootstrapResult(self._record, self._rows, self._attempts, took)
 
     def _advance(self) -> Step:
-        """Take steps under the lease until it is published or a run has to catch up."""
+        """Take steps under the lease until the table is published or a run must catch up."""
         wait_s = self._limits.lease_s
         with self._context.leases.hold(self._record.resource, wait_s=wait_s) as lease:
             self._held = lease
@@ -165,7 +165,7 @@ class _Bootstrap:
                     lease.check()
                     self._take(step)
             except (FencedError, LeaseHeldError, StateError):
-                raise  # the table is someone else's now: its record is theirs to change
+                raise  # the table belongs to another process now, and so does its record
             except TributaryError as error:
                 self._fail(error)
                 raise
@@ -201,7 +201,7 @@ class _Bootstrap:
         )
 
     def _begin_again(self) -> None:
-        """Discard the attempt: nobody has seen its path, and nobody will."""
+        """Discard the attempt: readers have never seen its path, and never will."""
         delete_path(self._context.spark, self._attempt.path)
         self._note(self._new_attempt())
 
@@ -216,7 +216,7 @@ class _Bootstrap:
         )
 
     def _resume(self) -> None:
-        """Go on where a failed table was."""
+        """Continue a failed table in the state where it was."""
         to = self._record.resume_to
         if self._record.state not in RESUMABLE or to is None:
             raise BootstrapError(
@@ -227,9 +227,9 @@ class _Bootstrap:
         self._store(transition(self._record, to, at=_now()))
 
     def _wait_for_older_transactions(self) -> None:
-        """Wait for transactions that were open when the table was brought into the capture.
+        """Wait for transactions that were open when the table joined the capture.
 
-        Their later changes are captured and their earlier ones are not.
+        Of such a transaction, later changes are captured and earlier ones are not.
         """
         # From here on the table must stay as it is, and captured.
         fingerprint = self._fingerprint()
@@ -249,7 +249,7 @@ class _Bootstrap:
         crash("bootstrap.after_x0")
 
     def _record_start(self) -> None:
-        """Record O: what the stream will apply, once capture is proven."""
+        """Record O, from which the stream will apply changes, once capture is proven."""
         self._capture.prove(self._source.table(self._table))
         self._note(recorded(self._attempt, self._capture))
         crash("bootstrap.after_o")
@@ -276,20 +276,20 @@ class _Bootstrap:
         self._require_start()
         self._capture.prove(self._source.table(self._table))
         self._require_unspoiled(self._fingerprint())  # of the primary
-        # An idle source's log would never pass R by itself.
+        # The log of an idle source would never pass R without a new row.
         marker = self._source.write_marker()
         require_same_server(self._record, marker)
         crash("bootstrap.after_second_marker")
-        # Not where the view was opened: a standby's snapshot may show sessions that import it later
-        # what was still open then (a savepoint is enough). Nor may the end of the first transaction
-        # beyond the copy of a log be missing from its topic.
+        # The marker is written after the copy, not when the view opens: a standby's snapshot may
+        # show later sessions a transaction that was still open at that time (a savepoint is
+        # enough). For a log, the end of the first transaction beyond the copy must be in its topic.
         upto = joined_bounds(self._source, self._record, marker)
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
         # Not the last stable offset: a hanging transaction can hold it below committed rows.
         high = self._context.kafka.high_watermarks(self._record.topic)
         start = self._attempt.start_offsets
         if self._capture.names.append:
-            # From here on nothing depends on the position of the view: the stream begins there.
+            # The stream begins at this boundary, so the view's position is not needed any more.
             limit = self._limits.readable_s
             start = boundary_of(
                 self._attempt, self._capture, self._context.registry, timeout_s=limit
@@ -299,7 +299,7 @@ class _Bootstrap:
         )
 
     def _commit_handoff(self) -> None:
-        """Put the handoff into the lake, as an empty commit: from here on offsets are there."""
+        """Commit the handoff to the lake as an empty commit: from here on offsets are there."""
         self._require_start()
         crash("bootstrap.before_handoff_commit")
         described, now = self._source.described(self._table, self._record.publication)
@@ -311,7 +311,7 @@ class _Bootstrap:
         crash("bootstrap.after_handoff_commit")
 
     def _guard_handoff(self, timeline: Timeline) -> None:
-        """Refuse the handoff of a copy that is no longer ours, or that is not whole."""
+        """Refuse the handoff of a copy that is incomplete or belongs to another process now."""
         self._lease.check()
         commits = [committed.record for committed in timeline.commits()]
         require_planned(self._record, self._attempt, commits)
@@ -331,11 +331,11 @@ class _Bootstrap:
         self._record = catch_up(self._context, self._record, handoff)
 
     def _publish(self) -> None:
-        """Show the table to readers: pointer and name move from the former generation to this."""
+        """Show the table to readers: move pointer and name from the former generation to this."""
         try:
             shown = publish(self._context, self._record, self._settings, self._lease)
         except SchemaError as error:
-            # A shard that does not go with the others: only a copy of another shape can.
+            # A shard that does not fit the others; only a copy with other columns can be published.
             reason, remedy = error.message, error.remedy
             to = State.NEEDS_BOOTSTRAP
             self._store(transition(self._record, to, at=_now(), reason=reason, remedy=remedy))
@@ -383,9 +383,9 @@ class _Bootstrap:
         return self._record
 
     def _fail(self, error: TributaryError) -> None:
-        """Record the error where the state allows it; it is raised in any case."""
+        """Record the error if the state allows it; the caller raises it in any case."""
         if self._context.ending:
-            return  # the command ends, and nothing is wrong with the copy
+            return  # the command ends, and the copy is not at fault
         current = self._context.store.newest(self._record)
         if current.state in (State.BOOTSTRAPPING, State.CATCHING_UP):
             self._store(transition(current, State.FAILED, at=_now(), error=error))

@@ -1,4 +1,4 @@
-"""Shows a copy that has caught up to readers: by the table's pointer, or among its shards."""
+"""The publication of a copy that has caught up: by the table's pointer, or among its shards."""
 
 from __future__ import annotations
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
 def publish(
     context: RunContext, record: TableRecord, settings: TableSettings, lease: Lease
 ) -> Attempt:
-    """Show a table's attempt to readers; repeatable, since each step is found done.
+    """Show a table's attempt to readers; repeatable, since each step detects that it is done.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         record: The table; its attempt has caught up.
         settings: The table's settings.
-        lease: The table's.
+        lease: The table's lease.
 
     Returns:
-        The attempt as it is from now on.
+        The attempt as it is after publication.
 
     Raises:
-        SchemaError: A shard's columns or key do not go with those of the others.
+        SchemaError: A shard's columns or key do not fit those of the others.
         LakeError: The lake cannot be written.
         FencedError: Another process has taken the table over.
     """
@@ -65,9 +65,10 @@ def publish(
 def _joined(
     context: RunContext, record: TableRecord, shard: Shard, settings: TableSettings, lease: Lease
 ) -> Attempt:
-    """Bring a shard's rows into the table that it shares, in place of those that it had there.
+    """Replace a shard's rows in the table that it shares by those of its copy.
 
-    Rows and offsets move in one commit, so readers see all of the shard's rows, or those before.
+    Rows and offsets move in one commit, so readers see either all new rows of the shard or all old
+    ones.
     """
     attempt = _attempt(record)
     path, identity = shared_path(context.spark, shard), str(identity_of(shard))
@@ -106,7 +107,7 @@ def _joined(
 def _size(attempt: Attempt) -> SnapshotSize:
     rows = sum(chunk.rows_estimate for chunk in attempt.chunks)
     size = sum(chunk.bytes_estimate for chunk in attempt.chunks)
-    # Other shards come in other commits, however large: an index that takes several of them.
+    # Other shards come in commits of any size, so the index must be one that takes several commits.
     return SnapshotSize(rows=rows, bytes=size, commits=2)
 
 

@@ -1,9 +1,9 @@
-"""Builds a table's next generation beside the one that serves, and lets it take that one's place.
+"""The next generation of a table: built beside the serving one, which it then replaces.
 
-The two have a record, a lease and a path each, so that runs go on applying changes to the serving
-generation while the next one is copied. Only when the next one has caught up is the table's own
-lease taken: nothing moves then until the next generation, which holds at least as much as the
-former, is the table's.
+Each of the two has a record, a lease and a path of its own, so runs continue to apply changes to
+the serving generation while the next one is copied. The table's own lease is taken only after the
+next generation has caught up. Under that lease no run writes to the table until the next generation
+takes over, and it holds at least as much as the former.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEFT_ALONE = frozenset({State.PAUSED, State.RETIRED})
 
 
 def is_followed(record: TableRecord) -> bool:
-    """Whether runs keep the table up to date, so that its next generation is built beside it."""
+    """Whether runs keep the table up to date, so its next generation is built beside it."""
     return State.INCREMENTAL in (record.state, record.resume_to)
 
 
@@ -37,19 +37,19 @@ def resync_table(
     *,
     limits: Limits | None = None,
 ) -> BootstrapResult:
-    """Make a new generation of a table, from wherever the last try was left, and publish it.
+    """Make a new generation of a table, from the last step of an earlier try, and publish it.
 
-    A table that is followed serves, and is followed, until the new generation takes its place.
-    One whose stream is broken stands still meanwhile, and is copied as by a bootstrap.
+    If runs follow the table, they continue, and the table serves, until the new generation takes
+    over. A table with a broken stream is not updated meanwhile, and is copied as by a bootstrap.
 
     Args:
-        context: What runs work with.
+        context: The runs' context.
         connect: Kafka Connect.
         record: The table as the state store has it.
         limits: Bounds of waits and retries.
 
     Raises:
-        TributaryError: It cannot go on; the former generation serves, and the same command
+        TributaryError: It cannot continue; the former generation serves, and the same command
             continues.
     """
     limits = limits or Limits()
@@ -85,18 +85,18 @@ def _begin(context: RunContext, record: TableRecord) -> TableRecord:
 
 
 def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> TableRecord:
-    """Make the generation the table's own, once it holds all that the former one does.
+    """Make the generation the table's own, once it holds everything that the former one holds.
 
     Returns:
         The table's record: CATCHING_UP until it is published.
     """
-    # Most of what is left is applied while runs still follow the former generation.
+    # Most of the remaining changes are applied while runs still follow the former generation.
     build = catch_up(context, build)
     with context.leases.hold(build.table, wait_s=limits.lease_s) as lease:
         former = context.store.get(build.table)
         if former is None or former.state in _LEFT_ALONE:
             raise _left_alone(former or build)
-        # The former one has read no further than the topic's stable end, and stands still now.
+        # The former one has read no further than the topic's stable end, and does not move now.
         build = catch_up(context, build)
         lease.check()
         crash("resync.before_swap")

@@ -1,4 +1,4 @@
-"""Copies chunks of a table from the source to the lake: Spark tasks read the server directly."""
+"""The copy of a table's chunks from the source to the lake; Spark tasks read the server."""
 
 from __future__ import annotations
 
@@ -44,26 +44,26 @@ if TYPE_CHECKING:
     from schemas.table import TableId, TableSchema
 
 FETCH_BYTES = 4 * 1024 * 1024
-"""What one session may hold of rows that are not written yet, by the table's mean row."""
+"""Bytes of unwritten rows that one session may hold, by the table's mean row."""
 FETCH_ROWS = 10_000
-"""Rows per round trip, at most; more gains nothing."""
+"""The most rows per round trip; more gains nothing."""
 
 _WATCH_S = 1.0
 
 
 @dataclass(frozen=True)
 class SnapshotCopy:
-    """How the rows of one attempt are copied.
+    """The copy of one attempt's rows.
 
     Args:
         spark: The session.
-        source: Where the rows come from.
+        source: The source of the rows.
         table: The source table.
         schema: Its lake schema.
         lake: The attempt's own lake table.
-        lake_config: How values are hidden.
-        taken_at: When the attempt began; the source time of all its rows.
-        parallel: Chunks that are read at the same time, or None for as many as Spark has cores.
+        lake_config: The settings for hidden values.
+        taken_at: Start of the attempt; the source time of all its rows.
+        parallel: Chunks that are read at the same time; None for Spark's number of cores.
     """
 
     spark: SparkSession
@@ -85,15 +85,15 @@ class SnapshotCopy:
         task: Task,
         failures: int = 0,
     ) -> int:
-        """Copy the chunks in one lake commit; rows stream through the tasks, a batch at a time.
+        """Copy the chunks in one lake commit; rows stream through the tasks in batches.
 
         Args:
-            chunks: What to copy; one Spark task each.
+            chunks: The chunks; one Spark task each.
             view: The view that every session imports.
-            commit: What the commit says about itself.
+            commit: The record of the commit.
             size: The whole snapshot as planned.
-            task: Where the rows are counted.
-            failures: How often the copy has failed since it last got on.
+            task: Counts the rows.
+            failures: Failures of the copy since its last progress.
 
         Returns:
             Rows read.
@@ -153,13 +153,13 @@ class SnapshotCopy:
 
 
 def read_once(rows: DataFrame, source: Source, table: TableId, view: View) -> DataFrame:
-    """Rows of sessions that open at once or never, kept on the executors' disks.
+    """Read rows once and keep them on the executors' disks, since their sessions cannot reopen.
 
     Args:
-        rows: How they are read; the caller gives them up with ``unpersist``.
-        source: Where from.
+        rows: The query of the rows; the caller releases them with ``unpersist``.
+        source: The source.
         table: The table.
-        view: What they are read under.
+        view: The view that they are read under.
 
     Raises:
         TributaryError: They cannot be read.
@@ -179,12 +179,12 @@ def read_once(rows: DataFrame, source: Source, table: TableId, view: View) -> Da
 
 
 class RowCounter:
-    """Reads from Spark's own metrics how many rows the tasks of a job group have read.
+    """Reads the number of rows that a job group's tasks have read from Spark's own metrics.
 
     Args:
         spark: The session.
-        group: Name of the job group, of nobody else.
-        task: Where the rows are counted.
+        group: Name of the job group, used by nothing else.
+        task: Counts the rows.
     """
 
     def __init__(self, spark: SparkSession, group: str, task: Task) -> None:
@@ -216,7 +216,7 @@ class RowCounter:
             self.look()
 
     def look(self) -> None:
-        """Count now, and advance the task by what is new."""
+        """Count now, and advance the task by the difference."""
         context = self._spark.sparkContext
         tracker, jvm_store = context.statusTracker(), context._jsc.sc().statusStore()
         found = 0
@@ -233,20 +233,20 @@ class RowCounter:
 
 
 def fetch_rows(rows: int, size_bytes: int, *, failures: int = 0) -> int:
-    """How many rows a session fetches at once.
+    """Return the number of rows that a session fetches at once.
 
     Args:
         rows: Rows of the table, estimated.
         size_bytes: Bytes of the table, estimated.
-        failures: How often the copy has failed since it last got on; each time fewer rows are
-            fetched, so that rows far wider than the mean get through.
+        failures: Failures of the copy since its last progress; each one reduces the rows, so that
+            rows far wider than the mean get through.
     """
     width = max(1, size_bytes // max(1, rows))
     return max(1, min(FETCH_ROWS, FETCH_BYTES // width) >> (3 * failures))
 
 
 def wait_to_retry(failures: int) -> float:
-    """Wait before the next try, longer each time; returns the seconds waited."""
+    """Wait before the next try, longer each time; return the seconds waited."""
     pause = float(min(30, 2 ** (failures - 1)))
     time.sleep(pause)
     return pause

@@ -1,4 +1,4 @@
-"""What must not happen to a table, its settings and its server while it is copied."""
+"""The changes that are not allowed on a table, its settings and its server during its copy."""
 
 from __future__ import annotations
 
@@ -25,20 +25,20 @@ def unspoiled(
     attempt: Attempt,
     now: Fingerprint,
 ) -> Attempt:
-    """Check that what was copied can still be completed exactly.
+    """Check that the copied rows can still be completed exactly.
 
     Args:
         source: The source.
         settings: The table's settings.
         record: The table.
-        attempt: The copy, with the catalog's facts as they were at its last look.
+        attempt: The copy, with the catalog's facts at its last check.
         now: The facts now.
 
     Returns:
-        The attempt with the facts of now: what is no change explains nothing at the next look.
+        The attempt with the facts of now, so that the next check compares with these.
 
     Raises:
-        AttemptSpoiledError: It cannot; names each reason.
+        AttemptSpoiledError: They cannot; names each reason.
     """
     known = Fingerprint(attempt.fingerprint or {})
     if known.digest == now.digest:
@@ -60,7 +60,7 @@ def _spoiling(
     known: Fingerprint,
     now: Fingerprint,
 ) -> Iterable[str]:
-    """What spoils the copy: each fact that is another, where only the log tells what was done."""
+    """The facts that spoil the copy: any change, if only the log says what was done."""
     before, after = Catalog.read(known.facts), Catalog.read(now.facts)
     if not after.numbered:
         return known.diff(now)
@@ -75,10 +75,10 @@ def _spoiling(
 
 
 def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) -> None:
-    """Check that the rows that are copied already are made by the settings of now.
+    """Check that the current settings made the rows that are already copied.
 
     Raises:
-        AttemptSpoiledError: The settings were edited meanwhile, or the key of hashes is another.
+        AttemptSpoiledError: The settings were edited meanwhile, or the key of hashes changed.
     """
     if attempt.settings_digest not in (None, digest):
         raise AttemptSpoiledError(
@@ -93,8 +93,8 @@ def require_same_server(record: TableRecord, marker: Marker) -> None:
     """Check that the primary is still the one whose view the attempt has read.
 
     Raises:
-        AttemptSpoiledError: It is another cluster, or on another timeline: what the former one
-            had committed and this one lacks may have been copied.
+        AttemptSpoiledError: It is another cluster, or on another timeline. The copy may then hold
+            rows that the former primary had committed and this one lacks.
     """
     view = record.attempt.view if record.attempt is not None else None
     if view is None:

@@ -1,4 +1,4 @@
-"""Which step of a bootstrap comes next, from what is recorded: pure, so each prefix is tried."""
+"""The next step of a bootstrap, from the records: pure, so tests can try each prefix."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Step(str, Enum):
 
 @dataclass(frozen=True)
 class LakeFacts:
-    """What the timeline of the attempt's own path says; the only proof of what was copied.
+    """The facts in the timeline of the attempt's own path; the only proof of what was copied.
 
     Args:
         chunks: Ids of the committed chunks of this attempt.
@@ -43,11 +43,11 @@ class LakeFacts:
 
 
 def next_step(record: TableRecord, lake: LakeFacts) -> Step:
-    """The step to take now.
+    """Return the step to take now.
 
     Args:
         record: The table as the state store has it.
-        lake: What the attempt's path holds.
+        lake: The facts of the attempt's path.
 
     Raises:
         BootstrapError: The table's state does not allow a bootstrap.
@@ -76,7 +76,7 @@ _INSTEAD = {
     State.PAUSED: "Run `tributary resume {table}` first.",
     State.RETIRED: "Run `tributary onboard {table}`.",
 }
-"""What to do with a table in a state in which there is nothing to copy or to go on with."""
+"""The remedy for a table in a state with nothing to copy or to continue."""
 
 
 def _copying(record: TableRecord, lake: LakeFacts) -> Step:
@@ -111,7 +111,7 @@ def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
         )
     if not reaches(lake.position, handoff):
         return Step.CATCH_UP
-    # A generation that is built beside the serving one is published once it has its place.
+    # A generation that is built beside the serving one is published after it has taken over.
     return Step.DONE if record.beside else Step.PUBLISH
 
 
