@@ -1,1 +1,1 @@
-"""What a person does: the composition root behind the command line."""
+"""The operations of a person: the composition root behind the command line."""

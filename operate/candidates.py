@@ -1,4 +1,4 @@
-"""Which tables ask to be copied again by themselves, and what a table that does so waits for."""
+"""The tables that request another copy by themselves, and the reasons why one waits for it."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ _COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
 
 
 def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
-    """Whether the table's settings ask for a resync of what happened to it.
+    """Whether the table's settings request a resync for what happened to it.
 
-    Lost history is no such thing: its cause has to be found first, lest it is lost again.
+    Lost history is not a reason: its cause must be found first, or it may be lost again.
     """
     if settings.on_incompatible != "resync":
         return False
@@ -36,12 +36,12 @@ def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
 def waits_for(
     record: TableRecord, settings: TableSettings, rows: int | None, now: datetime
 ) -> str | None:
-    """Why a candidate is not copied again now, None when it is.
+    """The reason why a candidate is not copied again now, or None when it is.
 
     Args:
         record: The table.
         settings: Its settings.
-        rows: How many rows it has, about; None when that is not known.
+        rows: Its estimated number of rows; None when it is unknown.
         now: The time.
     """
     limits = settings.resync
@@ -60,13 +60,16 @@ def waits_for(
 def why_not_copied(
     services: Services, record: TableRecord, settings: TableSettings, now: datetime
 ) -> str | None:
-    """Why a table that asks for a resync is not given one now; None when it is, or asks for none.
+    """The reason why a table that requests a resync gets none now.
 
     Args:
-        services: What to work with; the source is asked for the table's size where that matters.
+        services: What to work with. The source is queried for the table's size if a limit needs it.
         record: The table.
         settings: Its settings.
         now: The time.
+
+    Returns:
+        The reason; None when the table gets its resync, or requests none.
     """
     if not is_candidate(record, settings):
         return None

@@ -1,8 +1,8 @@
-"""Makes the source's changes flow into topics: topics, publication, slot and connector of a tier.
+"""The capture of a tier: topics, publication, slot and connector, through which changes flow.
 
-With PostgreSQL, adding a table changes the publication, which is the only filter, and nothing else:
-the connector keeps running. A connector of a binlog is given a longer list, for which it restarts,
-and goes on from where it was: the other tables' changes wait for seconds, and none is lost.
+With PostgreSQL, adding a table changes only the publication, which is the only filter, and the
+connector keeps running. A connector of a binlog gets a longer list of tables. It restarts for that
+and continues from its position: the other tables' changes wait for seconds, and none is lost.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 _KNOWN_POLL_S = 0.5
 _LEASE_WAIT_S = 600.0
-"""How long to wait for another process that changes the same capture, in seconds."""
+"""Bound of the wait for another process that changes the same capture, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ class Group:
     """The tables of one source and tier, which share a connector.
 
     Args:
-        capture: Names of what they share.
+        capture: Names of the shared capture.
         tables: The tables to bring in.
     """
 
@@ -56,7 +56,7 @@ class Group:
 
 
 def groups(services: Services, tables: Sequence[TableId]) -> list[Group]:
-    """The tables by source and tier, in the order of their first table.
+    """Group the tables by source and tier, in the order of their first table.
 
     Raises:
         ConfigError: A name of publication or slot is too long.
@@ -96,19 +96,19 @@ def _refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 
 @contextmanager
 def changing(services: Services, capture: CaptureNames) -> Iterator[None]:
-    """Change what the tables of a source and tier share, while no other process does.
+    """Change the shared capture of a source and tier, while no other process does.
 
-    Without it, the last table could leave, and take the slot along, while another one arrives.
+    Without it, the last table could leave and take the slot along while another one arrives.
 
     Raises:
-        LeaseHeldError: Another process is changing it, for longer than we wait.
+        LeaseHeldError: Another process changes it for longer than the bound of the wait.
     """
     with services.leases.hold(capture.resource, wait_s=_LEASE_WAIT_S):
         yield
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Tables whose topic another table has or asks for, each with why."""
+    """Find the tables whose topic another table has or requests, each with the error."""
     known = {
         record.table
         for record in services.store.tables()
@@ -135,18 +135,18 @@ def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, Capt
 def prepare(services: Services, group: Group) -> None:
     """Create what is missing so that every further change of the tables is captured.
 
-    Each step can be repeated, so that an interrupted command is simply run again.
+    Each step can be repeated, so an interrupted command is simply run again.
 
     Raises:
-        CaptureError: The settings break the handoff, the slot is gone or lost or the connector ran
-            with other settings while tables follow it, or nothing travels through it.
+        CaptureError: The settings break the handoff; or the slot is gone or lost, or the connector
+            ran with other settings, while tables follow it; or nothing travels through it.
         KafkaError: A topic cannot be made or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses.
     """
     capture, source = group.capture, services.source(group.capture.source)
     wanted = wanted_connector(services, capture, group.tables)
-    # Before anything is made: a connector that was made with them would be refused for ever.
+    # Before anything is created: a connector that was created with them would always be refused.
     _refuse_unsound(services, capture, wanted)
     for topic in topics(group):
         services.kafka.ensure_topic(topic, config=capture.topic_config(topic))
@@ -176,13 +176,13 @@ def prepare(services: Services, group: Group) -> None:
 def _require_known(
     services: Services, capture: CaptureNames, source: Source, tables: Sequence[TableId]
 ) -> None:
-    """Check that a connector which tells definitions knows those of tables that it is to capture.
+    """Check that a connector that reports definitions knows those of the tables to capture.
 
-    The first change of one that it does not know would stop it for all tables. A table that was
-    created a moment ago is told in a moment.
+    The first change of an unknown table would stop it for all tables. The definition of a table
+    that was just created follows within moments.
 
     Raises:
-        CaptureError: It does not come to tell of one.
+        CaptureError: The connector does not report one of them in time.
     """
     effective = services.connect.connector(capture.connector)
     if not capture.tells_definitions or effective is None:
@@ -206,7 +206,7 @@ def _require_known(
 
 
 def topics(group: Group) -> list[str]:
-    """The topics that the group needs, its own tables' first."""
+    """The topics that the group needs, its tables' topics first."""
     capture = group.capture
     return [*(capture.topic(table) for table in group.tables), *capture.own_topics]
 
@@ -214,12 +214,12 @@ def topics(group: Group) -> list[str]:
 def wanted_connector(
     services: Services, capture: CaptureNames, joining: Sequence[TableId] = ()
 ) -> dict[str, str]:
-    """The connector's configuration as this configuration file makes it.
+    """Build the connector's configuration from this configuration file.
 
     Args:
         services: What to work with.
         capture: The capture.
-        joining: Tables that are to be captured beside those on the plan.
+        joining: Tables to capture in addition to those on the plan.
     """
     config = services.config
     return connector_config(
@@ -233,7 +233,7 @@ def wanted_connector(
 
 
 def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
-    """The application's tables whose changes are captured now."""
+    """The source tables whose changes are captured now."""
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
     if listed is None:
@@ -242,10 +242,10 @@ def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
 
 
 def leave(services: Services, capture: CaptureNames, table: TableId) -> bool:
-    """Take a table out of the capture; returns whether it was in it.
+    """Take a table out of the capture; return whether it was in it.
 
-    The other tables' changes keep flowing. A connector with a list of tables is given a shorter
-    one, and goes on from where it was.
+    The other tables' changes keep flowing. A connector with a list of tables gets a shorter list
+    and continues from its position.
     """
     source = services.source(capture.source)
     if not listing(capture, ()):
@@ -265,11 +265,12 @@ def _configure(
     wanted: Mapping[str, str],
     joining: Sequence[TableId],
 ) -> None:
-    """Make the connector, or give it the wanted settings where no table can lose by that.
+    """Create the connector, or give it the wanted settings if no table can lose changes by that.
 
-    A connector that ran with settings which lose changes is corrected only once no table goes on
-    from what it captured meanwhile: nobody could tell the gap afterwards. One that this plan knows
-    nothing of may be another installation's, and keeps its settings as long as they are sound.
+    A connector that ran with settings that lose changes is corrected only once no table continues
+    from what it captured meanwhile, since the gap cannot be detected afterwards. A connector that
+    is not on this plan may belong to another installation, and keeps its settings while they are
+    sound.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(on_plan(services, capture))
@@ -284,7 +285,7 @@ def _configure(
         changed = {**running, **followed}
         if (listed := captured_tables(running, capture)) is not None:
             _refuse_unlisted(services, capture, listed, joining)
-            # Never those of the plan: one that had left the list has lost changes.
+            # Without the plan's other tables: one that had left the list has lost changes.
             changed |= listing(capture, {*listed, *joining})
         services.connect.put_connector(capture.connector, changed, progress=services.progress)
 
@@ -292,7 +293,7 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Refuse to bring in a table again that others rest on, and that was left out meanwhile."""
+    """Refuse a table that left the connector's list meanwhile while data rests on its changes."""
     lost = [
         record
         for record in dependent(services, capture)
@@ -326,7 +327,7 @@ def _joined(findings: Sequence[Finding]) -> str:
 
 
 def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None:
-    """Start the capture anew when its log has lost changes and no table is followed by it."""
+    """Recreate the capture when its log has lost changes and no table follows it."""
     log = source.log_health(capture.slot)
     made = services.connect.connector(capture.connector) is not None
     stored = stored_position(services.connect, capture) if made else None
@@ -347,15 +348,15 @@ def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None
 def dismantle(
     services: Services, capture: CaptureNames, *, delete_topics: bool = False
 ) -> list[str]:
-    """Remove connector, slot and publication of a tier whose last table has left.
+    """Remove connector, slot and publication of a tier after its last table has left.
 
     Args:
         services: What to work with.
         capture: The capture.
-        delete_topics: Also delete its own topics; those of its tables are theirs.
+        delete_topics: Also delete the capture's own topics; tables' topics stay with the tables.
 
     Returns:
-        What was removed, in words.
+        The removed parts, in words.
     """
     source = services.source(capture.source)
     removed = []
@@ -366,7 +367,7 @@ def dismantle(
     if not listing(capture, ()):
         source.drop_publication(capture.publication)
         removed.append(f"publication {capture.publication}")
-    # Nobody writes to them any more.
+    # Nothing writes to them any more.
     topics = capture.own_topics if delete_topics else ()
     removed += [f"topic {topic}" for topic in topics if services.kafka.delete_topic(topic)]
     return removed

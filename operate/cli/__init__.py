@@ -32,7 +32,7 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-# Each module of commands imports what is heavy (Spark, drivers) inside its functions, so that
+# Each module of commands imports heavy packages (Spark, drivers) inside its functions, so that
 # `tributary --help` and completion stay quick.
 for _module in (project, tables, generations, operations, schema, quarantine, stack, demo):
     _module.register(app)
@@ -55,8 +55,8 @@ def root(
 
 def main() -> None:
     """Run the command line."""
-    # Without a handler, SIGTERM ends the process at once: leases would block others until they
-    # run out, and servers of the demo would be left behind.
+    # Without a handler, SIGTERM ends the process at once: leases would block other processes until
+    # they expire, and servers of the demo would keep running.
     signal.signal(signal.SIGTERM, _stop)
     signal.signal(signal.SIGINT, _stop)
     app(prog_name="tributary")

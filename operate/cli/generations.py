@@ -1,4 +1,4 @@
-"""``generations``: what a table's folder in the lake holds, and removing what nobody needs."""
+"""``generations``: the contents of a table's folder in the lake, and removing unneeded ones."""
 
 from __future__ import annotations
 

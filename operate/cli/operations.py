@@ -1,4 +1,4 @@
-"""Commands of every day: check, run, status, verify, pause, resume, retry."""
+"""The everyday commands: check, run, status, verify, pause, resume, retry."""
 
 from __future__ import annotations
 

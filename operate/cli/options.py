@@ -1,4 +1,4 @@
-"""Options that every command has, and how errors leave the program."""
+"""The options of every command, and the form in which errors leave the program."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _LEVELS = (logging.WARNING, logging.INFO, logging.DEBUG)
 
 @dataclass
 class Invocation:
-    """The shared options of the running command, for what happens outside of it."""
+    """The shared options of the running command, for code outside of it."""
 
     output: Output = Output.TEXT
     verbosity: int = 0
@@ -93,7 +93,7 @@ VerboseOption = Annotated[
 
 
 def configure_logging(verbosity: int) -> None:
-    """Send logs to stderr; ``verbosity`` 0 shows warnings, 1 what is done, 2 all."""
+    """Send logs to stderr; ``verbosity`` 0 shows warnings, 1 also each step, 2 everything."""
     root = logging.getLogger()
     for handler in [handler for handler in root.handlers if isinstance(handler, _Stderr)]:
         root.removeHandler(handler)
@@ -101,12 +101,12 @@ def configure_logging(verbosity: int) -> None:
     level = _LEVELS[min(verbosity, len(_LEVELS) - 1)]
     for package in _PACKAGES:
         logging.getLogger(package).setLevel(level)
-    # A try that is repeated is no news; what comes of it is.
+    # A repeated try is not worth a message; its result is.
     logging.getLogger("stamina").setLevel(level if verbosity else logging.ERROR)
 
 
 class _Stderr(logging.Handler):
-    """Writes to whatever stderr is now (progress bars take its place), without secrets."""
+    """Writes to the current stderr (progress bars replace it), without secrets."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ def _show(error: TributaryError, invocation: Invocation) -> None:
 
 
 class _InternalError(TributaryError):
-    """An error that nobody foresaw; its cause is the error itself."""
+    """An unforeseen error; its cause is the error itself."""
 
 
 def _unexpected(error: Exception) -> _InternalError:
@@ -139,7 +139,7 @@ def _unexpected(error: Exception) -> _InternalError:
 
 
 def _is_typers_own(error: Exception) -> bool:
-    """Exit, Abort, usage errors and a closed pipe: typer knows what to do with them."""
+    """Whether typer itself handles it: Exit, Abort, usage errors and a closed pipe."""
     return isinstance(error, (typer.Exit, typer.Abort, BrokenPipeError, EOFError)) or hasattr(
         error, "exit_code"
     )

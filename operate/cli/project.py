@@ -1,4 +1,4 @@
-"""``init`` and ``config``: starting a project and describing its configuration."""
+"""``init`` and ``config``: start a project and describe its configuration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""``tributary quarantine``: records that tables left out."""
+"""``tributary quarantine``: the records that tables left out."""
 
 from __future__ import annotations
 

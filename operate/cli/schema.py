@@ -1,4 +1,4 @@
-"""``tributary schema``: compare schemas, ask what a change would mean, look back."""
+"""``tributary schema``: compare schemas, get the verdict on a change, read the history."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ schema_app = typer.Typer(
 
 
 class Kind(str, Enum):
-    """What ``--kind`` takes."""
+    """The values of ``--kind``."""
 
     POSTGRES = "postgres"
     MYSQL = "mysql"

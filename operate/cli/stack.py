@@ -136,7 +136,7 @@ def env(
     renderer = Renderer(output)
     values = _stack(folder).env()
     if config.is_file():
-        # Commands then find their configuration from any folder.
+        # With it commands find their configuration from any folder.
         values["TRIBUTARY_CONFIG"] = str(config.resolve())
     renderer.document(values)
     for name, value in values.items():
@@ -144,7 +144,7 @@ def env(
 
 
 def _stack(folder: Path) -> LocalStack:
-    # Imported here: what runs servers need not be installed where none are run.
+    # Imported here, since the packages that run servers are optional.
     from stack.local import LocalStack
 
     return LocalStack(folder)

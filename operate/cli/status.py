@@ -1,4 +1,4 @@
-"""What `status` shows to a person."""
+"""The output of `status` for a person."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
-    """Write the tables, what is to be said of each, and the captures.
+    """Write the tables, the messages about each, and the captures.
 
     Args:
-        renderer: Where to.
-        found: What there is.
-        named: Whether the tables were asked for by name; then what they take is shown, too.
+        renderer: The output.
+        found: The status.
+        named: Whether the tables were given by name; then their sizes are shown, too.
     """
     if not found.tables:
         renderer.line("No table is on the plan. Next: tributary discover, tributary onboard TABLE")
