@@ -1,4 +1,4 @@
-"""The composition root: builds, once and when first needed, what the commands work with."""
+"""The composition root: builds the commands' services, once and on first use."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ class Services:
 
     Args:
         config: The configuration.
-        progress: Where long work is shown.
-        spark: A session to share, which stays open; otherwise one is started when it is needed.
+        progress: Shows long work.
+        spark: A session to share, which stays open; without it one is started on first use.
 
     Safe to share among threads. Close it with :meth:`close`, or use :func:`services`.
     """
@@ -85,8 +85,8 @@ class Services:
     def store(self) -> Store:
         """States, leases and run history.
 
-        Every command that changes or shows anything opens it, so this is where a replay that a
-        process has left paused is found and resumed.
+        Every command that changes or shows anything opens it. Therefore a replay that another
+        process has left paused is found and resumed here.
         """
         store = Store(self.config.state.connection_url())
         self._exit.callback(store.close)
@@ -115,11 +115,11 @@ class Services:
 
     @cached_property
     def schemas(self) -> KeptSchemas:
-        """The writers' schemas, also while the registry is away."""
+        """The writers' schemas, also while the registry is unavailable."""
         return KeptSchemas(self.registry, self.config.kafka.registry.url, self.store)
 
     def capture(self, table: TableId) -> CaptureNames:
-        """Names of publication, slot, connector and topics that the table's settings ask for."""
+        """Names of publication, slot, connector and topics, by the table's settings."""
         tier = self.config.table_settings(table).capture_tier
         return names(table.source, self.config.source(table.source), tier)
 
@@ -130,7 +130,7 @@ class Services:
 
     @property
     def spark(self) -> SparkSession:
-        """The Spark session, as the current one of whichever thread asks; starts when needed."""
+        """The Spark session, made current in the calling thread; starts on first use."""
         from cdc.runtime.spark import in_this_thread
 
         return in_this_thread(self._session)
@@ -147,7 +147,7 @@ class Services:
 
     @cached_property
     def run_context(self) -> RunContext:
-        """What bootstraps and incremental runs work with; one run id per process."""
+        """The context of bootstraps and incremental runs; one run id per process."""
         from cdc.run import RunContext
 
         return RunContext(
@@ -170,7 +170,7 @@ class Services:
 
 
 class _Sources(Mapping[str, Source]):
-    """All configured sources; one that cannot be opened stops those who ask for it."""
+    """All configured sources; a source that cannot be opened fails when it is used."""
 
     def __init__(self, services: Services) -> None:
         self._services = services
@@ -187,11 +187,11 @@ class _Sources(Mapping[str, Source]):
 
 @contextmanager
 def services(config: Path | None, progress: Progress) -> Iterator[Services]:
-    """The services of a configuration file, for the length of a block.
+    """Open the services of a configuration file for the length of a block.
 
     Args:
         config: The file; None takes ``TRIBUTARY_CONFIG`` or ``./tributary.yaml``.
-        progress: Where long work is shown.
+        progress: Shows long work.
     """
     opened = Services(load(config), progress)
     try:

@@ -1,4 +1,4 @@
-"""``onboard --dry-run``: the exact statements, requests and topics, and nothing done."""
+"""``onboard --dry-run``: the exact statements, requests and topics, without any change."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ Kind = Literal["topic", "sql", "rest", "state", "spark"]
 
 @dataclass(frozen=True)
 class Step:
-    """One thing that onboarding would do.
+    """One step of onboarding that is not done.
 
     Args:
-        kind: Who would be asked.
-        where: Which server, topic or store.
-        text: The statement or request, as it would be sent; secrets are references.
+        kind: The kind of system that would do it.
+        where: The server, topic or store.
+        text: The statement or request as it would be sent; secrets are references.
     """
 
     kind: Kind
@@ -39,11 +39,11 @@ class Step:
 
 @dataclass(frozen=True)
 class Plan:
-    """What onboarding would do, in order, and what it would refuse.
+    """The steps that onboarding would take, and the tables that it would refuse.
 
     Args:
         steps: In order.
-        refused: Tables that would be refused, or left out of a wildcard, with why.
+        refused: Tables that would be refused, or left out of a wildcard, each with the error.
     """
 
     steps: tuple[Step, ...]
@@ -57,13 +57,13 @@ def plan(
     with_bootstrap: bool,
     by_wildcard: Collection[TableId] = (),
 ) -> Plan:
-    """Look, and say what would be done; nothing is changed anywhere.
+    """Examine the tables and list the steps of onboarding; nothing is changed anywhere.
 
     Args:
         services: What to work with.
         tables: The tables.
         with_bootstrap: Whether they would be copied at once.
-        by_wildcard: Those that nobody named.
+        by_wildcard: Those that only a wildcard matched.
     """
     examined = examine_all(services, tables)
     steps: list[Step] = []

@@ -1,4 +1,4 @@
-"""Whether tables can travel as they are: the one judgement of discover, dry runs and onboarding."""
+"""The check whether tables can travel; discover, dry runs and onboarding all use it."""
 
 from __future__ import annotations
 
@@ -31,11 +31,11 @@ _PARALLEL = 4
 
 @dataclass
 class Examined:
-    """Tables that were looked at together.
+    """Tables that were examined together.
 
     Args:
-        notes: Of each table that can travel, what the reader should know.
-        refused: Each table that cannot, with why.
+        notes: For each table that can travel, notes for the reader.
+        refused: Each table that cannot, with the error.
     """
 
     notes: dict[TableId, list[str]] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Examined:
         return list(self.notes)
 
     def refuse(self, tables: Mapping[TableId, TributaryError]) -> None:
-        """Take tables from those that can travel."""
+        """Move tables from those that can travel to those that are refused."""
         for table, error in tables.items():
             self.notes.pop(table, None)
             self.refused.setdefault(table, error)
@@ -56,12 +56,12 @@ class Examined:
 def examine_all(
     services: Services, tables: Sequence[TableId], *, with_rows: bool = True
 ) -> Examined:
-    """Decide which of the tables can travel, also beside each other; nothing is touched.
+    """Decide which of the tables can travel, also together; nothing is changed.
 
     Args:
         services: What to work with.
         tables: The tables.
-        with_rows: Whether to read rows, too, and not the catalogs alone.
+        with_rows: Whether to read rows in addition to the catalogs.
     """
     found = Examined()
     task = services.progress.start("look at tables", len(tables), "tables")
@@ -89,7 +89,7 @@ def examine_all(
 
 
 def _uncapturable(services: Services, group: capture.Group) -> dict[TableId, TributaryError]:
-    """All tables of a source whose connector would not run."""
+    """All tables of a source whose connector would not run, each with the error."""
     obstacle = services.source(group.capture.source).capture_obstacle()
     if obstacle is None:
         return {}
@@ -106,24 +106,24 @@ def _uncapturable(services: Services, group: capture.Group) -> dict[TableId, Tri
 
 
 def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tuple[str, ...]:
-    """Decide whether a table can travel as it is, touching nothing.
+    """Decide whether a table can travel as it is; nothing is changed.
 
     Args:
         services: What to work with.
         table: The table.
-        with_rows: Whether to read rows, too: for their size, and for some that its key cannot find.
+        with_rows: Whether to read rows, too: for their size, and for rows that its key cannot find.
 
     Returns:
-        What the reader should know although it can.
+        Notes for the reader of a table that can travel.
 
     Raises:
-        CaptureError: It cannot; the remedy names the choices. Also what several of the following
-            say together.
+        CaptureError: It cannot; the remedy names the choices. Also raised if several of the errors
+            below apply.
         UnsupportedTypeError: Types of columns have no rule.
         SchemaError: Its key or a column's name cannot be carried, or the settings name a column
-            that it has not.
+            that it does not have.
         SourceError: There is no such table, or the source cannot be reached.
-        ConfigError: Its path in the lake is another table's, or lies in one another.
+        ConfigError: Its path in the lake is another table's, or one of the two contains the other.
     """
     settings = services.config.table_settings(table)
     record = services.store.get(table)
@@ -150,10 +150,10 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
 
 
 def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
-    """Look at everything, and raise what was found: one error as it is, several as one.
+    """Run all checks and raise what they raise: one error as it is, several as one.
 
     Raises:
-        TributaryError: Something was found.
+        TributaryError: A check failed.
     """
     errors: list[TributaryError] = []
     for look in looks:
@@ -178,7 +178,7 @@ def _numbered(texts: Sequence[str]) -> str:
 
 
 def about(table: TableId, message: str) -> str:
-    """A message without the table's name at its beginning, for where that was said already."""
+    """The message without the table's name at its beginning, for use after that name."""
     for name in (f"table {table}", str(table)):
         if message.startswith((f"{name}: ", f"{name} ")):
             return message[len(name) :].lstrip(": ")
@@ -202,7 +202,7 @@ def _require_schema(
     *,
     has_key: bool,
 ) -> None:
-    """Refuse columns that cannot travel, also where the table has no key."""
+    """Refuse columns that cannot travel, also if the table has no key."""
     columns = source.schema(table, settings).columns if has_key else source.columns(table, settings)
     refuse_shard_column(table.table, columns, services.config.shard(table.table))
 
@@ -220,7 +220,7 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
 
 
 def _key(source: Source, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
-    """Refuse a table with rows that its key cannot find; a look that takes too long is told."""
+    """Refuse a table with rows that its key cannot find; a check that takes too long is a note."""
     if not key:
         return
     try:
@@ -239,7 +239,9 @@ def _key(source: Source, table: SourceTable, key: Sequence[str]) -> Iterator[str
 
 
 def require_exact_view(source: Source, table: TableId, settings: TableSettings) -> None:
-    """Refuse a log whose copy could not be told apart from its stream, and the like.
+    """Refuse a table that needs an exact view if its source cannot open one.
+
+    Without it, a log's copy and stream could not be separated.
 
     Raises:
         CaptureError: No view of a known position can be opened; names the choices.
@@ -260,15 +262,15 @@ def require_exact_view(source: Source, table: TableId, settings: TableSettings) 
 
 
 def free_path(services: Services, table: TableId) -> str:
-    """The table's path in the lake, if no other table was ever given it or one around it.
+    """Return the table's path in the lake, unless it overlaps with another table's path.
 
     Raises:
-        ConfigError: Another one was.
+        ConfigError: It does.
     """
     path, shard = services.config.table_path(table), services.config.shard(table)
     others = [record for record in services.store.tables() if record.table != table]
     taken = {record.base_path: record.table for record in others}
-    # The whole table lies around its shards' copies.
+    # The folder of the whole table contains its shards' copies.
     strangers = [one for one in others if shard is None or not is_beside(one, shard)]
     taken |= {one.shard.base_path: one.table for one in strangers if one.shard is not None}
     other = overlapping(path, taken)

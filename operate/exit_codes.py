@@ -1,4 +1,4 @@
-"""What the process returns."""
+"""The exit codes of the process."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _NEEDS = State.NEEDS_BOOTSTRAP.value
 
 
 class ExitCode(IntEnum):
-    """What the process returns."""
+    """The exit codes of the process."""
 
     OK = 0
     ERROR = 1
@@ -26,7 +26,7 @@ def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
 
     Args:
         failed: At least one table failed.
-        needs_bootstrap: At least one table needs a bootstrap; this goes before a failure.
+        needs_bootstrap: At least one table needs a bootstrap; this takes precedence over a failure.
     """
     if needs_bootstrap:
         return ExitCode.NEEDS_BOOTSTRAP
@@ -34,7 +34,7 @@ def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
 
 
 def asks_for_bootstrap(error: BaseException | None) -> bool:
-    """Whether only another bootstrap of the table gets past the error."""
+    """Whether only another bootstrap of the table resolves the error."""
     if isinstance(error, TributaryError) and error.context.get("state") == _NEEDS:
         return True
     return isinstance(error, (LostHistoryError, SchemaChangeError))

@@ -1,4 +1,4 @@
-"""``generations``: what a table's folder in the lake holds, and removing what nobody needs."""
+"""``generations``: the contents of a table's folder in the lake, and removing unneeded ones."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Removed:
-    """What a removal did.
+    """The result of a removal.
 
     Args:
         removed: Generations that are gone.
@@ -35,7 +35,7 @@ class Removed:
 
 
 def look(services: Services, table: TableId) -> list[Generation]:
-    """The generations of a table, former and abandoned ones as well.
+    """List the generations of a table, including former and abandoned ones.
 
     Raises:
         StateError: The table was never on the plan.
@@ -52,7 +52,7 @@ def look(services: Services, table: TableId) -> list[Generation]:
 
 
 def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Removed:
-    """Remove generations by name; without names, what is beyond what the settings keep.
+    """Remove generations by name; without names, those beyond what the settings keep.
 
     Args:
         services: What to work with.
@@ -60,8 +60,8 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
         names: Numbers of generations, or beginnings of attempts' UUIDs.
 
     Raises:
-        StateError: A name means none, or one that is in use; nothing was removed then.
-        LakeError: A folder cannot be deleted; the same command goes on.
+        StateError: A name matches none, or one that is in use; nothing was removed then.
+        LakeError: A folder cannot be deleted; the same command continues.
     """
     from cdc.lake.publish import delete_attempts
     from cdc.run.commits import keep_size
@@ -77,7 +77,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
 
 
 def clean(services: Services, table: TableId) -> None:
-    """Remove what a new generation has made superfluous; what fails is left for the next time."""
+    """Remove what a new generation has made superfluous; a failure is left for the next time."""
     try:
         gone = remove(services, table).removed
     except TributaryError as error:

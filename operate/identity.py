@@ -1,4 +1,4 @@
-"""What a table's partitions and replica identities keep out of the log, or make fail. Pure."""
+"""Row changes that partitions and replica identities keep out of the log, or make fail. Pure."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Sequence
 from cdc.sources.values import Leaf, SourceTable
 
 Obstacle = tuple[str, str]
-"""What is wrong, as half a sentence that the table's name begins, and what to do about it."""
+"""The problem, as half a sentence that the table's name begins, and the remedy."""
 _REFUSED = "PostgreSQL itself would refuse UPDATE and DELETE"
 
 
 def not_logged(table: SourceTable) -> Obstacle | None:
-    """A partition whose changes are not in the log, although a copy would have its rows."""
+    """Find a partition whose changes are not in the log, although a copy would have its rows."""
     for leaf in table.leaves:
         if leaf.kind != "table":
             return (
@@ -28,10 +28,10 @@ def not_logged(table: SourceTable) -> Obstacle | None:
 
 
 def refused_changes(table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-    """What PostgreSQL itself would refuse the application once the table is published.
+    """Find the changes that PostgreSQL itself would refuse once the table is published.
 
-    It asks the partition that holds a row for its replica identity, never the root, and a new
-    partition has the one that comes with the primary key of the root, or none.
+    PostgreSQL checks the replica identity of the partition that holds a row, never the root's. A
+    new partition has the identity that comes with the primary key of the root, or none.
     """
     return (
         _deferrable(table)

@@ -1,4 +1,4 @@
-"""``run``: incremental runs of the tables on the plan, once or until told to stop."""
+"""``run``: incremental runs of the tables on the plan, once or until stopped."""
 
 from __future__ import annotations
 
@@ -46,21 +46,21 @@ class Runs:
         self._failed: set[TableId] = set()
         self._unattended = Unattended(services, self._records)
         self.silences: list[Silence] = []
-        """The captures that sent no changes when they were last looked at."""
+        """The captures that sent no changes at the last check."""
         self.expiring: list[Expiring] = []
-        """Topics that may drop changes unread, as of the same look."""
+        """Topics that may drop unread changes, by the same check."""
 
     def once(self) -> list[RunResult]:
-        """One run of the tables that have new changes."""
+        """Run once for the tables that have new changes."""
         results = run_tables(self._services.run_context, self._records())
         self._failed |= {result.table for result in results if result.error is not None}
         self.watch()
         return results
 
     def watch(self) -> None:
-        """See through which captures no changes come, and which topics do not keep them.
+        """Check which captures deliver no changes, and which topics do not keep them.
 
-        What cannot be looked at is a warning: it says nothing about changes.
+        A failure of this check is a warning: it does not concern the changes themselves.
         """
         context, records = self._services.run_context, self._records()
         try:
@@ -70,7 +70,7 @@ class Runs:
             _log.warning("captures were not looked at: %s", error)
 
     def resync(self) -> list[Outcome]:
-        """Copy again what asks for it by its settings, after a run that found that out."""
+        """Copy tables again whose settings request it, after a run that found the reason."""
         outcomes = self._unattended.once()
         self._failed -= {outcome.table for outcome in outcomes}
         self._failed |= {outcome.table for outcome in outcomes if outcome.failed}
@@ -84,14 +84,13 @@ class Runs:
         report_silences: Callable[[list[Silence]], None],
         report_expiring: Callable[[list[Expiring]], None],
     ) -> None:
-        """Run after run until SIGINT or SIGTERM, or until tasks of Spark hold cores for ever.
+        """Run until SIGINT or SIGTERM, or until tasks of Spark hold cores for ever.
 
-        The run under way is finished first.
+        The current run is finished first.
+        If that takes longer than `GRACE_S`, it is cut off: the next run begins at the last commit.
 
-        What takes longer than `GRACE_S` then is cut off: the next run begins at the last commit.
-
-        Tables that ask for it by their settings are copied again beside the runs; such a copy is
-        interrupted within a minute, and the next run goes on with it.
+        Tables whose settings request it are copied again beside the runs. Such a copy is
+        interrupted within a minute, and the next run continues it.
         """
         stop, ending = threading.Event(), list[threading.Timer]()
         copying = threading.Thread(
@@ -135,7 +134,7 @@ class Runs:
                 signal.signal(kind, handler)
 
     def _interrupt(self, copying: threading.Thread) -> None:
-        """Let a copy end at its next wait; what Spark does for it is cancelled."""
+        """Let a copy end at its next wait, and cancel its Spark jobs."""
         self._services.interruptible.interrupt()
         deadline = time.monotonic() + _INTERRUPT_S
         copying.join(_CANCEL_S)
@@ -146,18 +145,19 @@ class Runs:
             _log.warning("a copy did not end within %.0f s and is left as it is", _INTERRUPT_S)
 
     def waiting(self) -> list[TableRecord]:
-        """The tables that a run does not keep up to date, and that wait for someone."""
+        """The tables that a run does not keep up to date, and that wait for a person."""
         return [record for record in self._records() if record.state not in _FOLLOWED]
 
     @property
     def not_resynced(self) -> dict[TableId, str]:
-        """Tables that ask for a resync by their settings and have to wait for it, each with why."""
+        """Tables whose settings request a resync but that must wait, each with the reason."""
         return dict(self._unattended.waiting)
 
     def exit_code(self) -> ExitCode:
-        """What the tables' states after the run make of the exit code.
+        """The exit code, from the tables' states after the run.
 
-        One whose first copy failed is named, and is no failure of a run: nobody reads it yet.
+        A table whose first copy failed is reported, but is not a failure of a run: it has no
+        readers yet.
         """
         states = {record.state for record in self._records() if not record.never_published}
         return exit_code(

@@ -1,4 +1,4 @@
-"""``discover``: what the sources hold, and what of it can travel or already does."""
+"""``discover``: the tables of the sources, and which of them can travel or already do."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ class Entry:
     """One table of a source.
 
     Args:
-        stats: What its catalog says.
-        refusal: Why it cannot travel; None when it can, or is on the plan.
-        notes: What the reader should know although it can.
-        state: Its state on the plan, None when it is not on it.
+        stats: The facts of its catalog.
+        refusal: The reason why it cannot travel; None when it can, or is on the plan.
+        notes: Notes for the reader of a table that can.
+        state: Its state on the plan; None when it is not on it.
     """
 
     stats: TableStats
@@ -36,7 +36,7 @@ class Entry:
 
     @property
     def problem(self) -> str:
-        """Why it cannot travel, as half a sentence that its name begins; empty when it can."""
+        """The reason why it cannot travel, as half a sentence that its name begins, or empty."""
         return "" if self.refusal is None else about(self.stats.table, self.refusal.message)
 
     @property
@@ -66,10 +66,10 @@ class Entry:
 
 
 def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
-    """The tables of the given sources, of all when none are given; partitions are left out.
+    """List the tables of the given sources, or of all; partitions are left out.
 
-    Catalogs alone are read: rows of thousands of tables would take hours. What is on the plan was
-    judged when it was onboarded; ``check`` looks at it.
+    Only catalogs are read, since the rows of thousands of tables would take hours. Tables on the
+    plan were judged when they were onboarded; ``check`` examines them.
     """
     states = {
         record.table: record.state
@@ -91,7 +91,7 @@ def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
 
 
 def _tables(services: Services, sources: Sequence[str]) -> list[TableStats]:
-    """What the sources have, without partitions, which travel with their roots."""
+    """The sources' tables, without partitions, which travel with their roots."""
     return [
         stats
         for name in sources
@@ -106,8 +106,8 @@ class Wanted:
 
     Args:
         tables: In the order of the arguments.
-        by_wildcard: Those among them that nobody named. A lake table that several source tables
-            feed names these, since it would lack them.
+        by_wildcard: Those that only a wildcard matched. The name of a lake table that several
+            source tables feed names each of these, since the lake table would lack it.
     """
 
     tables: tuple[TableId, ...]
@@ -115,7 +115,7 @@ class Wanted:
 
 
 def at_source(services: Services, arguments: Sequence[str]) -> Wanted:
-    """The tables that arguments mean; wildcards stand for what the sources have."""
+    """Find the tables that arguments mean; wildcards match the tables of the sources."""
     config = services.config
     known: list[TableId] = []
     if any(stands_for_many(argument, config) for argument in arguments):
@@ -130,14 +130,14 @@ def at_source(services: Services, arguments: Sequence[str]) -> Wanted:
 def on_plan(
     services: Services, arguments: Sequence[str], *, retired: bool = False, paused: bool = True
 ) -> list[TableId]:
-    """The tables that arguments mean; wildcards stand for what is on the plan, nothing for all.
+    """Find the tables that arguments mean; wildcards match the plan, no argument means all.
 
     Args:
         services: What to work with.
         arguments: Names and wildcards.
-        retired: Whether a wildcard stands for tables that were offboarded, too.
-        paused: Whether it stands for paused ones, too: a person has paused them for a reason, and
-            what would let them go on asks for their names.
+        retired: Whether a wildcard also matches tables that were offboarded.
+        paused: Whether it also matches paused ones. A person had a reason to pause them, so
+            commands that would let them continue require their names.
     """
     left_out = {State.RETIRED: not retired, State.PAUSED: not paused}
     known = [

@@ -1,4 +1,4 @@
-"""What an operator does to a table on the plan: pause, resume, retry, offboard."""
+"""The operator's commands for a table on the plan: pause, resume, retry, offboard."""
 
 from __future__ import annotations
 
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
     from operate.context import Services
 
 LEASE_WAIT_S = 120.0
-"""How long to wait for a run that holds the table, in seconds."""
+"""Bound of the wait for a run that holds the table, in seconds."""
 
 _DEFAULT = frozenset({"fs.defaultFS", "fs.default.name"})
-"""Hadoop settings that say what a path without a scheme means."""
+"""Hadoop settings that define the meaning of a path without a scheme."""
 
 
 def require(services: Services, table: TableId) -> TableRecord:
-    """The table's record.
+    """Return the table's record.
 
     Raises:
         StateError: The table is not on the plan.
@@ -62,16 +62,16 @@ def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
 
 
 def resume(services: Services, table: TableId) -> Outcome:
-    """Let a paused table go on where it was."""
+    """Let a paused table continue where it was."""
     return _go_on(services, table, State.PAUSED, "resumed")
 
 
 def retry(services: Services, table: TableId) -> Outcome:
-    """Let a failed table go on where it was, and its connector that has failed or stands still."""
+    """Let a failed table continue where it was, and restart a failed or stopped connector."""
     record = require(services, table)
     names = services.capture_of(record)
     seen = services.connect.status(names.connector)
-    # Another command stops it for a moment to change it: that is not to be disturbed.
+    # Another command stops it for a moment while it changes it, and must not be disturbed.
     with capture.changing(services, names):
         woken = services.connect.wake(names.connector)
     failed = seen is not None and seen.failure is not None
@@ -110,7 +110,7 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
 
 
 def forget_build(services: Services, table: TableId) -> bool:
-    """Give up the generation that is being built beside a table; what it copied stays a while.
+    """Give up the generation that is being built beside a table; its files stay for a while.
 
     Returns:
         Whether there was one.
@@ -127,7 +127,7 @@ def forget_build(services: Services, table: TableId) -> bool:
 
 
 def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcome:
-    """Take the table off the plan: out of the capture, and with it out of the log's keeping.
+    """Take the table off the plan: out of the capture, so the log is not kept for it any more.
 
     The last table of a source and tier takes connector, slot and publication along.
 
@@ -186,7 +186,7 @@ def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:
 
 
 def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: Lease) -> None:
-    """Take a shard's rows out of the table that it shares; with the last shard the table goes."""
+    """Remove a shard's rows from the table that it shares; the last shard removes the table."""
     from cdc.lake.publish import delete_path
     from cdc.lake.shards import shared_path
     from cdc.run import drop_name
@@ -202,7 +202,7 @@ def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: 
         if record.attempt is not None:
             shown = replace(record.attempt, path=path, shard=shard.name)
             drop_name(services.spark, services.config, replace(record, attempt=shown))
-        # The pointer first: a table that is shown and not there would be taken for lost.
+        # The pointer first: a pointer to a table that is gone would look like a lost table.
         for what in (f"{shard.base_path}/{POINTER}", path):
             delete_path(services.spark, what)
 
@@ -220,11 +220,11 @@ def _now() -> datetime:
 
 
 def published_path(services: Services, table: TableId) -> str:
-    """Where readers find the table.
+    """Find the path of the table for readers.
 
     Raises:
         StateError: The table was never published.
-        LakeError: It was, and its pointer is gone.
+        LakeError: It was published, and its pointer is gone.
     """
     from cdc.lake.publish import current_path
 
@@ -255,9 +255,9 @@ def published_path(services: Services, table: TableId) -> str:
 
 
 def folder_here(config: Config, url: str) -> Path | None:
-    """The folder of this machine that a URL of the lake means, None when only Spark can tell.
+    """The local folder of a URL of the lake, or None if only Spark can resolve the URL.
 
-    A path without a scheme is of Hadoop's default file system, which settings may have replaced.
+    A path without a scheme is on Hadoop's default file system, which settings may have replaced.
     """
     given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
     return None if _DEFAULT & given else local_folder(url)

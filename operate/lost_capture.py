@@ -1,7 +1,7 @@
-"""What becomes of a capture's tables when it has lost changes and is made anew.
+"""The tables of a capture that has lost changes and is recreated.
 
-A table's offsets mean something under one slot only: no record of a copy may outlive it, or the
-changes between the two slots would be missing and nobody could tell.
+A table's offsets have a meaning under one slot only. No record of a copy may outlive its slot:
+otherwise the changes between the two slots would be missing without a trace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_copying(record: TableRecord) -> bool:
-    """Whether the table has an attempt that was not published yet, and can be discarded."""
+    """Whether the table has an attempt that is not published yet, and can be discarded."""
     return record.state in _COPYING or record.resume_to in _COPYING
 
 
@@ -44,7 +44,7 @@ def on_plan(services: Services, capture: CaptureNames) -> list[TableRecord]:
 def dependent(
     services: Services, capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:
-    """The tables, and the generations beside them, that go on from the capture's past."""
+    """The tables, and the generations beside them, that continue from the capture's past."""
     records = [*services.store.tables(), *services.store.builds()]
     return [record for record in _of(records, capture, only) if _depends(record)]
 
@@ -52,13 +52,13 @@ def dependent(
 def counted_otherwise(
     services: Services, capture: CaptureNames, source: Source, log: LogHealth
 ) -> str | None:
-    """Why a capture cannot go on that began before its source got GTIDs, or gave them up.
+    """The reason why a capture cannot continue after its source turned GTIDs on or off.
 
-    Its connector may repeat the GTIDs of before for ever, so what Connect has stored does not show
-    it; but no table then rests on a position that compares with those that the log has now.
+    Its connector may repeat the old GTIDs for ever, so the stored position of Connect does not show
+    it. But then no table rests on a position that is comparable with those of the log.
 
     Returns:
-        None where one does, or none rests on any.
+        None if a table rests on a comparable position, or none rests on any.
     """
     rests = [
         log.problem(recorded=source.position(record.attempt.reads_upto))
@@ -69,10 +69,10 @@ def counted_otherwise(
 
 
 def of_another_server(services: Services, capture: CaptureNames, source: Source) -> str | None:
-    """Why a capture cannot go on that was made on another server: its place is in that one's log.
+    """The reason why a capture from another server cannot continue: its position is in that log.
 
     Returns:
-        None where a table rests on the present server, or none on any.
+        None if a table rests on the present server, or none rests on any.
     """
     attempts = (record.attempt for record in on_plan(services, capture))
     views = (attempt.view for attempt in attempts if attempt is not None)
@@ -87,17 +87,17 @@ def of_another_server(services: Services, capture: CaptureNames, source: Source)
 def cut_off(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None = None
 ) -> Iterator[None]:
-    """Let no table depend on the capture's past, for the length of a block that makes it anew.
+    """Let no table depend on the capture's past, for the length of a block that recreates it.
 
-    What was copied under it is discarded, and the tables' leases are held meanwhile, so that no
-    other process begins to copy them under the capture as it was. A table that is followed has to
-    be told by a run what it has lost: it was published, and people read it.
+    Unpublished copies under it are discarded. The tables' leases are held meanwhile, so no other
+    process begins a copy under the old capture. A table that is followed was published and has
+    readers, so a run must report its loss first.
 
     Args:
         services: What to work with.
         capture: The capture; its lease is held.
         lost: What has happened, as a sentence without its end.
-        only: The table that it has happened to, where not to all.
+        only: The only table that it has happened to; None for all.
 
     Raises:
         CaptureError: A table is followed, or another process copies it.
@@ -106,7 +106,7 @@ def cut_off(
     with ExitStack() as held:
         mine = set()
         for record in dependent(services, capture, only):
-            # Not a moment's wait: who offboards the table holds this and waits for the capture.
+            # No wait at all: an offboarding process holds this lease and waits for the capture.
             try:
                 held.enter_context(services.leases.hold(record.resource))
             except LeaseHeldError as error:
@@ -118,7 +118,8 @@ def cut_off(
                     slot=capture.slot,
                 ) from error
             mine.add(record.resource)
-        # As they are under their leases. One that began only now is proven under the new capture.
+        # Checked again under their leases. A table that began only now is proven under the new
+        # capture.
         _refuse_followed(services, capture, lost, only)
         for record in dependent(services, capture, only):
             if record.resource in mine:

@@ -1,4 +1,4 @@
-"""Brings tables onto the plan: checks, capture, registration, bootstrap, each repeatable."""
+"""Bring tables onto the plan: checks, capture, registration, bootstrap, each repeatable."""
 
 from __future__ import annotations
 
@@ -29,7 +29,8 @@ if TYPE_CHECKING:
 _CONTINUED = frozenset(
     {State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP, State.FAILED, State.INCREMENTAL}
 )
-"""States in which `onboard` goes on. What was paused, or needs a new copy, waits to be told."""
+"""States in which `onboard` continues. A paused table, or one that needs a new copy, waits for its
+own command."""
 
 
 def onboard(
@@ -39,13 +40,14 @@ def onboard(
     with_bootstrap: bool = True,
     by_wildcard: Collection[TableId] = (),
 ) -> list[Outcome]:
-    """Onboard the tables; what was done before is left as it is.
+    """Onboard the tables; steps that were done before are left as they are.
 
     Args:
         services: What to work with.
         tables: The tables.
         with_bootstrap: Whether to copy the tables at once.
-        by_wildcard: Those that nobody named: where such a one cannot travel, it is left out.
+        by_wildcard: Those that only a wildcard matched: such a table is left out if it cannot
+            travel.
 
     Returns:
         One outcome per table, in the order given.
@@ -69,9 +71,10 @@ def onboard(
 def refusals(
     services: Services, examined: Examined, by_wildcard: Collection[TableId]
 ) -> list[Outcome]:
-    """The outcomes of tables that cannot travel: left out where nobody named them.
+    """The outcomes of tables that cannot travel: left out if only a wildcard matched them.
 
-    What is on the plan was named once, and a source that does not answer says nothing of a table.
+    A table on the plan was named once, and a source that does not answer says nothing about a
+    table.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -90,7 +93,7 @@ def refusals(
 
 
 def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
-    """Tables whose copy is gone on with, from its beginning if the slot was lost meanwhile."""
+    """Tables whose copy continues, from its beginning if the slot was lost meanwhile."""
     records = [record for table in tables if (record := services.store.get(table)) is not None]
     return frozenset(
         record.table
@@ -134,7 +137,7 @@ def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
 
 
 def register(services: Services, table: TableId) -> Outcome:
-    """Put a table on the plan, or leave it where it is on it."""
+    """Put a table on the plan, or leave its place on the plan as it is."""
     names = services.capture(table)
     now = datetime.now(timezone.utc)
     record = services.store.get(table)
@@ -176,7 +179,7 @@ def recaptured(
     tables: Sequence[TableId],
     work: Callable[[Services, Sequence[TableId]], list[Outcome]],
 ) -> list[Outcome]:
-    """Copy tables on the plan whose capture was prepared again, so that a lost slot is made anew.
+    """Copy tables on the plan after preparing their capture again, which recreates a lost slot.
 
     Args:
         services: What to work with.
@@ -233,8 +236,8 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
 
 def copied(done: BootstrapResult, then: str) -> Outcome:
-    """The outcome of a copy, and of what it was for."""
-    # What an earlier command copied was not read again, so a number of rows would mislead.
+    """The outcome of a copy and of the step after it."""
+    # This command did not read the rows that an earlier one copied, so a row count would mislead.
     copied = f"copied {done.rows:,} rows" if done.attempts else "went on with its copy"
     return Outcome(
         done.record.table,
@@ -253,6 +256,6 @@ def _due(services: Services, table: TableId) -> Outcome:
     record = require(services, table)
     examine(services, table)
     if record.state is State.NEEDS_BOOTSTRAP:
-        # What was being built beside it follows the same broken stream.
+        # The generation that was being built beside it follows the same broken stream.
         forget_build(services, table)
     return Outcome(table, "checked", record.state)

@@ -1,4 +1,4 @@
-"""What a command did with one table, and what that makes of the exit code."""
+"""The result of a command for one table, and the exit code of all results."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ class Outcome:
     """One table's part of a command.
 
     Args:
-        table: Which table.
-        action: What was done, in the past tense; what was tried when there is an error.
-        state: The table's state afterwards, None when it is not on the plan.
-        error: Why it failed, or was left out.
+        table: The table.
+        action: The action, in the past tense; with an error, the action that was tried.
+        state: The table's state afterwards; None when it is not on the plan.
+        error: The reason why it failed, or was left out.
         details: Plain values for ``--output json``.
-        left_out: Whether a wildcard stood for it and it cannot be taken, which is no failure.
+        left_out: Whether only a wildcard matched it and it cannot travel, which is not a failure.
     """
 
     table: TableId
@@ -59,11 +59,11 @@ class Outcome:
 
 
 class UnexpectedError(TributaryError):
-    """An error of one table that nobody foresaw."""
+    """An unforeseen error of one table."""
 
 
 def unexpected(table: TableId, error: Exception) -> UnexpectedError:
-    """Give an unforeseen error the form that the others have; its text may hold no secret."""
+    """Give an unforeseen error the form of the others; its text may hold no secret."""
     lines = redact(str(error)).strip().splitlines()
     return UnexpectedError(
         f"table {table}: unexpected {type(error).__name__}: {lines[0] if lines else 'no message'}",
@@ -73,17 +73,17 @@ def unexpected(table: TableId, error: Exception) -> UnexpectedError:
 
 
 THESE = "<table>"
-"""What stands for each of several tables in a message about all of them."""
+"""The placeholder for each of several tables in a message about all of them."""
 
 
 @dataclass(frozen=True)
 class Told:
-    """What is said once of one or more tables.
+    """One message about one or more tables.
 
     Args:
         tables: The tables.
-        message: What happened; where there are several tables, `THESE` stands for each.
-        remedy: What to do, likewise.
+        message: What happened; with several tables, `THESE` replaces each name.
+        remedy: What to do, in the same form.
     """
 
     tables: tuple[TableId, ...]
@@ -92,7 +92,7 @@ class Told:
 
 
 def told_once(outcomes: Iterable[Outcome]) -> list[Told]:
-    """The errors of tables, those that say the same of several tables as one."""
+    """The errors of tables; equal errors of several tables become one."""
     alike: dict[tuple[str, str], list[tuple[TableId, TributaryError]]] = {}
     for outcome in outcomes:
         if outcome.error is not None:
@@ -116,8 +116,8 @@ def exit_code_of(outcomes: Iterable[Outcome], *, strict: bool = False) -> ExitCo
 
     Args:
         outcomes: One per table.
-        strict: Whether a table that a wildcard left out is a failure, too. It is one in any case
-            where nothing else was there to do.
+        strict: Whether a table that a wildcard left out is also a failure. It always is if all
+            tables were left out.
     """
     seen = list(outcomes)
     left_out = any(outcome.left_out for outcome in seen)
@@ -135,13 +135,13 @@ def for_each(
     action: str,
     parallel: int = 1,
 ) -> list[Outcome]:
-    """Do something with each table; a failure of one is its outcome and stops no other.
+    """Do something with each table; a failure of one becomes its outcome and stops no other.
 
     Args:
         tables: The tables.
-        work: What to do with one of them.
-        action: What is tried, for the outcome of a failure.
-        parallel: How many at the same time.
+        work: The work for one table.
+        action: The name of the work, for the outcome of a failure.
+        parallel: Number of tables at the same time.
     """
 
     def one(table: TableId) -> Outcome:
@@ -160,7 +160,7 @@ def for_each(
 
 
 def unfinished(record: TableRecord) -> str | None:
-    """What goes on with a table that was not published yet; None for one that was."""
+    """The next command for a table that is not published yet; None for one that is."""
     if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
         return None
     return f"`tributary bootstrap {record.table}` goes on with it, if no other process does."

@@ -1,6 +1,6 @@
 """``check``: everything that onboarding and running need, one line each, with the remedy.
 
-A line that cannot be looked at because something before it failed is not shown; the failure is.
+A check that depends on a failed one is not shown; the failure is.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ OLDEST_CONNECT = (3, 3)
 
 
 def check(services: Services) -> Iterator[Check]:
-    """Look at everything, and yield one line at a time, as it is seen."""
+    """Run every check, and yield each line as soon as it is known."""
     yield from _guarded("state store", partial(state_store, services))
     yield from unprotected(services.config)
     records: list[TableRecord] = []
     try:
         records = [r for r in services.store.tables() if r.state is not State.RETIRED]
     except TributaryError:
-        return  # the line before says why
+        return  # the line before has the reason
     for name in services.config.sources:
         yield from _guarded(f"source {name}", partial(_source, services, name))
         yield from _guarded(f"source {name}: tables", partial(_tables, services, name, records))
@@ -78,7 +78,7 @@ def _guarded(name: str, look: Callable[[], Sequence[Check]]) -> Sequence[Check]:
 
 
 def state_store(services: Services) -> list[Check]:
-    """Whether the state store can be used, and who may read it."""
+    """Whether the state store can be used, and which users can read it."""
     store = services.store
     lines = [Check("state store", "ok", f"{store.shown_url}, {len(store.tables())} tables")]
     if (file := store.exposed) is not None:
@@ -139,7 +139,7 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
     problems = source.audit_publication(capture.publication, described, append=capture.append)
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
-    # Without a publication there is nothing else that onboarding could add it to.
+    # A capture without a publication has nothing that onboarding could add the table to.
     adds = not listing(capture, ())
     if listed is not None and table not in listed:
         problems.append(f"connector {capture.connector} does not list it")
@@ -315,7 +315,7 @@ def _connector(services: Services, capture: CaptureNames) -> list[Check]:
 def _other_settings(
     services: Services, capture: CaptureNames, effective: Mapping[str, str], told: Collection[str]
 ) -> list[Check]:
-    """Settings of the connector that the configuration has otherwise; names only, lest a secret."""
+    """Settings of the connector that differ from the configuration; only names, to hide secrets."""
     wanted = wanted_connector(services, capture)
     other = sorted(
         name
@@ -334,7 +334,7 @@ def _other_settings(
 
 
 def lake(services: Services) -> list[Check]:
-    """Whether the lake can be written, by writing to it and removing that.
+    """Whether the lake can be written, by writing a file and removing it.
 
     Raises:
         LakeError: It cannot.

@@ -1,4 +1,4 @@
-"""What ``check`` sees of Kafka: the cluster, and the topics of the tables on the plan."""
+"""The lines of ``check`` about Kafka: the cluster, and the topics of the tables on the plan."""
 
 from __future__ import annotations
 
@@ -98,12 +98,12 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
 def durability(
     topic: str, replicas: int, brokers: int, settings: Mapping[str, str]
 ) -> Iterator[tuple[str, str]]:
-    """How a topic can lose changes that were acknowledged, each with its remedy.
+    """The ways in which a topic can lose acknowledged changes, each with its remedy.
 
     Args:
         topic: Its name.
-        replicas: How many brokers have it.
-        brokers: How many brokers there are; with one there is nothing to choose.
+        replicas: Number of brokers that have it.
+        brokers: Number of brokers; with one there is no choice.
         settings: Its effective settings.
     """
     if brokers > 1 and replicas == 1:

@@ -1,6 +1,6 @@
-"""What ``check`` says of connections to other machines that anyone on the way could read or answer.
+"""The lines of ``check`` about connections to other machines that a third party could read or fake.
 
-It goes by the configuration alone: what is not asked for may be there today and gone tomorrow.
+They depend on the configuration alone: TLS that is not required may be used today and not tomorrow.
 """
 
 from __future__ import annotations
@@ -29,10 +29,10 @@ _PLAIN = "is without TLS"
 
 
 def unprotected(config: Config) -> Iterator[Check]:
-    """A warning, with its remedy, for each connection to another machine that TLS does not protect.
+    """Yield a warning and a remedy for each connection to another machine without TLS's protection.
 
     Args:
-        config: The configuration; of its secrets only those in ``state.url`` are resolved.
+        config: The configuration; the only secrets resolved are those in ``state.url``.
     """
     yield from _state(config)
     for name, source in config.sources.items():
@@ -49,7 +49,7 @@ def unprotected(config: Config) -> Iterator[Check]:
 
 
 def is_here(host: str | None) -> bool:
-    """Whether a host is this machine by its name or address alone: a loopback, or a Unix socket."""
+    """Whether a host is this machine by name or address alone: a loopback, or a Unix socket."""
     name = (host or "").strip("[]").lower().rstrip(".")
     if not name or name.startswith(("/", "@")) or name in _NAMES or name.endswith(".localhost"):
         return True
@@ -60,11 +60,11 @@ def is_here(host: str | None) -> bool:
 
 
 def _host(url: str) -> str | None:
-    """The host of a URL; None without one, and when it is none that can be reached."""
+    """The host of a URL; None if there is none, or the URL is malformed."""
     try:
         return urlsplit(url).hostname
     except ValueError:
-        return None  # said by whoever connects to it
+        return None  # reported by the code that connects to it
 
 
 def _warning(what: str, detail: str, remedy: str) -> Check:
@@ -127,8 +127,8 @@ def _state(config: Config) -> Iterator[Check]:
     try:
         url = config.state.connection_url()
     except SecretError:
-        return  # said by the line of the state store
-    # A password may hold what ends a host elsewhere.
+        return  # reported by the line of the state store
+    # A password may contain characters that end a host in a URL.
     place = re.sub(r"//[^/@]*(?::[^@]*)?@", "//", url, count=1)
     given = dict(parse_qsl(place.partition("?")[2]))
     host = unquote(given.get("host") or _host(place) or "")

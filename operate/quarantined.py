@@ -1,4 +1,4 @@
-"""What a person does about records that were left out: list, look at and replay them."""
+"""The commands for records that were left out: list, show and replay them."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def one(services: Services, table: TableId, offset: int, *, partition: int = 0) 
 
 
 def replay(services: Services, table: TableId, *, first: int | None = None) -> Outcome:
-    """Apply what can be read by now, with everything since; exact, or refused.
+    """Apply the records that can be read by now, with all later changes; exact, or refused.
 
     Args:
         services: What to work with.

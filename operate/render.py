@@ -1,4 +1,4 @@
-"""What a person or a program sees: results, errors and progress, as text or JSON."""
+"""The output for people and programs: results, errors and progress, as text or JSON."""
 
 from __future__ import annotations
 
@@ -31,21 +31,21 @@ PLAIN_INTERVAL_S = 5.0
 _UNLIMITED_WIDTH = 10_000
 _MOMENT_S = 1.0
 _FEW = 1000
-"""Units below which a rate says nothing: what is before the first of them takes longer."""
+"""Units below which a rate is meaningless, since most of the time passes before the first unit."""
 
 
 class Output(str, Enum):
-    """What ``--output`` takes."""
+    """The values of ``--output``."""
 
     TEXT = "text"
     JSON = "json"
 
 
 class Renderer:
-    """Writes results to stdout, and all else to stderr.
+    """Writes results to stdout, and everything else to stderr.
 
     Args:
-        output: For people, or one JSON document per line.
+        output: Text for people, or one JSON document per line.
     """
 
     def __init__(self, output: Output = Output.TEXT) -> None:
@@ -88,15 +88,15 @@ class Renderer:
         console = _console(sys.stdout)
         with console.capture() as captured:
             console.print(grid)
-        # The last column is as wide as its longest cell, and padded where others are shorter.
+        # The last column is as wide as its longest cell; shorter cells are padded.
         sys.stdout.write("".join(f"{line.rstrip()}\n" for line in captured.get().splitlines()))
 
     def note(self, text: str) -> None:
-        """Say something beside the result, on stderr."""
+        """Write a message that is not part of the result to stderr."""
         _console(sys.stderr).print(Text(text))
 
     def warning(self, text: str) -> None:
-        """Warn, on stderr."""
+        """Write a warning to stderr."""
         _console(sys.stderr).print(Text.assemble(("Warning: ", "bold yellow"), text))
 
     def error(self, error: TributaryError) -> None:
@@ -107,13 +107,13 @@ class Renderer:
         self.problem("Error", error.message, error.remedy)
 
     def problem(self, kind: str, message: str, remedy: str, tables: Sequence[TableId] = ()) -> None:
-        """Say on stderr what is wrong and what to do; nothing in JSON output.
+        """Write a problem and its remedy to stderr; nothing in JSON output.
 
         Args:
-            kind: How bad it is, in a word or two.
+            kind: The severity, in a word or two.
             message: What is wrong.
             remedy: What to do.
-            tables: What it is said of, where that is more than one.
+            tables: The tables that have the problem, if there are several.
         """
         if self.json:
             return
@@ -126,7 +126,7 @@ class Renderer:
 
     @contextmanager
     def progress(self) -> Iterator[protocol.Progress]:
-        """Progress on stderr for the length of a block: bars on a terminal, else plain lines."""
+        """Show progress on stderr for the length of a block: bars on a terminal, or plain lines."""
         if not sys.stderr.isatty():
             yield PlainProgress()
             return
@@ -173,7 +173,7 @@ _WORD = re.compile(r'(?:[^\s"]|"(?:[^"]|"")*")+')
 
 
 def to_paste(text: str) -> str:
-    """A text whose commands can be pasted: a shell would take the quotes of a table's name away."""
+    """Quote a text's commands for pasting, since a shell removes the quotes of a table's name."""
     return _COMMAND.sub(lambda found: f"`{_WORD.sub(_for_shell, found[1])}`", text)
 
 
@@ -184,9 +184,9 @@ def _for_shell(word: re.Match[str]) -> str:
 def describe(
     count: int, total: int | None, unit: str, elapsed_s: float, *, finished: bool = False
 ) -> str:
-    """How far a task is, for example ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``.
+    """The progress of a task, as ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``.
 
-    Totals are estimates, so the end does not name them; a few units make no rate.
+    Totals are estimates, so the last line omits them; a few units make no rate.
     """
     if not count and total is None:
         return f"{seconds(elapsed_s)}"
@@ -203,7 +203,7 @@ def describe(
 
 
 def seconds(duration_s: float) -> str:
-    """A duration as a person says it, for example ``9 s``, ``3 min 20 s`` or ``2 h 5 min``."""
+    """A duration in a form for people, for example ``9 s``, ``3 min 20 s`` or ``2 h 5 min``."""
     whole = round(duration_s)
     if whole < 60:
         return f"{whole} s"
@@ -252,7 +252,7 @@ class PlainProgress:
 
     Args:
         interval_s: Seconds between two lines of one task.
-        stream: Where the lines go; stderr by default.
+        stream: Destination of the lines; stderr by default.
     """
 
     def __init__(
@@ -298,7 +298,7 @@ class _PlainTask:
                     self._say(finished=True)
 
     def _passed_unseen(self) -> bool:
-        """Whether it was a wait that was over at once: not worth a line."""
+        """Whether it was a wait that ended at once, which is not worth a line."""
         silent = not self._count and not self._said
         return silent and time.monotonic() - self._began < _MOMENT_S
 
@@ -311,7 +311,7 @@ class _PlainTask:
         elapsed = now - self._began
         text = describe(self._count, self._total, self._unit, elapsed, finished=finished)
         if finished:
-            # Tasks end in `finally`: an error on its way out says that this one was not done.
+            # Tasks end in `finally`: an exception on its way out means that this one is not done.
             text = f"{'done' if sys.exc_info()[0] is None else 'stopped'}, {text}"
         elif self._note:
             text = f"{text}; {self._note}"
@@ -321,6 +321,6 @@ class _PlainTask:
 
 
 def _console(stream: TextIO) -> Console:
-    """A console that cuts nothing off when its output goes to a file or a pipe."""
+    """A console that truncates nothing when its output goes to a file or a pipe."""
     width: dict[str, Any] = {} if stream.isatty() else {"width": _UNLIMITED_WIDTH}
     return Console(file=stream, highlight=False, soft_wrap=True, **width)

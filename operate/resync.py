@@ -1,4 +1,4 @@
-"""``resync``: a new generation of tables that serve, in their place once it has caught up."""
+"""``resync``: new generations of tables, which replace the serving ones after catching up."""
 
 from __future__ import annotations
 
@@ -25,12 +25,13 @@ def resync(
     *,
     still: Callable[[TableRecord], bool] = lambda _: True,
 ) -> list[Outcome]:
-    """Copy tables again, beside what they serve; or go on with it where it was left.
+    """Copy tables again, beside what they serve, or continue where an earlier try was left.
 
     Args:
         services: What to work with.
         tables: The tables.
-        still: Whether a table is still to be copied when its turn comes: others may have done it.
+        still: Whether a table still needs the copy at its turn, since another process may have
+            made it.
     """
     return recaptured(services, tables, partial(_resync, still=still))
 

@@ -1,4 +1,4 @@
-"""``schema``: a table's columns on each side, and what changes of them mean or have meant."""
+"""``schema``: a table's columns on each side, and the meaning of planned or past changes."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """One column on all sides; None where it is not there.
+    """One column on all sides; None on a side that lacks it.
 
     Args:
         name: The column.
@@ -40,13 +40,13 @@ class Side:
 
 @dataclass(frozen=True)
 class Difference:
-    """A table's schema on all sides, and what the next run would make of it.
+    """A table's schema on all sides, and the effect of its changes on the next run.
 
     Args:
         table: The table.
         columns: Its columns.
         schema_id: Id of the newest schema in the registry; None without one.
-        changes: What is not as the lake has it.
+        changes: The differences from the lake.
     """
 
     table: TableId
@@ -56,7 +56,7 @@ class Difference:
 
     @property
     def verdict(self) -> Verdict:
-        """What the changes together ask of the lake."""
+        """The gravest verdict of the changes."""
         return Verdict.gravest(change.verdict for change in self.changes)
 
     def to_json(self) -> dict[str, Any]:
@@ -72,14 +72,14 @@ class Difference:
 
 @dataclass(frozen=True)
 class Answer:
-    """What planned statements would mean for a table."""
+    """The effect of planned statements on a table."""
 
     table: TableId
     changes: tuple[Change, ...]
 
     @property
     def verdict(self) -> Verdict:
-        """What the changes together ask of the lake."""
+        """The gravest verdict of the changes."""
         return Verdict.gravest(change.verdict for change in self.changes)
 
     def to_json(self) -> dict[str, Any]:
@@ -92,7 +92,7 @@ class Answer:
 
 
 def difference(services: Services, table: TableId) -> Difference:
-    """Compare source, registry and lake; nothing moves.
+    """Compare source, registry and lake; nothing is changed.
 
     Raises:
         StateError: The table is not on the plan, or was not copied yet.
@@ -117,7 +117,7 @@ def difference(services: Services, table: TableId) -> Difference:
 
 
 def check(services: Services, table: TableId, ddl: str) -> Answer:
-    """What statements would mean for the table if they were run now; they are not.
+    """Return the effect that statements would have on the table now; they are not run.
 
     Raises:
         DdlError: A statement is not understood, or does not fit the table.
@@ -130,23 +130,23 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
     planned = source.planned(compared.source_table, compared.fingerprint, ddl)
     settings = services.config.table_settings(table)
     lake = services.config.lake
-    # The next run is told these statements together with those that were executed already.
+    # The next run reads these statements together with those that were executed already.
     log = planned.statements and (before or Told()).and_then(planned.statements)
     then = compare(source, planned.table, planned.fingerprint, settings, handoff, lake, log)
     answer = Answer(table, (*planned.told, *then.changes))
     if answer.verdict is not Verdict.BOOTSTRAP:
-        source.schema(planned.table, then.settings)  # as the run that follows does
+        source.schema(planned.table, then.settings)  # as the run after them does
     return answer
 
 
 def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
-    """How the table's schema changed, oldest first."""
+    """The changes of the table's schema, oldest first."""
     require(services, table)
     return services.store.schema_history(table)
 
 
 def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, Told | None]:
-    """What the lake follows, the lake beside the source, and what the log tells since."""
+    """The lake's handoff, the comparison of lake and source, and the log's statements since."""
     from cdc.lake.shards import timeline_of
 
     record = require(services, table)

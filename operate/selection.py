@@ -1,4 +1,4 @@
-"""Which tables a command means: names and wildcards against what the source or the plan holds."""
+"""The tables of a command: its names and wildcards, matched with the source or the plan."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 
 def stands_for_many(argument: str, config: Config) -> bool:
-    """Whether a table argument stands for any number of tables."""
+    """Whether a table argument may mean several tables."""
     return is_wildcard(argument) or argument in config.sharded
 
 
 def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
-    """Sources that have to be asked to expand the wildcards among the arguments."""
+    """The sources to query to expand the wildcards among the arguments."""
     wanted: set[str] = set()
     for argument in arguments:
         if argument in config.sharded:
@@ -43,8 +43,8 @@ def expand(
         arguments: ``[source:]schema.table``, whose parts may hold ``*``, ``?`` and ``[...]``; or
             the name of a lake table that several source tables feed.
         config: The configuration, for the default source.
-        known: Tables that a wildcard can stand for.
-        where: Where those come from, for the error.
+        known: Tables that a wildcard can match.
+        where: Origin of these tables, for the error.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
@@ -73,8 +73,8 @@ def expand(
 
 
 def _feeds(table: TableId, shared: str, config: Config) -> bool:
-    """Whether a table feeds a lake table; not where the settings contradict themselves."""
+    """Whether a table feeds a lake table; false if the settings contradict themselves."""
     try:
         return fed_by(table, config.tables) == shared
     except ConfigError:
-        return False  # its own examination says why
+        return False  # its own examination reports the reason

@@ -1,4 +1,4 @@
-"""What has to hold of source tables that feed one lake table together."""
+"""The rules for source tables that feed one lake table together."""
 
 from __future__ import annotations
 
@@ -18,17 +18,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class SharedStatus:
-    """A lake table that several source tables feed, as of now.
+    """The current status of a lake table that several source tables feed.
 
     Args:
         name: Its name.
         base_path: Its folder.
-        shards: How many are in it.
+        shards: Number of shards in it.
         joining: Shards whose first copy is not in it yet.
-        held_back: Shards that are in it and not kept up to date, each with its state.
+        held_back: Shards in it that are not kept up to date, each with its state.
         watermark: Event time up to which all of its shards are complete; None while one has none.
         freshness_s: Seconds since then.
-        late: Whether that is older than the strictest of their targets.
+        late: Whether that is older than the strictest of the shards' targets.
     """
 
     name: str
@@ -55,7 +55,7 @@ class SharedStatus:
 
 
 def shared_tables(tables: Iterable[TableStatus]) -> tuple[SharedStatus, ...]:
-    """The lake tables that several of these tables feed: no fresher than the oldest of them."""
+    """The lake tables that several of these tables feed, each as fresh as its oldest shard."""
     found: dict[str, list[tuple[Shard, TableStatus]]] = {}
     for table in tables:
         shard = table.record.shard
@@ -100,7 +100,7 @@ def refuse_shard_column(table: TableId, columns: Iterable[Column], shard: Shard 
     """Refuse a table that has a column of the shard column's name.
 
     Raises:
-        ConfigError: It has.
+        ConfigError: It has one.
     """
     if shard is None:
         return

@@ -1,4 +1,4 @@
-"""Where each table is: state, position, freshness, events behind, and the log held back for it."""
+"""The status of each table: state, position, freshness, events behind, and the log held back."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ _SHOWN_RUNS = 5
 
 @dataclass(frozen=True)
 class CaptureStatus:
-    """A capture: the source's log, the connector that reads it, and what came through last.
+    """A capture: the source's log, the connector that reads it, and the newest heartbeat.
 
     Args:
         source: The source.
         tier: The tier.
-        log: The source's log; None when the source could not be asked.
+        log: The source's log; None when the source could not be queried.
         connector: State of the connector that reads it.
-        beat_at: Time of the newest heartbeat in Kafka, by the source's clock: what was committed
-            before it has been captured. None before the first, or when it is not known.
-        problem: What is wrong, None when nothing is.
+        beat_at: Time of the newest heartbeat in Kafka, by the source's clock: every commit before
+            it has been captured. None before the first one, or when it is unknown.
+        problem: What is wrong; None when nothing is.
     """
 
     source: str
@@ -72,20 +72,20 @@ class CaptureStatus:
 
 @dataclass(frozen=True)
 class TableStatus:
-    """One table of the plan as of now.
+    """The current status of one table on the plan.
 
     Args:
-        record: What the state store knows.
+        record: The table's record in the state store.
         events_behind: Offsets between the last commit and the end of the topic, an upper bound of
-            the events; None when there is no commit or Kafka could not be asked.
-        watermark: Event time up to which the table is complete: that of its last commit, or, where
-            the lake holds the whole topic, of the connector's newest heartbeat.
+            the events; None when there is no commit or Kafka could not be queried.
+        watermark: Event time up to which the table is complete: the watermark of its last commit.
+            If the lake holds the whole topic, it is the time of the connector's newest heartbeat.
         freshness_s: Seconds since the watermark; None without one.
-        target_s: How old it may be.
-        quarantined: Records that were left out; the watermark stays before the first.
-        notes: What the reader should know.
+        target_s: The largest freshness allowed, in seconds.
+        quarantined: Number of records that were left out; the watermark stays before the first.
+        notes: Notes for the reader.
         build: The generation that is being built beside it, if there is one.
-        runs: Its last runs, newest first, when the table was asked for by name.
+        runs: Its last runs, newest first, if the table was named.
     """
 
     record: TableRecord
@@ -106,7 +106,7 @@ class TableStatus:
 
     @property
     def remedy(self) -> str | None:
-        """What to do with the table; None where nothing is to be done."""
+        """The remedy for the table; None if there is nothing to do."""
         return self.record.remedy or unfinished(self.record)
 
     def to_json(self) -> dict[str, Any]:
@@ -154,7 +154,7 @@ class TableStatus:
 
 @dataclass(frozen=True)
 class Status:
-    """All that ``status`` shows."""
+    """Everything that ``status`` shows."""
 
     tables: tuple[TableStatus, ...]
     captures: tuple[CaptureStatus, ...]
@@ -182,9 +182,9 @@ class Status:
 
 
 def status(services: Services, tables: Sequence[TableId]) -> Status:
-    """The state of the given tables, of all when none are given.
+    """Return the status of the given tables, or of all when none are given.
 
-    A service that cannot be reached costs its own figures only; the rest is shown.
+    If a service cannot be reached, only its own figures are missing; the rest is shown.
     """
     wanted = set(tables)
     records = [
@@ -192,7 +192,7 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
         for record in services.store.tables()
         if (record.table in wanted if wanted else record.state is not State.RETIRED)
     ]
-    # Before the ends of the topics: what was committed before a beat is in its topic by then.
+    # Read before the ends of the topics: every commit before a beat is in its topic by then.
     captures = tuple(_captures(services, records))
     ends, trouble = _ends(services, records)
     lacking = Quarantine(services.store).counts()
@@ -232,7 +232,7 @@ def _building(build: TableRecord) -> dict[str, Any]:
 
 
 def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
-    """What readers of the table see while its next generation is not there yet."""
+    """Notes about the serving generation while the next one is not published yet."""
     if build is not None:
         why = (build.error or {}).get("message") or build.reason
         yield (
@@ -281,7 +281,7 @@ def _table(
     quarantined = 0 if record.attempt is None else lacking.get(str(record.attempt.id), 0)
     watermark = None if commit is None else commit.watermark
     whole = record.state is State.INCREMENTAL and behind == 0 and not quarantined
-    # Without transactions Kafka may have a beat before it has what came before.
+    # Without transactions Kafka may have a beat before it has the earlier events.
     if whole and beat_at is not None and services.config.connect.exactly_once:
         watermark = plan.watermark(watermark, {0: beat_at}, lateness)
     freshness = None if watermark is None else max(0.0, (now - watermark).total_seconds())
@@ -291,7 +291,7 @@ def _table(
 
 
 def _left_out(services: Services, record: TableRecord) -> list[str]:
-    """The columns that came after a frozen table was copied."""
+    """The columns that were added after a frozen table was copied."""
     names: dict[str, None] = {}
     for entry in services.store.schema_history(record.table):
         if entry.generation != record.generation or entry.outcome != "followed":
@@ -355,7 +355,7 @@ def _capture(services: Services, record: TableRecord) -> CaptureStatus:
 
 
 def _flows(services: Services, capture: CaptureNames, bound_s: float) -> bool:
-    """Whether records came lately: no beat comes while one long transaction is sent."""
+    """Whether records came recently: no beat arrives while one long transaction is sent."""
     topics = [*capture.own_topics, *services.store.topics(capture.source, capture.tier)]
     times = services.kafka.newest_times(topics).values()
     return any(came_lately(sent, bound_s) for sent in times)
@@ -363,7 +363,7 @@ def _flows(services: Services, capture: CaptureNames, bound_s: float) -> bool:
 
 @contextmanager
 def _noted(problems: list[str]) -> Iterator[None]:
-    """What cannot be asked becomes one of the problems; the rest is shown all the same."""
+    """Turn a failed query into one of the problems; the rest is shown all the same."""
     try:
         yield
     except TributaryError as error:

@@ -1,7 +1,7 @@
-"""Resyncs that nobody has to ask for: tables whose source changed in a way the lake cannot follow.
+"""Resyncs without a command: for tables whose source changed in a way the lake cannot follow.
 
-A table is copied again where its settings say so, and within their limits; otherwise it waits for
-a person, and says why. A copy that was interrupted is gone on with.
+A table is copied again if its settings say so, and within their limits. Otherwise it waits for a
+person, and the reason is reported. A copy that was interrupted continues.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ _log = logging.getLogger(__name__)
 
 
 class Unattended:
-    """The resyncs of the tables that ask for them.
+    """The resyncs of the tables whose settings request them.
 
     Args:
         services: What to work with.
-        records: The tables as they are now.
+        records: Returns the current records of the tables.
     """
 
     def __init__(self, services: Services, records: Callable[[], Iterable[TableRecord]]) -> None:
         self._services = services
         self._records = records
         self.waiting: dict[TableId, str] = {}
-        """Tables that ask for a resync and were not given one, each with why."""
+        """Tables whose settings request a resync that they did not get, each with the reason."""
 
     def once(self) -> list[Outcome]:
-        """Resync the tables that ask for it and may; several at a time."""
+        """Resync the tables that request it and may have it, several at a time."""
         now = datetime.now(timezone.utc)
         due = []
         waiting: dict[TableId, str] = {}
@@ -58,7 +58,7 @@ class Unattended:
             else:
                 waiting[record.table] = why
         outcomes = resync(self._services, due, still=self._asks) if due else []
-        # Someone copies these already, by hand or from another machine.
+        # Another process copies these already: a manual command, or one on another machine.
         held = {o.table: str(o.error) for o in outcomes if isinstance(o.error, LeaseHeldError)}
         self.waiting = {**waiting, **held}
         return [outcome for outcome in outcomes if outcome.table not in held]
@@ -69,7 +69,7 @@ class Unattended:
     def repeat(
         self, stop: threading.Event, interval_s: float, report: Callable[[list[Outcome]], None]
     ) -> None:
-        """Look again and again until told to stop."""
+        """Resync repeatedly until stopped."""
         while not stop.wait(interval_s):
             try:
                 done = self.once()

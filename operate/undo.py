@@ -1,7 +1,7 @@
-"""Takes away again what a refused onboarding made: a slot that nobody reads keeps the log for ever.
+"""The removal of what a refused onboarding created: an unread slot keeps the log for ever.
 
-Only what was not there before: names may be shared with an installation that this one knows
-nothing of, and its slot is not ours to drop.
+Only what was not there before is removed. The names may be shared with another installation that
+this one does not know, and this one must not drop its slot.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Found:
-    """What there was of a capture before an onboarding.
+    """The parts of a capture before an onboarding.
 
     Args:
-        connector: Whether there was its connector.
-        slot: Whether there was its slot, or needs none.
-        tables: The tables that it had.
+        connector: Whether its connector existed.
+        slot: Whether its slot existed, or none is needed.
+        tables: The tables in it.
     """
 
     connector: bool
@@ -42,11 +42,11 @@ class Found:
 
 
 def look(services: Services, names: CaptureNames) -> Found | None:
-    """What there is of a capture; None when tables are on the plan, which it stays for.
+    """Read the parts of a capture; None when tables are on the plan, since then the capture stays.
 
     Raises:
-        ConnectError: Kafka Connect cannot be asked.
-        SourceError: The source cannot be asked.
+        ConnectError: Kafka Connect cannot be queried.
+        SourceError: The source cannot be queried.
     """
     if on_plan(services, names):
         return None
@@ -62,7 +62,7 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
     """Remove what was not there before, unless a table is on the plan; topics stay.
 
     Returns:
-        What could not be removed and how to do it by hand; empty when nothing is left.
+        The parts that could not be removed and how to do it by hand; empty when nothing is left.
     """
     names, source = group.capture, services.source(group.capture.source)
     if before is None or on_plan(services, names):

@@ -17,18 +17,18 @@ if TYPE_CHECKING:
 
 
 _FUNCTION = re.compile(r"[\w.\"]+\(.*\)$|CURRENT_|LOCALTIME", re.DOTALL)
-"""A default that is the call of a function."""
+"""A default that is a function call."""
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What keeps a table from being onboarded.
+    """The obstacle to onboarding a table, if there is one.
 
     Args:
         problem: What is wrong, as half a sentence that the table's name begins; empty when
             nothing is.
         remedy: What to do about it.
-        notes: What the reader should know although the table can travel.
+        notes: Notes for the reader of a table that can travel.
     """
 
     problem: str = ""
@@ -44,7 +44,7 @@ class Verdict:
         """Refuse the table when there is a problem.
 
         Raises:
-            CaptureError: There is.
+            CaptureError: There is one.
         """
         if self.problem:
             raise CaptureError(
@@ -57,7 +57,7 @@ _WHOLE = frozenset({"full", "row"})
 
 
 def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False) -> Verdict:
-    """Whether every change of the table can be applied: by key, or in mode append each row once.
+    """Judge whether every change of the table can be applied: by key, or appended once per row.
 
     Args:
         table: The table as its catalog describes it.
@@ -107,18 +107,18 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
 
 
 DEFAULT_MESSAGE_BYTES = 1_048_588
-"""Kafka's own limit of a message."""
+"""Kafka's default limit for a message, in bytes."""
 
 
 def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
-    """Why a row's events may not fit into a message; None when they do.
+    """The reason why a row's events may not fit into a message; None when they do.
 
     Args:
         table: The table.
-        largest: Bytes of the largest row that was seen.
+        largest: Bytes of the largest row in the sample.
         limit: Bytes of the largest message.
     """
-    # With the whole old row in the log an update carries it beside the new one.
+    # With the whole old row in the log, an update carries both the old and the new row.
     event = (largest or 0) * (2 if table.replica_identity in _WHOLE else 1)
     if event <= limit:
         return None
@@ -148,9 +148,9 @@ def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -
 
 
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
-    """Replicated columns whose NULL looks like a value that rows have.
+    """Replicated columns whose NULL arrives as a value that rows may have.
 
-    What a function gives is no constant, so it is not what a row without a value shows.
+    Defaults that are function calls are not constants, so a row without a value does not show them.
     """
     rules = settings.columns
     return [
@@ -285,7 +285,7 @@ def _key_columns(table: SourceTable, key: tuple[str, ...]) -> Verdict:
     if any(set(index) <= set(key) for index in _usable_keys(table)):
         return Verdict()
     columns = ", ".join(key)
-    # MySQL has no index without a name, and makes each of them while the table is written to.
+    # Every index of MySQL has a name, and MySQL builds each one while the table is written to.
     index = (
         f"CREATE UNIQUE INDEX <name> ON {_of_mysql(table.table)} ({columns})"
         if table.replica_identity == "row"
@@ -299,7 +299,7 @@ def _key_columns(table: SourceTable, key: tuple[str, ...]) -> Verdict:
 
 
 def _of_mysql(table: TableId) -> str:
-    """A table as statements of MySQL name it, whatever characters its name has."""
+    """A table as statements of MySQL name it, for any characters in its name."""
     return ".".join("`" + name.replace("`", "``") + "`" for name in (table.schema, table.name))
 
 
@@ -350,7 +350,7 @@ _SHOWN = 8
 
 
 def some(names: Sequence[str]) -> str:
-    """The first of the names, and how many more there are."""
+    """The first names, and the number of the others."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 

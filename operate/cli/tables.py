@@ -1,4 +1,4 @@
-"""Commands about which tables travel: discover, onboard, bootstrap, resync, offboard, path."""
+"""The commands that decide which tables travel: discover, onboard, bootstrap and the others."""
 
 from __future__ import annotations
 
@@ -45,8 +45,8 @@ def discover(
 ) -> None:
     """List the sources' tables: rows, size, key, replica identity, and whether they can travel.
 
-    Of tables that are not on the plan, by the catalogs alone: `check` looks at the others, and
-    `onboard --dry-run` reads rows, too: do they fit into a message, does their key find them.
+    Tables that are not on the plan are judged by the catalogs alone; `check` looks at the others.
+    `onboard --dry-run` also reads rows: do they fit into a message, does their key find them.
     """
     from operate.context import services
     from operate.inventory import discover as look
@@ -157,8 +157,8 @@ def bootstrap(
 ) -> None:
     """Copy tables that were never copied or have lost their stream, and hand over to it.
 
-    A table that is kept up to date is left alone; resync copies it again. One that was paused goes
-    on when it is named; wildcards leave it out.
+    A table that is kept up to date is left alone; resync copies it again. A paused table continues
+    when it is named; wildcards leave it out.
     """
     from operate.context import services
     from operate.inventory import on_plan
@@ -240,12 +240,12 @@ def path(
 
 
 def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = False) -> None:
-    """Show what happened to each table, and end with the exit code that it makes.
+    """Show the result of each table, and end with the resulting exit code.
 
     Args:
-        renderer: Where to show it.
+        renderer: The output.
         outcomes: One per table.
-        strict: Whether a table that a wildcard left out makes an exit code, too.
+        strict: Whether a table that a wildcard left out also makes an exit code.
 
     Raises:
         typer.Exit: With a code other than 0 when a table failed.
@@ -270,7 +270,7 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
 
 
 def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
-    """Say each error once, with the tables that it is said of; then what was left out, and why."""
+    """Show each error once, with its tables; then the tables left out, with the reasons."""
     from operate.outcome import told_once
 
     failed = [outcome for outcome in outcomes if outcome.failed]
@@ -282,7 +282,7 @@ def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
 
 
 def size(count: int) -> str:
-    """Bytes as a person reads them."""
+    """Bytes in a form for people."""
     amount = float(count)
     for unit in ("B", "KiB", "MiB", "GiB"):
         if amount < 1024:

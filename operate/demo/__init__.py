@@ -1,1 +1,1 @@
-"""A shop that is written to while its tables travel to the lake: what `tributary demo` shows."""
+"""The shop of `tributary demo`: written to while its tables travel to the lake."""

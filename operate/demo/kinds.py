@@ -1,4 +1,4 @@
-"""The kinds of source that the demo has a shop on."""
+"""The kinds of source on which the demo has a shop."""
 
 from __future__ import annotations
 
@@ -9,4 +9,4 @@ from operate.demo.shop_mysql import MARIADB, MYSQL
 from operate.demo.shop_postgres import POSTGRES
 
 SHOPS: Mapping[str, ShopKind] = {shop.kind: shop for shop in (POSTGRES, MYSQL, MARIADB)}
-"""The shop of each kind, in the order of the stack's."""
+"""The shop of each kind, in the stack's order of kinds."""

@@ -1,4 +1,4 @@
-"""Sessions that the demo writes and looks by, the same on every kind of source."""
+"""The demo's sessions for writing and reading, alike on every kind of source."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Session(Protocol):
 
         Args:
             statement: The statement.
-            values: Take the places of ``%(name)s``; with values, a percent sign is written twice.
+            values: Replace ``%(name)s``; with values, a percent sign is written twice.
         """
 
     def first(self, query: str) -> Sequence[object] | None:
@@ -34,7 +34,7 @@ Sessions = Callable[[], AbstractContextManager[Session]]
 
 
 def sessions(source: str, config: SourceConfig) -> Sessions:
-    """What opens sessions on a source; each call connects anew, from any thread.
+    """Return the opener of sessions on a source; each call connects anew, from any thread.
 
     Args:
         source: Key of the source.
@@ -74,7 +74,7 @@ def _on_mysql(source: str, config: MysqlSourceConfig) -> Sessions:
     @contextmanager
     def opened() -> Iterator[Session]:
         with connections.open("admin") as session:
-            # Else a DELETE that finds no row keeps others from inserting where it would be.
+            # Otherwise a DELETE that finds no row blocks inserts of others at its place.
             session.rows("SET SESSION TRANSACTION ISOLATION LEVEL READ COMMITTED")
             yield _MysqlSession(session)
 
@@ -86,7 +86,7 @@ class _MysqlSession:
         self._session = session
 
     def run(self, statement: str, values: Mapping[str, int] | None = None) -> None:
-        # As the driver would; it takes values by their order only here, and numbers need no quotes.
+        # As the driver would; it takes values only by their order here, and numbers need no quotes.
         self._session.rows(statement if values is None else statement % values)
 
     def first(self, query: str) -> Sequence[object] | None:

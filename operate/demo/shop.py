@@ -1,4 +1,4 @@
-"""The demo's source: what a small shop is, whichever database it is on."""
+"""The demo's source: the small shop, independent of the database that it is on."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Deed:
 
     Args:
         name: What happens, in the words of the shop.
-        weight: How often it happens, relative to the others.
+        weight: How often it happens, relative to the other deeds.
         statements: SQL statements with the parameters ``%(n)s`` (a running number) and ``%(r)s``
             (a random number from 1 to a million); a percent sign is written twice.
     """
@@ -31,12 +31,12 @@ class Deed:
 
 @dataclass(frozen=True)
 class Witness:
-    """A row that the demo follows: before and after, at the source and in the lake.
+    """A row that the demo shows before and after a change, at the source and in the lake.
 
     Args:
         table: Table of :data:`TABLES`.
-        what: What is done to the row, for a person.
-        changes: The statements that do it.
+        what: The change of the row, for a person.
+        changes: The statements of the change.
         before: SQL condition that finds the row before the change, at the source and in the lake.
         after: SQL condition that finds the row after it.
         columns: Columns to show.
@@ -52,14 +52,14 @@ class Witness:
 
 @dataclass(frozen=True)
 class ShopKind:
-    """The shop on one kind of database: all that the demo says in that database's SQL.
+    """The shop on one kind of database: all of the demo's SQL for that database.
 
     Args:
         kind: The kind of source, as ``tributary.yaml`` and the stack name it.
         title: The database's name, for a person.
-        create: Makes the schema's tables anew, :data:`TABLES` and :data:`KEYLESS`.
+        create: Recreates the schema's tables, :data:`TABLES` and :data:`KEYLESS`.
         fill: Fills them; one transaction each.
-        deeds: What the writers do, for as long as the demo runs.
+        deeds: The writers' transactions, for as long as the demo runs.
         witnesses: The changes that the demo makes by hand, one of each kind.
     """
 
@@ -108,4 +108,4 @@ WITNESSES: tuple[Witness, ...] = (
         ("id", "name", "phone"),
     ),
 )
-"""Changes in SQL that every kind understands; the writers leave alone what is shown of them."""
+"""Changes in SQL that every kind understands; the writers do not change the columns shown."""

@@ -1,6 +1,6 @@
 """The demo's shop on MySQL and MariaDB, in SQL that both understand.
 
-Newer MySQL takes ``manual`` for a word of its own, and not every server has ``md5``.
+Newer MySQL reserves the word ``manual``, and not every server has ``md5``.
 """
 
 from __future__ import annotations
@@ -13,7 +13,8 @@ _SIDE = 350
 def _filled(insert: str, count: int) -> str:
     """An INSERT ... SELECT of so many rows; ``i`` counts them from 1.
 
-    The numbers are a square of two short recursions: the servers end one after a thousand steps.
+    The numbers are the product of two short recursions, since the servers end a recursion after a
+    thousand steps.
     """
     return f"""{insert} FROM (
       WITH RECURSIVE side AS (SELECT 0 AS i UNION ALL SELECT i + 1 FROM side WHERE i < {_SIDE - 1})

@@ -51,7 +51,7 @@ CREATE TABLE shop.page_views (
   path text NOT NULL
 );
 """
-"""Everything but the rows. The manual of a product is large enough to be stored out of line."""
+"""Everything except the rows. A product's manual is large enough to be stored out of line."""
 
 _FILL: tuple[str, ...] = (
     """INSERT INTO shop.customers (email, name, joined_at, newsletter)

@@ -1,4 +1,4 @@
-"""What the demo does and tells, step by step."""
+"""The steps of the demo and their output."""
 
 from __future__ import annotations
 
@@ -40,15 +40,15 @@ _RUNS = 2
 
 @dataclass
 class Told:
-    """What the demo did, for ``--output json`` and the exit code.
+    """The results of the demo, for ``--output json`` and the exit code.
 
     Args:
         source: The kind of source.
-        onboarded: One outcome per table, the refused one among them.
+        onboarded: One outcome per table, including the refused one.
         runs: The incremental runs.
         verified: One verification per table that travelled.
-        failures: What went wrong, by table.
-        transactions: Transactions that the writers committed, by what they did.
+        failures: Failed tables.
+        transactions: Transactions that the writers committed, by deed.
         seconds: Duration of each step by name.
     """
 
@@ -88,11 +88,11 @@ class Demo:
 
     Args:
         folder: Holds the stack, the configuration, the state and the lake.
-        renderer: Where the story is told.
-        progress: Where long work is shown.
+        renderer: The output.
+        progress: Shows long work.
         kind: The kind of source that the shop is on, of `operate.demo.kinds.SHOPS`.
-        config: Where to write the configuration; None takes the folder. Only there is a file that
-            exists replaced.
+        config: File for the configuration; None takes the folder. An existing file is replaced only
+            in that folder.
     """
 
     def __init__(
@@ -111,7 +111,7 @@ class Demo:
         self.told = Told(kind)
 
     def run(self, *, keep: bool) -> Told:
-        """Do everything, and take the servers down again unless they are to be kept."""
+        """Run all steps, and stop the servers afterwards unless they are to be kept."""
         self._refuse_to_replace()
         stack = LocalStack(self.folder / "stack", report=self._renderer.note)
         with ExitStack() as ending:
@@ -163,7 +163,7 @@ class Demo:
                 self._renderer.warning(f"a writer was refused: {message}")
 
     def _clean(self, opened: Services) -> None:
-        """Take a former demo's tables off the plan, with their data."""
+        """Take an earlier demo's tables off the plan, with their data."""
         known = [record.table for record in opened.store.tables()]
         for_each(known, lambda t: offboard(opened, t, delete_data=True), action="offboard")
 
@@ -257,7 +257,7 @@ class Demo:
     def _look(
         self, opened: Services, at_source: Sessions, witness: Witness, where: str
     ) -> tuple[str, str]:
-        """The witness as the source and as the lake have it."""
+        """The witness's row at the source and in the lake."""
         table = _table(opened, witness.table)
         record = require(opened, table)
         source = opened.source(table.source)

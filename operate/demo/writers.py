@@ -21,9 +21,9 @@ class Writers:
 
     Args:
         sessions: Opens a session on the source; each writer has its own.
-        deeds: What they do.
-        count: How many writers.
-        rate: Transactions per second of each.
+        deeds: Their transactions.
+        count: Number of writers.
+        rate: Transactions per second of each writer.
         seed: Makes the choice of deeds repeatable.
     """
 
@@ -70,7 +70,7 @@ class Writers:
 
     @property
     def deeds(self) -> dict[str, int]:
-        """Committed transactions so far, by what they did."""
+        """Committed transactions so far, by deed."""
         with self._lock:
             return dict(self._done)
 

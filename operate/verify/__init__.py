@@ -1,1 +1,1 @@
-"""Compares source and lake row for row while both move."""
+"""The comparison of source and lake, row for row, while both move."""

@@ -1,4 +1,4 @@
-"""Verifies several tables side by side."""
+"""The verification of several tables at the same time."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def verify_tables(
         tables: The tables.
 
     Returns:
-        What was found, in the order given, and the tables that could not be verified.
+        The results, in the order given, and the tables that could not be verified.
     """
     context = services.run_context
     found: dict[TableId, Verification] = {}

@@ -1,6 +1,6 @@
 """The Spark side of verify: digests of typed rows, and one pass over both sides.
 
-Both sides come as lake types by the same type rules, so equal digests mean equal values of equal
+Both sides arrive in lake types by the same type rules, so equal digests mean equal values of equal
 types: NaN equals NaN, 0.0 differs from -0.0, NULL differs from everything else.
 """
 
@@ -28,14 +28,14 @@ _SEEDS = (20_011, 90_001)
 
 @dataclass(frozen=True)
 class Comparison:
-    """What one pass over source and lake found.
+    """The result of one pass over source and lake.
 
     Args:
         source_rows: Rows read from the source.
         lake_rows: Rows read from the lake.
         keys: Different keys on either side.
-        differing: How many of them differ, or are in the lake twice.
-        suspects: Their keys, up to the limit that was given.
+        differing: Number of keys that differ, or are in the lake twice.
+        suspects: These keys, up to the given limit.
     """
 
     source_rows: int
@@ -47,15 +47,15 @@ class Comparison:
 
 @dataclass(frozen=True)
 class BagComparison:
-    """What one pass over source and lake of a table without a key found.
+    """The result of one pass over source and lake of a table without a key.
 
     Args:
         source_rows: Rows read from the source.
         lake_rows: Rows read from the lake.
         rows: Different rows on either side.
-        differing: Rows that one side has more often than the other, each as often as that.
-        surplus: Such rows, up to the limit that was given, each with how much oftener the source
-            has it; negative where the lake does.
+        differing: Rows that one side has more often than the other, counted by the excess.
+        surplus: Such rows, up to the given limit, each with the source's excess over the lake; it
+            is negative if the lake has the row more often.
     """
 
     source_rows: int
@@ -68,7 +68,7 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Rows that were fetched by key, as a frame of lake types in which nothing is hidden yet."""
+    """Rows that were fetched by key, as a frame of lake types with nothing hidden yet."""
     shown = schema.shown().columns
     ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
@@ -77,7 +77,7 @@ def source_rows(
 
 
 def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
-    """The lake's live rows with the source's columns; a column it does not have yet is NULL."""
+    """The lake's live rows with the source's columns; a column that the lake lacks is NULL."""
     if DELETED in lake.columns:
         lake = lake.where(~F.coalesce(F.col(DELETED), F.lit(False)))
     present = {name.lower() for name in lake.columns}
@@ -98,7 +98,7 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
         source: The source's columns in lake types.
         lake: The same columns of the lake (see :func:`as_table`).
         schema: The table.
-        limit: How many differing keys to return at most.
+        limit: The most differing keys to return.
     """
     key = [F.col(_quoted(name)) for name in schema.key]
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
@@ -114,7 +114,7 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
         )
         .withColumn("_differs", (F.col("_s") != 1) | (F.col("_l") != 1) | ~F.col("_same"))
     )
-    # On disk: smaller than the shuffle's own files, and it is read twice.
+    # On disk: it is smaller than the shuffle's own files and is read twice.
     kept = grouped.select(*key, "_s", "_l", "_differs").persist(StorageLevel.DISK_ONLY)
     try:
         totals = kept.agg(
@@ -140,13 +140,13 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
 def compare_bags(
     source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: int
 ) -> BagComparison:
-    """Compare all rows of two tables without a key, by how often each occurs, in one pass.
+    """Compare two tables without a key in one pass, by the number of occurrences of each row.
 
     Args:
         source: The source's columns in lake types.
         lake: The same columns of the lake (see :func:`as_table`).
         schema: The table.
-        limit: How many differing rows to return at most; only then are rows read again.
+        limit: The most differing rows to return; rows are read again only if some differ.
     """
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
     ours = source.select(*_row_digest(schema), one.alias("_s"), none.alias("_l"))
@@ -181,7 +181,7 @@ def compare_bags(
 def _shown(
     rows: DataFrame, wanted: DataFrame, schema: TableSchema
 ) -> list[tuple[int, dict[str, object]]]:
-    """One row of each digest that is wanted, as text."""
+    """One row, as text, for each wanted digest."""
     columns = [F.col(_quoted(column.name)) for column in schema.columns]
     found = (
         rows.select(F.struct(*columns).alias("_row"), *_row_digest(schema))
@@ -212,7 +212,7 @@ def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]
 def with_keys(
     spark: SparkSession, lake: DataFrame, schema: TableSchema, keys: Iterable[Key]
 ) -> DataFrame:
-    """The rows that have one of the keys. The keys must be few; they go to every task."""
+    """The rows with one of the keys. The keys must be few, since they go to every task."""
     ddl = ", ".join(f"{_quoted(name)} {schema.column(name).lake_type}" for name in schema.key)
     wanted = spark.createDataFrame(list(keys), schema=ddl)
     return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")
@@ -226,7 +226,7 @@ def _row_digest(schema: TableSchema) -> list[SparkColumn]:
 
 
 def _facts(name: str, lake_type: str) -> tuple[SparkColumn, SparkColumn]:
-    """What goes into the hash for one column. xxhash64 skips NULL, so that is said apart."""
+    """The hash's input for one column. xxhash64 skips NULL, so a flag for NULL is added."""
     value = F.col(_quoted(name))
     folded = lake_type.lower()
     if folded in ("float", "double"):
@@ -246,7 +246,7 @@ def _key(row: Any, schema: TableSchema) -> Key:
 
 
 def _python(value: Any, lake_type: str) -> object:
-    """A key value as the source layer takes it, and hashable."""
+    """A key value in the source layer's form, and hashable."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, datetime) and lake_type == "timestamp":

@@ -1,9 +1,9 @@
-"""Verifies a table without a key: source and lake as of one position, as bags of rows.
+"""The verification of a table without a key: both sides as of one position, as bags of rows.
 
-Rows without a key cannot be looked at again one by one, so both sides are read as of the same
-position. A view of the source contains exactly what ended at or before S; the lake's rows from
-before the first event beyond S are what it must hold by then. Equal means that each row occurs in
-the lake as often as in the source at S; what was written since is left to the next time.
+Rows without a key cannot be read again one by one, so both sides are read as of the same position.
+A view of the source contains exactly the transactions that ended at or before S. The lake must
+contain their rows, which are its rows before the first event beyond S. Equal means that each row
+occurs in the lake as often as in the source at S. Later changes are left to the next verification.
 """
 
 from __future__ import annotations
@@ -33,21 +33,21 @@ if TYPE_CHECKING:
     from cdc.sources.views import View
 
 PASSES = 3
-"""How often a comparison that a TRUNCATE has spoilt is done again."""
+"""The most passes, if a TRUNCATE spoils a comparison."""
 _REPORTED = 1_000
 
 
 @dataclass(frozen=True)
 class LogComparison:
-    """A log beside its source.
+    """The comparison of a log with its source.
 
     Args:
-        context: What runs work with.
-        capture: What carries the table's changes.
+        context: The runs' context.
+        capture: The capture of the table's changes.
         lake: The lake table.
         settings: The table's settings.
         ranges: The ranges of the table that are read at the same time.
-        read_source: The source's rows in these, under a view.
+        read_source: Reads the source's rows of the ranges under a view.
         advance: Brings the lake to offsets, or past them.
         wait_s: Bound of each wait, in seconds.
     """
@@ -62,10 +62,10 @@ class LogComparison:
     wait_s: float
 
     def compare(self) -> tuple[LogPosition, BagComparison]:
-        """The position that both sides were read as of, and what was found.
+        """Return the position of both sides, and the result.
 
         Raises:
-            LakeError: The lake lost its rows to a TRUNCATE while they were read, again and again.
+            LakeError: A TRUNCATE removed the lake's rows while they were read, in every pass.
             TributaryError: Source, stream or lake cannot be read.
         """
         for _ in range(PASSES):
@@ -99,7 +99,7 @@ class LogComparison:
                 if view.split is None:
                     raise AssertionError("an exact view has a position")
                 split = view.split.known()
-                # An idle source's log would never pass S by itself.
+                # The log of an idle source would never pass S without a new row.
                 capture.wait_until_captured(source.write_marker().position, timeout_s=self.wait_s)
                 boundary = find_boundary(
                     capture, context.registry, origin, split, timeout_s=self.wait_s
@@ -115,7 +115,7 @@ class LogComparison:
         return split, boundary, found
 
     def _truncated_beyond(self, boundary: Mapping[int, int]) -> bool:
-        """Whether the lake has applied a TRUNCATE from after the position, with other events."""
+        """Whether the lake has a commit with a TRUNCATE that reaches beyond the position."""
         return any(
             committed.record.counts.get("t")
             and any(committed.record.offsets[p] > at for p, at in boundary.items())

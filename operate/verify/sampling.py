@@ -1,4 +1,4 @@
-"""What the source shows for a few keys, again and again, while the lake catches up."""
+"""Repeated samples of a few keys at the source, while the lake catches up."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _PAUSE_S = 0.01
 class Sampler:
     """Reads rows by key from the primary in a thread, for the length of a block.
 
-    The first sample is complete before the block begins, and the last one begins after it ended.
+    The first sample is complete before the block begins, and the last one begins after it ends.
 
     Args:
         source: The source.
         table: The table.
         schema: Its lake schema.
-        keys: Which rows.
+        keys: The keys of the rows.
     """
 
     def __init__(
@@ -63,7 +63,7 @@ class Sampler:
 
     @property
     def rows(self) -> list[dict[str, Any]]:
-        """The different rows that were seen, of all keys."""
+        """The different rows in all samples, of all keys."""
         return [row for seen in self._rows.values() for row in seen.values()]
 
     @property

@@ -1,13 +1,16 @@
-"""When a key that differs is a fault and when it is only on its way. Pure.
+"""The decision whether a key that differs is a fault or only on its way. Pure.
 
-The source is written to while it is compared, so a difference means nothing by itself. For each
-key in question one round samples the source's row again and again: first after a position P was
-read, last after the lake's commit was read. Everything up to P is in that commit, so the lake must
-show one of the sampled rows, however often the row changed meanwhile. If it does, the key is equal.
-If the row did not change while it was sampled and the lake shows something else, that is a
-difference; it has to be seen in two rounds in a row, so that a row that changed and changed back
-between two samples cannot cause a false alarm. A row that changed all the time and was never caught
-is tried again, and named at the end.
+The source is written to while it is compared, so one difference proves nothing. For each key in
+question, a round samples the source's row repeatedly. The first sample is after a position P was
+read, and the last is after the lake's commit was read. That commit contains everything up to P, so
+the lake must show one of the sampled rows, however often the row changed meanwhile.
+
+- If it does, the key is equal.
+- If the row did not change in the samples and the lake shows something else, that is a difference.
+  It must be seen in two rounds in a row. So a row that changed and changed back between two samples
+  cannot cause a false alarm.
+- A row that changed all the time and was never seen equal is sampled again, and is reported at the
+  end.
 """
 
 from __future__ import annotations
@@ -28,10 +31,10 @@ CONFIRMATIONS = 2
 
 @dataclass(frozen=True)
 class Sighting:
-    """What one round saw of one key.
+    """The samples of one key in one round.
 
     Args:
-        at_source: The different rows that the source showed, None for no row.
+        at_source: The different rows at the source; None means no row.
         in_lake: The lake's row, None for no row.
         lake_rows: Rows with this key in the lake.
     """
@@ -42,7 +45,7 @@ class Sighting:
 
     @property
     def equal(self) -> bool:
-        """Whether the lake shows what the source showed."""
+        """Whether the lake shows one of the source's rows."""
         return self.lake_rows <= 1 and self.in_lake in self.at_source
 
     @property
@@ -52,7 +55,7 @@ class Sighting:
 
     @property
     def kind(self) -> Kind:
-        """What kind of difference this would be."""
+        """The kind of difference, if it is one."""
         if self.lake_rows > 1:
             return "duplicate"
         if self.in_lake is None:
@@ -60,7 +63,7 @@ class Sighting:
         return "extra" if None in self.at_source else "different"
 
     def columns(self, names: tuple[str, ...]) -> tuple[str, ...]:
-        """Which of the columns differ, when the source's row stood still and the lake has one."""
+        """The columns that differ, if the source's row did not change and the lake has a row."""
         if not self.still or self.in_lake is None:
             return ()
         (row,) = self.at_source
@@ -80,7 +83,7 @@ class Suspect:
     Args:
         key: Values of the key columns.
         seen: Rounds in a row in which the same difference was seen.
-        last: The last sighting, None before the first round.
+        last: The last sighting; None before the first round.
     """
 
     key: Key
@@ -90,12 +93,12 @@ class Suspect:
 
 @dataclass(frozen=True)
 class Round:
-    """What a round made of the suspects.
+    """The result of one round over the suspects.
 
     Args:
         pending: Keys that need another round.
-        differences: Keys for which a difference persisted, as seen last.
-        settled: How many keys turned out to be equal.
+        differences: Keys with a persistent difference, with the last sighting.
+        settled: Number of keys that turned out to be equal.
     """
 
     pending: tuple[Suspect, ...]
@@ -104,11 +107,11 @@ class Round:
 
 
 def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> Round:
-    """Sort the suspects by what this round saw of them.
+    """Sort the suspects by their sightings in this round.
 
     Args:
         suspects: The keys that differed before.
-        sightings: What was seen of each of them.
+        sightings: The sighting of each of them.
     """
     pending: list[Suspect] = []
     differences: list[Suspect] = []
@@ -139,12 +142,12 @@ def sightings(
     absent: frozenset[Key],
     in_lake: list[tuple[Key, RowDigest]],
 ) -> dict[Key, Sighting]:
-    """What one round saw.
+    """Combine the rows of one round into sightings.
 
     Args:
         keys: The keys in question.
-        at_source: Rows that the source showed.
-        absent: Keys under which it showed none.
+        at_source: Rows in the samples of the source.
+        absent: Keys without a row in at least one sample.
         in_lake: The lake's rows.
     """
     source: defaultdict[Key, set[RowDigest | None]] = defaultdict(set)

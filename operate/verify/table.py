@@ -1,4 +1,4 @@
-"""Verifies one table: a pass over all rows, then rounds over the keys that differed."""
+"""The verification of one table: a pass over all rows, then rounds over the keys that differed."""
 
 from __future__ import annotations
 
@@ -36,11 +36,11 @@ if TYPE_CHECKING:
     from operate.context import Services
 
 MAX_SUSPECTS = 20_000
-"""Differing keys that are looked at one by one."""
+"""The most differing keys that are checked one by one."""
 MAX_PASSES = 3
 """Passes over all rows while more keys differ than that."""
 MAX_ROUNDS = 12
-"""Rounds over the keys that differ; one that never stands still is named after the last."""
+"""The most rounds over the keys that differ; a key that still changes is reported after the last."""
 WAIT_S = 600.0
 """Bound of each wait: for the replica, for the capture, for the lake."""
 _POLL_S = 0.5
@@ -53,8 +53,8 @@ class Difference:
 
     Args:
         kind: ``missing`` or ``extra`` in the lake, ``different``, or ``duplicate`` in the lake.
-        key: Values of the key columns by name; of all columns where there is no key.
-        columns: Columns that differ, of ``different``.
+        key: Values of the key columns by name; of all columns if there is no key.
+        columns: Columns that differ, for ``different``.
     """
 
     kind: Kind
@@ -64,25 +64,25 @@ class Difference:
 
 @dataclass(frozen=True)
 class Verification:
-    """What verify found about one table.
+    """The result of verify for one table.
 
     Args:
-        table: Which table.
-        rows_compared: Different keys on either side; of a table without a key, different rows.
+        table: The table.
+        rows_compared: Different keys on either side; for a table without a key, different rows.
         source_rows: Rows read from the source.
         lake_rows: Rows read from the lake.
-        differences: What differs for good, up to a thousand. A row without a key is named once,
-            however much oftener one side has it.
-        difference_count: How many there are.
-        unsettled: Keys that changed all the time and were never caught equal, up to a thousand.
-        unsettled_count: How many there are, those that were too many to look at among them.
+        differences: Persistent differences, up to a thousand. A row without a key is listed once,
+            for any excess on one side.
+        difference_count: Number of differences.
+        unsettled: Keys that changed all the time and were never seen equal, up to a thousand.
+        unsettled_count: Number of unsettled keys, including those that were too many to check.
         checked_again: Keys that differed in the pass, because they were being written.
         rounds: Rounds over them.
-        position: Position of the source's log that the comparison reaches at least; of a table
+        position: Position of the source's log that the comparison reaches at least; for a table
             without a key, exactly.
         offsets: Next offsets of the lake's last commit.
-        instant: That commit.
-        seconds: How long it took.
+        instant: The instant of that commit.
+        seconds: Its duration.
     """
 
     table: TableId
@@ -134,7 +134,7 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
 
     Args:
         services: What to work with.
-        context: What runs work with: the lake is brought up to date on the way.
+        context: The runs' context, since runs bring the lake up to date.
         table: The table; it must be kept up to date.
 
     Raises:
@@ -176,7 +176,7 @@ class _Verification:
         )
 
     def _lake_settings(self, services: Services) -> TableSettings:
-        """The table's settings; those of a frozen table name the columns that the lake took."""
+        """The table's settings; for a frozen table they name the columns that the lake took."""
         settings = services.config.settings_on_plan(self._id, self._tier)
         latest = self._context.timeline(self._attempt).latest_offsets()
         if latest is None or latest.record.handoff is None:
@@ -222,7 +222,7 @@ class _Verification:
         )
 
     def _pass(self) -> tuple[Marker, Comparison]:
-        """Compare all rows, of a lake and a replica that both have passed the same marker."""
+        """Compare all rows after lake and replica have both passed the same marker."""
         marker = self._source.write_marker()
         self._source.wait_for_marker_on_replica(
             marker, timeout_s=WAIT_S, progress=self._services.progress
@@ -278,7 +278,7 @@ class _Verification:
         )
 
     def _require_rows(self, compared: int) -> None:
-        """An empty comparison proves nothing unless the source is empty, counted otherwise."""
+        """Refuse an empty comparison unless a separate count shows that the source is empty."""
         if compared == 0 and (rows := self._source.count(self._table)):
             raise LakeError(
                 f"nothing was compared of table {self._id}, and its source holds {rows} rows",
@@ -311,7 +311,7 @@ class _Verification:
         return hidden(rows, self._schema, self._services.config.lake)
 
     def _round(self, pending: tuple[Suspect, ...], number: int) -> Mapping[Key, Sighting]:
-        """Sample the keys at the source while the lake moves past where the sampling began."""
+        """Sample the keys at the source while the lake moves past the start of the sampling."""
         keys = [suspect.key for suspect in pending]
         task = self._services.progress.start(
             f"compare {self._id} again, round {number}", len(keys), "keys"
@@ -334,7 +334,7 @@ class _Verification:
         return sightings(keys, at_source, sampler.absent, in_lake)
 
     def _advance(self, upto: Mapping[int, int] | None = None) -> None:
-        """Bring the lake past offsets, or all that is in the topic, by a run of ours or another."""
+        """Bring the lake past offsets, or to the topic's end, by a run of this or another process."""
         target = upto or self._services.kafka.high_watermarks(self._topic)
         self._capture.wait_until_readable(target, timeout_s=WAIT_S)
         deadline = time.monotonic() + WAIT_S
@@ -343,7 +343,7 @@ class _Verification:
             if result.error is not None:
                 raise _stopped(self._id, result)
             if result.skipped:
-                time.sleep(_POLL_S)  # another run holds the table, and brings it there
+                time.sleep(_POLL_S)  # another run holds the table and reaches the offsets
             if time.monotonic() > deadline:
                 raise LakeError(
                     f"the lake table of {self._id} did not reach offsets {target} of topic"
@@ -370,7 +370,7 @@ class _Verification:
 
 
 def _stopped(table: TableId, result: RunResult) -> TributaryError:
-    """What stopped a run that verify needed."""
+    """The error for a run that verify needed and that failed."""
     error = result.error or {}
     kind = LostHistoryError if result.state is State.NEEDS_BOOTSTRAP else LakeError
     return kind(
