@@ -1,8 +1,8 @@
-"""Programs from Debian's packages, unpacked into the cache: nothing is installed, no root needed.
+"""Programs from Debian's packages, unpacked into the cache: without installation, without root.
 
 APT itself finds, fetches and authenticates the packages, with the mirrors and keys of this
-machine's own configuration, but with lists and downloads of our own, so that the system's are left
-alone and may be old or empty.
+machine's configuration. Its lists and downloads are in folders of the stack, so the system's lists
+stay unchanged and may be old or empty.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ _SYSTEM_STATUS = Path("/var/lib/dpkg/status")
 
 @dataclass(frozen=True)
 class Package:
-    """A Debian package and what it is allowed to be.
+    """A Debian package and the conditions for accepting it.
 
     Args:
         name: Its name.
-        suite: A suite of Debian besides those that this machine is configured for. Such a package
-            brings its whole closure with it, the C library and its loader too. None takes it from
-            the configured suites and leaves out what is installed.
-        version: The one version that is accepted; None accepts what the suite has.
-        sha256: Checksum of the package's file by architecture, where only one file is accepted.
-        also: Packages that come along.
-        without: Beginnings of package names in the closure that the program does not need.
+        suite: A suite of Debian besides those that this machine is configured for. The package then
+            comes with its whole closure, including the C library and its loader. With None the
+            package comes from the configured suites, without what is already installed.
+        version: The only version that is accepted; None accepts the version of the suite.
+        sha256: Checksum of the package's file by architecture, if only one file is accepted.
+        also: Packages to fetch in addition.
+        without: Prefixes of package names in the closure that the program does not need.
     """
 
     name: str
@@ -49,7 +49,7 @@ class Package:
 
 
 def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
-    """Where the package was unpacked before, newest first; None when it was not."""
+    """The folder of the newest version unpacked before, or None."""
     # A version of Debian's begins with a digit; a suite's name does not.
     folders = [
         folder
@@ -60,7 +60,7 @@ def unpacked(package: Package, *, cache: Path | None = None) -> Path | None:
 
 
 def unpack(package: Package, *, cache: Path | None = None, report: Report | None = None) -> Path:
-    """The folder that holds the unpacked package and what it needs, fetched once.
+    """Return the folder of the unpacked package and its dependencies, fetched once.
 
     Args:
         package: The package.
@@ -125,8 +125,8 @@ class _Apt:
     """APT with the machine's configuration but state of its own.
 
     Args:
-        folder: Takes the state.
-        package: What is wanted.
+        folder: Holds the state.
+        package: The wanted package.
     """
 
     def __init__(self, folder: Path, package: Package) -> None:
@@ -140,9 +140,9 @@ class _Apt:
             "Dir::State": folder / "state",
             "Dir::State::status": _SYSTEM_STATUS,
             "Dir::Cache": folder / "cache",
-            # The lists are ours alone: the system's lock is neither needed nor allowed.
+            # The lists belong to this process alone: the system's lock is not needed or allowed.
             "Debug::NoLocking": "1",
-            # Else root's APT fetches as another user, who cannot enter this folder.
+            # Otherwise root's APT fetches as another user, who cannot enter this folder.
             "APT::Sandbox::User": "",
             "APT::Install-Recommends": "false",
             "Acquire::Languages": "none",
@@ -158,7 +158,7 @@ class _Apt:
         self._apt("update", limit_s=_UPDATE_LIMIT_S)
 
     def narrow_to(self, suite: str) -> None:
-        """Leave the configured suites for another one of the same mirror."""
+        """Replace the configured suites by another one of the same mirror."""
         targets = self._apt(
             "indextargets",
             "--format",
@@ -175,7 +175,7 @@ class _Apt:
             )
         sources = self._folder / "sources.list"
         sources.write_text(f"deb {mirrors[0]} {suite} main\n", "utf-8")
-        # The closure is that of the suite, whatever this machine has installed.
+        # The closure is computed from the suite alone, without this machine's installed packages.
         self._settings["Dir::Etc::SourceList"] = sources
         self._settings["Dir::Etc::SourceParts"] = "/dev/null"
         self._settings["Dir::State::status"] = self._folder / "status"
@@ -184,7 +184,7 @@ class _Apt:
 
     def _configure(self) -> None:
         lines = [f'{name} "{value}";' for name, value in self._settings.items()]
-        # Some systems remove files of theirs whenever APT has run.
+        # On some systems these hooks remove APT's files after every run.
         lines += [f"#clear {hooks};" for hooks in ("APT::Update::Post-Invoke", "DPkg::Post-Invoke")]
         self._config.write_text("\n".join(lines) + "\n", "utf-8")
 
@@ -197,7 +197,7 @@ class _Apt:
         return None if found is None or found[1] == "(none)" else found[1]
 
     def download(self) -> list[Path]:
-        """Fetch the package and what it needs."""
+        """Fetch the package and its dependencies."""
         plan = self._apt("install", "--simulate", self._package.name, *self._package.also)
         names = [line.split()[1] for line in plan.splitlines() if line.startswith("Inst ")]
         wanted = [name for name in names if not name.startswith(self._package.without or "\0")]
@@ -249,7 +249,7 @@ def _folder(cache: Path | None) -> Path:
 
 
 def _prefix(package: Package) -> str:
-    """What the names of this package's folders begin with; its version follows."""
+    """The prefix of the names of this package's folders; its version follows."""
     return "_".join(filter(None, (package.name, package.suite)))
 
 
@@ -259,4 +259,4 @@ def _by_number(name: str) -> list[tuple[int, str]]:
 
 
 def _silent(_line: str) -> None:
-    """Progress that nobody asked for."""
+    """Ignore progress, for callers that pass no reporter."""

@@ -6,18 +6,18 @@ from schemas.errors import TributaryError
 
 
 class StackError(TributaryError):
-    """The local stack cannot do what was asked of it."""
+    """The local stack cannot do what a command requests."""
 
 
 class ServerDiedError(StackError):
-    """A server ended by itself or did not get ready; the message carries the end of its log."""
+    """A server ended by itself or did not become ready; the message has the end of its log."""
 
 
 class UnavailableError(StackError):
     """A server that this machine neither has nor can fetch; stacks without it still work.
 
     Args:
-        message: Why it is not to be had.
+        message: The reason why it is not available.
         remedy: What to do about it.
     """
 

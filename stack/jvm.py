@@ -26,7 +26,7 @@ _LOGGING = ("-Dlog4j2.level=INFO", "-Djava.awt.headless=true")
 
 
 class JavaServer:
-    """What the Java servers have in common.
+    """The common parts of the Java servers.
 
     Args:
         folder: Working directory, which also holds configuration and data.
@@ -50,7 +50,7 @@ class JavaServer:
         return (str(java.executable), *java.options, *_LOGGING, *arguments)
 
     def _answers(self, path: str, login: tuple[str, str] | None = None) -> str | None:
-        """Why the server does not answer this path with success, or None when it does."""
+        """The reason why a request for this path fails, or None when it succeeds."""
         try:
             answer = httpx.get(f"http://{HOST}:{self.port}{path}", auth=login, timeout=_PROBE_S)
         except httpx.HTTPError as error:
@@ -59,7 +59,7 @@ class JavaServer:
 
 
 class Kafka(JavaServer):
-    """One Kafka node that is broker and controller.
+    """One Kafka node that is both broker and controller.
 
     Args:
         folder: Working directory.
@@ -91,7 +91,7 @@ class Kafka(JavaServer):
             self._format()
 
     def command(self) -> Command:
-        """How to start it."""
+        """The command that starts it."""
         classpath = f"{self._software().kafka}/*"
         argv = self._java("-Xms256m", "-Xmx512m", "-cp", classpath, "kafka.Kafka")
         return Command((*argv, str(self.properties)), self.folder)
@@ -115,8 +115,8 @@ class Kafka(JavaServer):
             )
 
     def unhealthy(self) -> str | None:
-        """Why it is not ready, or None when it is."""
-        # Silent: while the node starts, every probe would log a refused connection.
+        """The reason why it is not ready, or None when it is."""
+        # No logging: while the node starts, every probe would log a refused connection.
         client = AdminClient({"bootstrap.servers": f"{HOST}:{self.port}", "log_level": 0})
         try:
             brokers = client.list_topics(timeout=_PROBE_S).brokers
@@ -135,15 +135,16 @@ class Registry(JavaServer):
         private_folder(self.folder)
 
     def command(self) -> Command:
-        """How to start it."""
+        """The command that starts it."""
         jar = next(self._software().registry.glob("*-runner.jar"), None)
         if jar is None:
             raise StackError(
                 f"the schema registry in {self._software().registry} has no runner jar",
                 remedy="Remove that folder from the cache, then run again.",
             )
-        # In memory, as it is by default, it would number schemas anew after a restart and garble
-        # every topic. WRITE_DELAY=0: an id that was handed out is on disk.
+        # With the default store in memory, it would number schemas from 1 again after a restart,
+        # and every topic would be decoded wrongly. WRITE_DELAY=0: an id is on disk once it is
+        # handed out.
         database = f"jdbc:h2:file:{self.folder / 'registry'};WRITE_DELAY=0"
         argv = self._java(
             # It serves few requests: a small heap and the quick compiler make it start sooner.
@@ -155,21 +156,21 @@ class Registry(JavaServer):
         return Command(argv, self.folder, {"REGISTRY_DATASOURCE_URL": database})
 
     def unhealthy(self) -> str | None:
-        """Why it is not ready, or None when it is."""
+        """The reason why it is not ready, or None when it is."""
         return self._answers("/health/ready") or self._answers("/apis/ccompat/v7/subjects")
 
 
 class Connect(JavaServer):
     """A Kafka Connect worker with Debezium, the Avro converter and exactly-once sources.
 
-    Its REST interface asks for a login: whoever can send a configuration to be validated is told
-    what the configuration providers read for it.
+    Its REST interface requires a login: a client that can send a configuration for validation gets
+    in return the values that the configuration providers read for it.
 
     Args:
         folder: Working directory.
         port: Port of its REST interface.
         kafka_port: Kafka's port.
-        passwords: Lie in the one folder that its configuration providers may read.
+        passwords: Their folder is the only one that the configuration providers may read.
         software: Finds the fetched software.
     """
 
@@ -205,7 +206,7 @@ class Connect(JavaServer):
         write_private(self.folder / "users.properties", login)
 
     def command(self) -> Command:
-        """How to start it."""
+        """The command that starts it."""
         argv = self._java(
             *("-Xms128m", "-Xmx1g", "-cp", f"{self._software().kafka}/*"),
             f"-Djava.security.auth.login.config={_LOGIN_FILE}",
@@ -215,12 +216,12 @@ class Connect(JavaServer):
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """Why it is not ready, or None when it is."""
+        """The reason why it is not ready, or None when it is."""
         return self._answers("/connectors", (CONNECT, self._passwords.get(CONNECT)))
 
 
 def kafka_properties(port: int, controller_port: int, data: Path) -> dict[str, str]:
-    """Configuration of a single node: every internal topic has one copy and few partitions."""
+    """Configuration of a single node: internal topics with one copy and few partitions."""
     one_copy = (
         "offsets.topic.replication.factor",
         "transaction.state.log.replication.factor",
@@ -240,7 +241,7 @@ def kafka_properties(port: int, controller_port: int, data: Path) -> dict[str, s
         "auto.create.topics.enable": "false",
         "num.partitions": "1",
         "group.initial.rebalance.delay.ms": "0",
-        # Rows with large values; Connect's producers are allowed the same.
+        # For rows with large values; Connect's producers have the same limit.
         "message.max.bytes": str(_LARGEST_MESSAGE_BYTES),
         **dict.fromkeys(one_copy, "1"),
         **dict.fromkeys(few, "4"),
@@ -289,21 +290,21 @@ def connect_properties(
 
 _BASIC_AUTH = "org.apache.kafka.connect.rest.basic.auth.extension"
 _LOGIN_FILE = "login.conf"
-# The worker's folder may have any name; what is in it is named from there.
+# The worker's folder may have any name, so files in it are named relative to it.
 LOGIN_MODULE = f"""\
 KafkaConnect {{
   {_BASIC_AUTH}.PropertyFileLoginModule required file="users.properties";
 }};
 """
-"""How Connect's REST interface finds out who logs in."""
+"""The login module of Connect's REST interface."""
 _LARGEST_MESSAGE_BYTES = 20 * 1024 * 1024
 
 
 def _render(properties: Mapping[str, str]) -> str:
-    """A Java properties file; backslashes are the only character to escape in our values."""
+    """A Java properties file; of the stack's values, only backslashes need escaping."""
     return "".join(f"{key}={value}\n".replace("\\", "\\\\") for key, value in properties.items())
 
 
 def _cluster_id() -> str:
-    """A Kafka cluster id: 16 random bytes; a leading dash would read as an option."""
+    """A Kafka cluster id: 16 random bytes; a leading dash would look like an option."""
     return "T" + base64.urlsafe_b64encode(uuid.uuid4().bytes).decode("ascii")[1:22]

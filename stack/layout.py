@@ -1,4 +1,4 @@
-"""Which servers a stack has, and what a folder must remember of them."""
+"""The servers of a stack, and the record of them in its folder."""
 
 from __future__ import annotations
 
@@ -26,23 +26,23 @@ PAIRS = {
 }
 """Names of the primary and the replica of each kind."""
 SHARED = ("kafka", "kafka_controller", "registry", "connect")
-"""What needs a port in every stack."""
+"""The parts of every stack that need a port."""
 METASTORE = "metastore"
-"""A server that a stack has only when it is asked for."""
+"""A server that a stack has only on request."""
 SECRETS = "secrets"
-"""Folder of the passwords, inside the stack's."""
+"""Folder of the passwords, inside the stack's folder."""
 
 
 @dataclass(frozen=True)
 class Record:
-    """What a stack's folder remembers, in ``stack.json``.
+    """The record in a stack's folder, ``stack.json``.
 
-    What made data is remembered since another version could not read it.
+    It names the programs that made the data, since another version could not read it.
 
     Args:
         ports: Port of each server by name, and of Kafka's controller.
-        binaries: The PostgreSQL that made the data, if it is a source of this stack.
-        installations: The MySQL and MariaDB that did, by kind, if they are.
+        binaries: The PostgreSQL that made the data; None if it is not a source of this stack.
+        installations: The MySQL and MariaDB that made theirs, by kind, if they are sources.
     """
 
     ports: dict[str, int]
@@ -60,7 +60,7 @@ class Record:
 
     @staticmethod
     def file(folder: Path) -> Path:
-        """Where the record of a stack's folder lies."""
+        """The file of the record in a stack's folder."""
         return folder / "stack.json"
 
     @classmethod
@@ -116,22 +116,22 @@ class Layout:
 
     @property
     def optional(self) -> tuple[Metastore, ...]:
-        """What only some stacks have besides sources."""
+        """Servers besides the sources that only some stacks have."""
         return () if self.metastore is None else (self.metastore,)
 
     @property
     def servers(self) -> tuple[Server, ...]:
-        """All of them, in the order of ``status``."""
+        """All servers, in the order of ``status``."""
         sources = [server for pair in self.pairs for server in (pair.primary, pair.replica)]
         return (*sources, self.kafka, self.registry, self.connect, *self.optional)
 
 
 def layout(folder: Path, record: Record, software: Callable[[], Software]) -> Layout:
-    """The servers of the stack in a folder.
+    """Build the servers of the stack in a folder.
 
     Args:
         folder: The stack's folder.
-        record: What the folder remembers.
+        record: The record in the folder.
         software: Finds the fetched software; called only to start a Java server.
     """
     ports = record.ports

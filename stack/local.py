@@ -1,4 +1,4 @@
-"""The stack as a whole: every server, in one folder."""
+"""The whole stack: every server, in one folder."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ _LOCK_LIMIT_S = 600.0
 
 
 class LocalStack:
-    """A real source side in one folder: databases with replicas, Kafka, Connect, a registry.
+    """Databases with replicas, Kafka, Connect and a registry, in one folder.
 
-    Used as a context manager, it starts the stack and always stops it.
+    As a context manager, it starts the stack and always stops it.
 
     Args:
         folder: Holds all data, logs and secrets.
         cache: Cache of downloads; by default the one of ``cdc.runtime.jars``.
-        report: Takes lines of progress of the context manager.
+        report: Receives lines of progress of the context manager.
     """
 
     def __init__(
@@ -78,20 +78,20 @@ class LocalStack:
         sources: Collection[str] = (),
         metastore: bool = False,
     ) -> list[ServerStatus]:
-        """Start what does not run, and wait until every server is ready.
+        """Start the servers that do not run, and wait until every server is ready.
 
         Args:
-            report: Takes lines of progress.
-            sources: Kinds of source that the stack shall have, of ``KINDS``, besides those that it
-                has; by default a new stack gets PostgreSQL.
-            metastore: Give the stack a Hive Metastore as well; it has one from then on.
+            report: Receives lines of progress.
+            sources: Kinds of source to add, of ``KINDS``, to those that the stack has; by default a
+                new stack gets PostgreSQL.
+            metastore: Also add a Hive Metastore, which the stack keeps from then on.
 
         Returns:
             The status of every server.
 
         Raises:
             ServerDiedError: A server ended or did not get ready; carries the end of its log.
-            UnavailableError: A kind of source that this machine neither has nor can fetch.
+            ServerDiedError: A server ended or did not become ready; carries the end of its log.
             StackError: The stack cannot be started.
         """
         report = report or self._report
@@ -110,8 +110,8 @@ class LocalStack:
             if before and fine and not lacking and len(kinds) == len(had):
                 report(f"the stack in {self.folder} is already up")
                 return before
-            # Before anything is created: a machine without Java, network or such a database is
-            # told so first.
+            # First of all, so that a machine without Java, a network or such a database fails
+            # before anything is created.
             fetch_software(kinds, self._cache, report)
             installations = {
                 kind: find_installation(kind, cache=self._cache, report=report)
@@ -120,7 +120,7 @@ class LocalStack:
             }
             self._create(report, kinds, installations, metastore)
             if before and len(kinds) > len(had):
-                # It looks for connectors when it starts, and goes on where it was.
+                # It looks for connectors when it starts, and continues from its position.
                 self.server("connect").stop()
             self._start_all(report)
             return self.status()
@@ -130,13 +130,13 @@ class LocalStack:
 
         Args:
             delete: Remove all data, logs and secrets too.
-            report: Takes lines of progress.
+            report: Receives lines of progress.
         """
         report = report or self._report
         if self._exists():
             with self._locked():
                 layout = self._layout()
-                # Clients before the servers that they need, so that each can end in peace.
+                # Clients before the servers that they need, so that each can end without errors.
                 groups: tuple[tuple[Server, ...], ...] = (
                     (layout.connect, layout.registry, *layout.optional),
                     (*(pair.replica for pair in layout.pairs), layout.kafka),
@@ -149,7 +149,7 @@ class LocalStack:
             shutil.rmtree(self.folder, ignore_errors=True)
 
     def status(self) -> list[ServerStatus]:
-        """Every server's state; empty when there is no stack in the folder."""
+        """Every server's status; empty when there is no stack in the folder."""
         if not self._exists():
             return []
         servers = self._layout().servers
@@ -157,11 +157,11 @@ class LocalStack:
             return list(pool.map(lambda server: status_of(server, self._process(server)), servers))
 
     def env(self) -> dict[str, str]:
-        """What ``stack env`` exports; no value holds a password."""
+        """The variables of ``stack env``; no value holds a password."""
         return self.addresses().env()
 
     def addresses(self, database: str = DATABASE) -> Addresses:
-        """Where the servers of this stack are.
+        """The addresses of this stack's servers.
 
         Args:
             database: The database that is captured.
@@ -185,8 +185,8 @@ class LocalStack:
         Args:
             source: Name of the source.
             database: The database that is captured.
-            folder: Takes lake and state; by default the stack's.
-            kinds: Which of the stack's sources to name; by default all.
+            folder: Holds lake and state; by default the stack's folder.
+            kinds: The stack's sources to name; by default all.
         """
         addresses = self.addresses(database)
         wanted = tuple(kind for kind in addresses.kinds if kind in kinds)
@@ -216,15 +216,15 @@ class LocalStack:
         return RunningServer(servers[name], self._process(servers[name]))
 
     def psql(self, sql: str, *, database: str = DATABASE, replica: bool = False) -> str:
-        """Run SQL as the superuser, for set-up that the product has no right to do.
+        """Run SQL as the superuser, for set-up that the product's roles may not do.
 
         Args:
-            sql: Statements.
-            database: Where to run it.
-            replica: Run it on the replica.
+            sql: The statements.
+            database: The database to run them in.
+            replica: Run them on the replica.
 
         Returns:
-            What psql printed, one row a line, columns separated by ``|``.
+            The output of psql, one row a line, columns separated by ``|``.
         """
         pair = self._layout().postgres
         if pair is None:
@@ -238,9 +238,9 @@ class LocalStack:
 
         Args:
             kind: ``mysql`` or ``mariadb``.
-            statements: What to run.
-            database: Where to run it.
-            replica: Run it on the replica.
+            statements: The statements.
+            database: The database to run them in.
+            replica: Run them on the replica.
 
         Returns:
             The rows of the last statement.
@@ -252,7 +252,7 @@ class LocalStack:
         return server.sql(*statements, database=database)
 
     def write_config(self, path: Path) -> bool:
-        """Write a ready ``tributary.yaml`` when there is none; tells whether it did."""
+        """Write a ready ``tributary.yaml`` if there is none; return whether it did."""
         try:
             with path.open("x", encoding="utf-8") as file:
                 file.write(self.config_text())
@@ -261,18 +261,18 @@ class LocalStack:
         return True
 
     def remove_config(self, path: Path) -> bool:
-        """Remove a ``tributary.yaml`` that is as the stack wrote it; tells whether it did."""
+        """Remove a ``tributary.yaml`` that is as the stack wrote it; return whether it was removed."""
         wrote = self.wrote(path)
         if wrote:
             path.unlink()
         return wrote
 
     def wrote(self, path: Path) -> bool:
-        """Whether there is a stack, and the file is what it writes as its configuration now."""
+        """Whether a stack exists and the file equals the configuration that it writes now."""
         return self._exists() and path.is_file() and path.read_text("utf-8") == self.config_text()
 
     def _start_all(self, report: Report) -> None:
-        """Start every server as early as what it needs allows, all at the same time."""
+        """Start every server as early as its dependencies allow, all at the same time."""
         layout = self._layout()
         abort = threading.Event()
 
@@ -302,8 +302,7 @@ class LocalStack:
             try:
                 done, _ = wait(started, return_when=FIRST_EXCEPTION)
             finally:
-                # After an error or an interrupt, the servers that are still waited for would
-                # only delay it.
+                # After an error or an interrupt, the other waits would only delay it.
                 abort.set()
         for future in (*done, *started):
             future.result()
@@ -334,7 +333,7 @@ class LocalStack:
         installations: Mapping[str, Installation],
         metastore: bool,
     ) -> None:
-        """Make the folders, choose ports, and record what a later call must know."""
+        """Make the folders, choose ports, and record the facts for later calls."""
         for name in kinds:
             (self.folder / name).mkdir(parents=True, exist_ok=True)
         for name in ("run", "logs", SECRETS):
@@ -364,7 +363,7 @@ class LocalStack:
         )
 
     def _held(self, kept: Mapping[str, int]) -> set[int]:
-        """Ports that this stack's own live servers listen on."""
+        """Ports on which this stack's own live servers listen."""
         if not kept:
             return set()
         held = {s.port for s in self._layout().servers if self._process(s).find() is not None}
@@ -381,7 +380,7 @@ class LocalStack:
 
     @contextlib.contextmanager
     def _locked(self) -> Iterator[None]:
-        """One `up` or `down` at a time in a folder."""
+        """Allow one `up` or `down` at a time in a folder."""
         self.folder.mkdir(parents=True, exist_ok=True)
         try:
             with FileLock(self.folder / "stack.lock", timeout=_LOCK_LIMIT_S):
@@ -394,4 +393,4 @@ class LocalStack:
 
 
 def _silent(_line: str) -> None:
-    """Progress that nobody asked for."""
+    """Ignore progress, for callers that pass no reporter."""

@@ -1,4 +1,4 @@
-"""A Hive Metastore, the server that knows tables by name, from the jars that pyspark brings."""
+"""A Hive Metastore, the catalog of table names, from the jars that come with pyspark."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from stack.process import Command
 from stack.secrets import private_folder
 
 _PROBE_S = 3.0
-# Its libraries are older than Java's modules, and reach into them.
+# Its libraries are older than Java's modules and access their internals.
 _OPENED = tuple(
     f"--add-opens=java.base/java.{package}=ALL-UNNAMED" for package in ("lang", "net", "util")
 )
 
 
 class Metastore(JavaServer):
-    """A Hive Metastore that keeps its tables in a Derby database of its own."""
+    """A Hive Metastore with a Derby database of its own for its tables."""
 
     name = "metastore"
 
@@ -42,7 +42,7 @@ class Metastore(JavaServer):
         (self.folder / "hive-site.xml").write_text(text, "utf-8")
 
     def command(self) -> Command:
-        """How to start it."""
+        """The command that starts it."""
         argv = self._java(
             *("-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", *_OPENED),
             *("-cp", f"{self.folder}:{pyspark_jars()}/*"),
@@ -51,7 +51,7 @@ class Metastore(JavaServer):
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """Why it is not ready, or None when it is."""
+        """The reason why it is not ready, or None when it is."""
         try:
             with socket.create_connection((HOST, self.port), timeout=_PROBE_S):
                 return None

@@ -28,7 +28,7 @@ Row = tuple[Any, ...]
 
 
 class MysqlServer:
-    """What a primary and a replica have in common.
+    """The common parts of a primary and a replica.
 
     Args:
         name: The server's name in the stack.
@@ -36,7 +36,7 @@ class MysqlServer:
         port: Port it listens on.
         server_id: Its number among the servers that replicate from each other.
         installation: The programs.
-        user: Who runs it.
+        user: The user that runs it.
         passwords: Passwords of the roles.
     """
 
@@ -74,7 +74,7 @@ class MysqlServer:
         self._passwords = passwords
 
     def command(self) -> Command:
-        """How to start it."""
+        """The command that starts it."""
         argv = (
             *self._user.prefix,
             *self._installation.command,
@@ -85,7 +85,7 @@ class MysqlServer:
         return Command(argv, self.folder, self._installation.environment)
 
     def unhealthy(self) -> str | None:
-        """Why it is not ready, or None when it is."""
+        """The reason why it is not ready, or None when it is."""
         try:
             self.sql("SELECT 1", limit_s=_PROBE_LIMIT_S)
         except StackError as error:
@@ -98,9 +98,9 @@ class MysqlServer:
         """Run statements as the superuser, each in a transaction of its own.
 
         Args:
-            statements: What to run.
-            database: Where to run it.
-            limit_s: How long each may take.
+            statements: The statements.
+            database: The database to run them in.
+            limit_s: Bound of each statement, in seconds.
 
         Returns:
             The rows of the last one.
@@ -147,7 +147,7 @@ class MysqlPrimary(MysqlServer):
     """The server that is captured."""
 
     def prepare(self) -> None:
-        """Make its data directory when there is none, and write its option file."""
+        """Make its data directory if there is none, and write its option file."""
         if self.data.unfinished:
             self.data.make()
         self.data.configure({})
@@ -165,13 +165,13 @@ class MysqlReplica(MysqlServer):
     """A replica: it has every transaction of the primary, under the primary's GTIDs."""
 
     joining = False
-    """Whether it is still to be told where its primary is, and so cannot replicate yet."""
+    """Whether it does not know its primary yet, and so cannot replicate yet."""
 
     def prepare(self) -> None:
-        """Make its data directory when there is none, and write its option file."""
+        """Make its data directory if there is none, and write its option file."""
         if self.data.unfinished:
             self.data.make()
-            # Read-only it could not run its first statements.
+            # A read-only server could not run its first statements.
             self.data.configure({})
         else:
             self.data.configure(REPLICA_SETTINGS[self._kind])
@@ -205,7 +205,7 @@ class MysqlReplica(MysqlServer):
         self.data.finish()
 
     def unhealthy(self) -> str | None:
-        """Why it is not ready, or None when it answers and replicates."""
+        """The reason why it is not ready, or None when it answers and replicates."""
         if (problem := super().unhealthy()) or self.joining or self.data.unfinished:
             return problem
         try:
@@ -220,7 +220,7 @@ class MysqlReplica(MysqlServer):
         return f"it does not replicate (receiver {state['io']}, applier {state['sql']}): {reason}"
 
     def _state(self) -> dict[str, str]:
-        """What it says of its replication; empty when it has none."""
+        """The state of its replication; empty when it does not replicate."""
         new = self._kind == MYSQL
         statement = "SHOW REPLICA STATUS" if new else "SHOW SLAVE STATUS"
         rows, names = self._sql([statement], None, _PROBE_LIMIT_S)
@@ -241,10 +241,10 @@ class MysqlPair:
     """A primary with its replica.
 
     Args:
-        folder: Takes both data directories.
+        folder: Holds both data directories.
         ports: Ports of primary and replica.
         installation: The programs.
-        user: Who runs them.
+        user: The user that runs them.
         passwords: Passwords of the roles.
     """
 
@@ -273,7 +273,7 @@ class MysqlPair:
         )
 
     def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:
-        """Start both, the replica after what it copies.
+        """Start both, first the primary, then the replica that follows it.
 
         Args:
             ensure: Starts a server unless it runs, and waits until it is ready.

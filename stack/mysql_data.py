@@ -27,7 +27,7 @@ class DataDirectory:
         port: Port that the server listens on.
         server_id: Its number among the servers that replicate from each other.
         installation: The programs.
-        user: Who runs them.
+        user: The user that runs them.
         passwords: Passwords of the roles.
     """
 
@@ -52,7 +52,7 @@ class DataDirectory:
         self._passwords = passwords
 
     def make(self) -> None:
-        """Make a data directory, and what its first start runs."""
+        """Make a data directory, and the statements of its first start."""
         shutil.rmtree(self.folder, ignore_errors=True)
         self.folder.mkdir(parents=True)
         self._user.own(self.folder)
@@ -61,13 +61,13 @@ class DataDirectory:
         self._user.own(self.first)
 
     def _first_statements(self) -> str:
-        """Leave one superuser, who comes over TCP; each server has its own, so no GTID for it."""
+        """Leave one superuser, who logs in over TCP; each server has its own, so without a GTID."""
         superuser, password = f"'{SUPERUSER}'@'{HOST}'", self._passwords.get(SUPERUSER)
         if self._kind == MYSQL:
             only = [f"RENAME USER '{SUPERUSER}'@'localhost' TO {superuser}"]
         else:
             others = f"User = '{SUPERUSER}' AND Host <> '{HOST}'"
-            # Fixed names, no SQL of anyone else's.
+            # Fixed names; no SQL from outside.
             only = [f"DELETE FROM mysql.global_priv WHERE {others}", "FLUSH PRIVILEGES"]  # noqa: S608
         lines = ("SET sql_log_bin = 0", *only, f"ALTER USER {superuser} IDENTIFIED BY '{password}'")
         return "".join(f"{line};\n" for line in lines)
@@ -101,7 +101,7 @@ class DataDirectory:
             answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
                 [*self._user.prefix, *argv],
                 cwd=self.folder,
-                # Several at once would share the names of MariaDB's temporary files in one folder.
+                # Several at once in one folder would use the same names for temporary files.
                 env={**os.environ, **self._installation.environment, "TMPDIR": str(self.folder)},
                 capture_output=True,
                 text=True,
@@ -123,7 +123,7 @@ class DataDirectory:
         """Write the option file.
 
         Args:
-            extra: Settings besides those that every server has.
+            extra: Settings in addition to those of every server.
         """
         settings = {
             "bind_address": HOST,
@@ -145,31 +145,31 @@ class DataDirectory:
 
     @property
     def options(self) -> Path:
-        """Its option file; beside the data, since a data directory is made empty."""
+        """Its option file; beside the data directory, which must be empty when it is made."""
         return self.folder.parent / f"{self.folder.name}.cnf"
 
     @property
     def first(self) -> Path:
-        """What its first start runs, before anyone can log in."""
+        """The statements of its first start, which run before any login is possible."""
         return self.folder.parent / f"{self.folder.name}.first.sql"
 
     @property
     def _done(self) -> Path:
-        """Marks a server whose first steps are all done; one that lacks it is made anew."""
+        """Marks a server whose first steps are all done; a server without it is recreated."""
         return self.folder.parent / f"{self.folder.name}.initialised"
 
     @property
     def unfinished(self) -> bool:
-        """Whether it will be made anew, whatever an earlier attempt has left."""
+        """Whether it will be recreated, with or without remains of an earlier attempt."""
         return not self._done.exists()
 
     def finish(self) -> None:
-        """Note that the first steps are done."""
+        """Record that the first steps are done."""
         self._done.touch()
         self.first.unlink(missing_ok=True)
 
 
 def _quoted(value: str) -> str:
-    """A value of an option file; a path may hold what would begin a comment."""
+    """Quote a value of an option file, since a path may contain the start of a comment."""
     escaped = value.replace("\\", "\\\\").replace('"', '\\"')
     return f'"{escaped}"' if value else ""

@@ -1,4 +1,4 @@
-"""How MySQL and MariaDB of the stack are set up: settings, roles and logins, as plain values."""
+"""The set-up of MySQL and MariaDB in the stack: settings, roles and logins, as plain values."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ SUPERUSER = "root"
 ROLES = (SUPERUSER, REPLICATOR, ADMIN, CAPTURE, SNAPSHOT, MARKER)
 
 SETTINGS: Mapping[str, str] = {
-    # What capture needs: every change as whole rows, kept for longer than an outage and a copy.
+    # Required for capture: every change as whole rows, kept for longer than an outage and a copy.
     "log_bin": "binlog",
     "binlog_format": "ROW",
     "binlog_row_image": "FULL",
@@ -26,12 +26,12 @@ SETTINGS: Mapping[str, str] = {
     "default_time_zone": "+00:00",
     "skip_name_resolve": "ON",
     "innodb_buffer_pool_size": "128M",
-    # A crash of the server loses nothing by these (the system has the writes); only a crash of
-    # the whole machine would, and this data is made to be thrown away.
+    # With these, a crash of the server loses nothing, since the system has the writes. A crash of
+    # the whole machine would, but this data is made to be thrown away.
     "innodb_flush_log_at_trx_commit": "2",
     "sync_binlog": "0",
 }
-"""What every server has, of either kind."""
+"""The settings of every server, of either kind."""
 
 SETTINGS_BY_KIND: Mapping[str, Mapping[str, str]] = {
     MYSQL: {
@@ -47,18 +47,18 @@ REPLICA_SETTINGS: Mapping[str, Mapping[str, str]] = {
     MYSQL: {"super_read_only": "ON"},
     MARIADB: {"read_only": "ON"},
 }
-"""What a replica has besides: nobody writes there, so no transaction is its own."""
+"""The additional settings of a replica: no client writes there, so it has no own transactions."""
 
 
 def roles_sql(kind: str, host: str) -> list[str]:
-    """The roles and their rights, and no more than the product documents.
+    """The roles and their rights: exactly those that the product documents.
 
-    The rights on schema ``tributary`` that capture, snapshot and marker need are given by
-    ``admin``, who makes its tables.
+    ``admin`` grants the rights on schema ``tributary`` that capture, snapshot and marker need,
+    since it makes the tables there.
 
     Args:
         kind: ``mysql`` or ``mariadb``.
-        host: Where the roles log in from.
+        host: The host from which the roles log in.
     """
     # MariaDB has one right for binlog positions and another for a replica's state.
     watch = "REPLICATION CLIENT" + (", REPLICA MONITOR" if kind == MARIADB else "")
@@ -80,9 +80,9 @@ def roles_sql(kind: str, host: str) -> list[str]:
 def write_option_file(kind: str, ports: Mapping[str, int], passwords: Passwords) -> None:
     """Write an option file for clients, beside the passwords.
 
-    ``[client]`` is admin on the primary, ``[client_replica]`` reads the replica: with it, `mysql
-    --defaults-extra-file=FILE` and `--defaults-group-suffix=_replica` log in without a password
-    on their command line.
+    ``[client]`` is admin on the primary, and ``[client_replica]`` reads the replica. With the file,
+    `mysql --defaults-extra-file=FILE`, and for the replica `--defaults-group-suffix=_replica`, logs in
+    without a password on the command line.
 
     Args:
         kind: ``mysql`` or ``mariadb``.

@@ -1,7 +1,7 @@
-"""Finding a MySQL and a MariaDB: by a setting, on the PATH, or in Debian's packages.
+"""The search for a MySQL and a MariaDB: by a setting, on the PATH, or in Debian's packages.
 
-MariaDB is in Debian's stable release. MySQL is in its unstable one only, which moves: where the
-version that was tested is gone from it, MySQL is not available, and the stack says so.
+MariaDB is in Debian's stable release. MySQL is only in its unstable one, which moves. If the tested
+version is not there any more, MySQL is not available, and the stack reports that.
 """
 
 from __future__ import annotations
@@ -22,21 +22,21 @@ from stack.errors import StackError, UnavailableError
 MYSQL = "mysql"
 MARIADB = "mariadb"
 
-# Where Debian has servers, which is not on every user's PATH.
+# Debian's folders of servers, which are not on every user's PATH.
 _SBIN = ("/usr/local/sbin", "/usr/sbin")
 
 
 @dataclass(frozen=True)
 class Product:
-    """MySQL or MariaDB, as far as finding it goes.
+    """The facts about MySQL or MariaDB that are needed to find it.
 
     Args:
         title: Its name.
         programs: File names of its server.
         variable: Environment variable that names the server to use.
-        oldest: Oldest version that the stack's settings and statements fit.
-        tested: Series that the tests run on, and that its container is a release of.
-        package: Where it comes from when this machine has none.
+        oldest: Oldest version that works with the stack's settings and statements.
+        tested: Series that the tests run on; the container is a release of it.
+        package: Its package, for machines without it.
     """
 
     title: str
@@ -68,11 +68,11 @@ PRODUCTS = {
         "TRIBUTARY_MARIADBD",
         (10, 6, 1),
         "10.11",
-        # The client's package has a program that the one that makes data directories runs.
+        # The client's package has a program that the script for data directories runs.
         Package("mariadb-server-core", also=("mariadb-client-core",)),
     ),
 }
-"""What `stack up --source` may name besides PostgreSQL."""
+"""The values of `stack up --source` besides PostgreSQL."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class Installation:
         kind: A key of ``PRODUCTS``.
         server: Its server program.
         version: For example ``10.11.19``.
-        root: Where its packages were unpacked, or None when it is installed.
+        root: The folder of its unpacked packages, or None when it is installed.
     """
 
     kind: str
@@ -98,29 +98,29 @@ class Installation:
 
     @property
     def command(self) -> tuple[str, ...]:
-        """What begins a command line of the server."""
+        """The beginning of the server's command line."""
         if (loader := self._loader) is None:
             return (str(self.server),)
-        # Built for another release of Debian: it needs that one's C library, and this one's loader
-        # could not load it.
+        # The server was built for another release of Debian. It needs that release's C library,
+        # which this machine's loader could not load.
         return (str(loader), "--library-path", str(loader.parent), str(self.server))
 
     @property
     def program(self) -> str:
-        """File name of what runs as the server's process."""
+        """File name of the program that runs as the server's process."""
         return self.server.resolve().name if self._loader is None else self._loader.name
 
     @property
     def environment(self) -> dict[str, str]:
         """Variables that its programs need."""
-        # With a C library among them, other programs could not be loaded any more.
+        # With a C library in that folder, other programs could not be loaded any more.
         if self.root is None or self._loader is not None:
             return {}
         return {"LD_LIBRARY_PATH": str(_libraries(self.root))}
 
     @property
     def places(self) -> dict[str, Path]:
-        """Server settings for what it would look for where packages are installed."""
+        """Server settings for the folders that packages have when they are installed."""
         if self.root is None:
             return {}
         share = self.root / "usr" / "share" / "mysql"
@@ -141,16 +141,16 @@ class Installation:
 def find_installation(
     kind: str, *, cache: Path | None = None, report: Report | None = None
 ) -> Installation:
-    """The MySQL or MariaDB to use here, fetched if this machine has none.
+    """Find the MySQL or MariaDB to use here; fetch it if this machine has none.
 
     Args:
         kind: A key of ``PRODUCTS``.
         cache: Cache of downloads; by default the one of ``cdc.runtime.jars``.
-        report: Takes lines of progress.
+        report: Receives lines of progress.
 
     Raises:
         UnavailableError: There is none, and it cannot be fetched.
-        StackError: The one that is named by the setting is none, or what was fetched is wrong.
+        StackError: The setting names something else, or the fetched files are wrong.
     """
     product = PRODUCTS[kind]
     if named := os.environ.get(product.variable):
@@ -172,7 +172,7 @@ def find_installation(
         root = unpacked(product.package, cache=cache)
         root = root or unpack(product.package, cache=cache, report=report)
     except UnavailableError as error:
-        # A mysqld that is MariaDB's is no news.
+        # A mysqld of MariaDB is not worth a message.
         seen = "; ".join(text for text in refused if "is no " not in text)
         raise UnavailableError(
             f"no {product.title} {_dotted(product.oldest)} or later here"
@@ -196,7 +196,7 @@ def _installed(product: Product) -> Iterator[Path]:
 
 
 def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation | str:
-    """The installation of a server program, or why it is not usable."""
+    """The installation of a server program, or the reason why it is not usable."""
     product = PRODUCTS[kind]
     candidate = Installation(kind, server, "", root)
     try:

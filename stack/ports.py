@@ -9,7 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from stack.errors import StackError
 
 HOST = "127.0.0.1"
-# Below the range from which systems take ports of outgoing connections: a server that is down
+# Below the range from which systems take ports for outgoing connections: a server that is down
 # for a moment must find its port free again.
 _RANGE = range(15000, 30000)
 _ATTEMPTS = 500
@@ -18,7 +18,7 @@ _ATTEMPTS = 500
 def is_free(port: int) -> bool:
     """Whether a server could listen on this port now."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
-        # As servers do: connections of an earlier server in TIME_WAIT do not count.
+        # As servers do, so that an earlier server's connections in TIME_WAIT do not count.
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((HOST, port))
@@ -32,10 +32,10 @@ def choose(
     kept: Mapping[str, int] | None = None,
     held: Collection[int] = (),
 ) -> dict[str, int]:
-    """A free port for each name, and the kept one where it is still usable.
+    """Choose a free port for each name, or the kept one if it is still usable.
 
     Args:
-        names: What needs a port.
+        names: The names that need a port.
         kept: Ports of an earlier run.
         held: Kept ports that are not free because their owner runs.
 

@@ -87,7 +87,7 @@ class Binaries:
     """A PostgreSQL installation.
 
     Args:
-        folder: Where ``postgres`` and ``initdb`` lie.
+        folder: The folder of ``postgres`` and ``initdb``.
         version: As ``postgres --version`` prints it, for example ``15.18``.
     """
 
@@ -95,15 +95,15 @@ class Binaries:
     version: str
 
     def path(self, program: str) -> str:
-        """One of its programs."""
+        """The path of one of its programs."""
         return str(self.folder / program)
 
 
 def find_binaries() -> Binaries:
-    """The first usable PostgreSQL of ``PATH``, ``pg_config``, the system, and the wheel.
+    """Find the first usable PostgreSQL of ``PATH``, ``pg_config``, the system, and the wheel.
 
     Raises:
-        StackError: There is none; the message names what was refused.
+        StackError: There is none; the message names the refused ones.
     """
     refused = []
     for folder in _folders():
@@ -151,19 +151,19 @@ def _output(command: list[str]) -> str:
 
 
 class PostgresServer:
-    """What a primary and a replica have in common.
+    """The common parts of a primary and a replica.
 
     Args:
         data: Data directory.
         port: Port it listens on.
         binaries: The installation.
-        user: Who runs it.
+        user: The user that runs it.
         passwords: Passwords of the roles.
     """
 
     name = ""
     program = "postgres"
-    stop_signal = signal.SIGINT  # fast: sessions are ended, what is committed is kept
+    stop_signal = signal.SIGINT  # fast: sessions are ended, committed data is kept
     stop_limit_s = 20.0
     ready_limit_s = 120.0
 
@@ -184,12 +184,12 @@ class PostgresServer:
         self._pgpass = passwords.folder / PGPASS
 
     def command(self) -> Command:
-        """How to start it."""
+        """The command that starts it."""
         argv = (*self._user.prefix, self._binaries.path("postgres"), "-D", str(self.folder))
         return Command(argv, self.folder)
 
     def unhealthy(self) -> str | None:
-        """Why it is not ready, or None when it is."""
+        """The reason why it is not ready, or None when it is."""
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             [self._binaries.path("pg_isready"), "-h", HOST, "-p", str(self.port), "-t", "3"],
             capture_output=True,
@@ -199,12 +199,12 @@ class PostgresServer:
         return None if answer.returncode == 0 else answer.stdout.strip() or "no answer"
 
     def psql(self, sql: str, *, database: str = "postgres", limit_s: float = _STEP_LIMIT_S) -> str:
-        """Run SQL as the superuser and return what it printed, one row a line.
+        """Run SQL as the superuser and return the output, one row a line.
 
         Args:
             sql: Statements; they go through standard input, so they may hold secrets.
-            database: Where to run it.
-            limit_s: How long it may take.
+            database: The database to run them in.
+            limit_s: Bound of all statements together, in seconds.
 
         Raises:
             StackError: A statement failed or took too long.
@@ -239,7 +239,7 @@ class PostgresServer:
         self._user.own(path)
 
     def _run(self, argv: list[str]) -> None:
-        """Run one of PostgreSQL's programs as the user who runs the server."""
+        """Run one of PostgreSQL's programs as the user that runs the server."""
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             [*self._user.prefix, *argv],
             cwd=self.folder.parent,
@@ -260,7 +260,7 @@ class Primary(PostgresServer):
     name = "primary"
 
     def prepare(self) -> None:
-        """Create the cluster when there is none, and write its configuration."""
+        """Create the cluster if there is none, and write its configuration."""
         if not self._initialised.exists():
             shutil.rmtree(self.folder, ignore_errors=True)
             password = self.folder.parent / ".initial-password"
@@ -294,12 +294,12 @@ class Primary(PostgresServer):
 
     @property
     def unfinished(self) -> bool:
-        """Whether it will be made anew, whatever an earlier attempt has left."""
+        """Whether it will be recreated, with or without remains of an earlier attempt."""
         return not self._initialised.exists()
 
     @property
     def _initialised(self) -> Path:
-        """Marks a cluster that got this far; one that did not is made anew."""
+        """Marks a cluster that is initialised; a cluster without it is recreated."""
         return self.folder.parent / "initialised"
 
 
@@ -309,7 +309,7 @@ class Replica(PostgresServer):
     name = "replica"
 
     def prepare_from(self, primary: Primary) -> None:
-        """Copy the running primary when there is no copy yet, and write the configuration."""
+        """Copy the running primary if there is no copy yet, and write the configuration."""
         passfile = self.folder.parent / "replication.pgpass"
         self._passwords.write_pgpass(passfile, (REPLICATOR,), host=HOST)
         self._user.own(passfile)
@@ -334,7 +334,7 @@ class Replica(PostgresServer):
         )
 
     def unhealthy(self) -> str | None:
-        """Why it is not ready, or None when it answers and is a standby."""
+        """The reason why it is not ready, or None when it answers and is a standby."""
         if problem := super().unhealthy():
             return problem
         try:
@@ -348,10 +348,10 @@ class PostgresPair:
     """A primary with its replica.
 
     Args:
-        folder: Takes both data directories.
+        folder: Holds both data directories.
         ports: Ports of primary and replica.
         binaries: The installation.
-        user: Who runs them.
+        user: The user that runs them.
         passwords: Passwords of the roles.
     """
 
@@ -382,7 +382,7 @@ class PostgresPair:
         )
 
     def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:
-        """Start both, the replica after what it copies.
+        """Start both, first the primary, then the replica that copies it.
 
         Args:
             ensure: Starts a server unless it runs, and waits until it is ready.

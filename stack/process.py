@@ -18,19 +18,19 @@ import psutil
 from cdc.store.lease_owner import started
 from stack.errors import StackError
 
-# Keeps handles of started servers so that ended ones are reaped, and none is warned about.
+# Keeps handles of started servers, so that ended ones are reaped without a ResourceWarning.
 _CHILDREN: dict[int, subprocess.Popen[bytes]] = {}
 _KILL_LIMIT_S = 20.0
 
 
 @dataclass(frozen=True)
 class Command:
-    """How a server is started.
+    """The command that starts a server.
 
     Args:
-        argv: Program and arguments; never a secret, every user can read them.
-        folder: Working directory, of this server alone: strays are found by it.
-        environment: Variables besides those of this process.
+        argv: Program and arguments; never a secret, since every user can read them.
+        folder: Working directory, used by this server alone, since strays are found by it.
+        environment: Variables in addition to those of this process.
     """
 
     argv: tuple[str, ...]
@@ -39,14 +39,14 @@ class Command:
 
 
 class ServerProcess:
-    """The process of a server, remembered in a file by pid and start.
+    """The process of a server, recorded in a file by pid and start time.
 
     Args:
         name: The server's name.
         program: File name of its program, for example ``java``.
         folder: Its working directory.
-        record: File that remembers the process.
-        log: File that takes its output.
+        record: The file of the record.
+        log: The file of its output.
     """
 
     def __init__(self, name: str, *, program: str, folder: Path, record: Path, log: Path) -> None:
@@ -93,7 +93,7 @@ class ServerProcess:
         return self._record.exists()
 
     def find(self) -> psutil.Process | None:
-        """The live process, or None. A reused pid is told apart by its start."""
+        """The live process, or None. The start time distinguishes it from one with a reused pid."""
         try:
             record = json.loads(self._record.read_text("utf-8"))
             process = psutil.Process(record["pid"])
@@ -112,7 +112,7 @@ class ServerProcess:
         return total
 
     def stop(self, sign: signal.Signals, limit_s: float) -> None:
-        """Ask the server to end, wait, then kill what is left of it and its children."""
+        """Send the server a signal, wait, then kill what remains of it and its children."""
         family = self._family()
         if process := self.find():
             with contextlib.suppress(psutil.NoSuchProcess):
@@ -123,11 +123,11 @@ class ServerProcess:
         self._end(family)
 
     def kill(self) -> None:
-        """End the server and its children at once (SIGKILL); one that is not there is fine."""
+        """End the server and its children at once (SIGKILL); without a server, do nothing."""
         self._end(self._family())
 
     def crash(self) -> None:
-        """Kill the server as a crash does; it stays on record, so ``status`` reports a death."""
+        """Kill the server as a crash does; its record stays, so ``status`` reports a death."""
         self._end(self._family(), forget=False)
 
     def log_tail(self, lines: int = 25) -> str:
@@ -141,8 +141,8 @@ class ServerProcess:
     def _family(self) -> list[psutil.Process]:
         """The process, its children, and strays that work in the server's folder.
 
-        PostgreSQL's children are sessions of their own and outlive a killed postmaster for a
-        moment, so neither the process group nor the tree finds them all.
+        PostgreSQL's children have sessions of their own and outlive a killed postmaster for a
+        moment, so neither the process group nor the tree contains them all.
         """
         found: dict[int, psutil.Process] = {}
         if process := self.find():
@@ -182,11 +182,11 @@ def _take_note() -> None:
 
 
 def _has_ended(process: psutil.Process) -> bool:
-    """Whether the process is gone, or is only kept for a parent that has not taken note yet."""
+    """Whether the process is gone, or is a zombie that its parent has not reaped yet."""
     if child := _CHILDREN.get(process.pid):
         if child.poll() is None:
             return False
-        # Taken note of: the pid may be another process's from now on.
+        # Reaped: from now on the pid may belong to another process.
         _CHILDREN.pop(process.pid, None)
         return True
     try:

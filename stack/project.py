@@ -1,4 +1,4 @@
-"""What a user of the stack needs: addresses, shell exports and a ready ``tributary.yaml``."""
+"""Everything that a user of the stack needs: addresses, exports and a ready ``tributary.yaml``."""
 
 from __future__ import annotations
 
@@ -60,13 +60,13 @@ state:
 
 @dataclass(frozen=True)
 class Addresses:
-    """Where the servers are and who may log in.
+    """The addresses of the servers, and the logins.
 
     Args:
         ports: Port of each server by name.
         database: The database that is captured.
         passwords: Passwords of the roles.
-        kinds: Kinds of source that there are.
+        kinds: The kinds of source in the stack.
     """
 
     ports: Mapping[str, int]
@@ -101,12 +101,12 @@ class Addresses:
         return None if port is None else f"thrift://{HOST}:{port}"
 
     def dsn(self, role: str, *, replica: bool = False, database: str | None = None) -> str:
-        """A PostgreSQL URI; the password is in the file that it names, not in it.
+        """A PostgreSQL URI; the password is not in it, but in the file that it names.
 
         Args:
-            role: Who logs in.
+            role: The role that logs in.
             replica: Name the replica instead of the primary.
-            database: Database; by default the one that is captured.
+            database: The database; by default the one that is captured.
         """
         port = self.ports["replica" if replica else "primary"]
         passfile = quote(str(self.passwords.folder / PGPASS), safe="/")
@@ -141,9 +141,9 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
     """A ready ``tributary.yaml``.
 
     Args:
-        addresses: Where the servers are.
-        folder: Takes lake and state.
-        source: Name of the source; of those of MySQL and MariaDB, what comes before the kind.
+        addresses: The addresses of the servers.
+        folder: Holds lake and state.
+        source: Name of the source; for MySQL and MariaDB, the prefix before the kind.
     """
     credentials = "".join(
         f"      {purpose}:\n        user: {role}\n"
@@ -177,5 +177,5 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
 
 
 def _yaml(text: str) -> str:
-    """A YAML string in double quotes; JSON's are a subset of YAML's."""
+    """A YAML string in double quotes; JSON's strings are a subset of YAML's."""
     return json.dumps(text, ensure_ascii=False)

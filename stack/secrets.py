@@ -1,4 +1,4 @@
-"""Passwords of the stack: generated once, in files that only their owner reads."""
+"""Passwords of the stack: generated once, in files that only their owner can read."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Passwords:
     """The passwords of database roles, one file each.
 
     Args:
-        folder: Where the files lie.
+        folder: The folder of the files.
     """
 
     def __init__(self, folder: Path) -> None:
@@ -38,13 +38,13 @@ class Passwords:
 
 
 def private_folder(path: Path) -> None:
-    """Make a folder that only its owner can enter, or take it so: it holds rows or secrets."""
+    """Make a folder, or change one, so that only its owner can enter: it holds rows or secrets."""
     path.mkdir(parents=True, exist_ok=True)
     path.chmod(0o700)
 
 
 def write_private(path: Path, text: str) -> None:
-    """Write a file that only its owner can read, and never was otherwise."""
+    """Write a file that only its owner can read, from the moment of its creation."""
     path.unlink(missing_ok=True)
     descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(descriptor, "w", encoding="utf-8") as file:

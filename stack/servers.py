@@ -1,4 +1,4 @@
-"""A server of the stack as the stack sees it: started, watched, crashed and stopped."""
+"""The stack's view of a server: started, watched, crashed and stopped."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _REPORT_EVERY_S = 10.0
 
 
 class Server(Protocol):
-    """What the stack needs to know of a server."""
+    """The interface of a server to the stack."""
 
     name: str
     program: str
@@ -29,15 +29,15 @@ class Server(Protocol):
     ready_limit_s: float
 
     def command(self) -> Command:
-        """How to start it."""
+        """The command that starts it."""
 
     def unhealthy(self) -> str | None:
-        """Why it is not ready, or None when it is."""
+        """The reason why it is not ready, or None when it is."""
 
 
 @dataclass(frozen=True)
 class ServerStatus:
-    """What is known of one server.
+    """The status of one server.
 
     Args:
         name: The server's name.
@@ -45,7 +45,7 @@ class ServerStatus:
         pid: Its process, or None.
         memory_bytes: Resident memory of the process and its children.
         state: ``healthy``, ``unhealthy``, ``dead`` (it ended by itself) or ``stopped``.
-        detail: Why it is not healthy, with the end of the log when it died.
+        detail: The reason why it is not healthy, with the end of the log if it died.
     """
 
     name: str
@@ -57,7 +57,7 @@ class ServerStatus:
 
 
 def status_of(server: Server, process: ServerProcess) -> ServerStatus:
-    """What is known of a server now.
+    """Return the current status of a server.
 
     Args:
         server: The server.
@@ -94,21 +94,21 @@ class RunningServer:
         return process.pid if process else None
 
     def kill(self) -> None:
-        """End it as a crash does (kill -9)."""
+        """End it like a crash (kill -9)."""
         self._process.crash()
 
     def stop(self) -> None:
-        """Stop it as an operator does."""
+        """Stop it like an operator."""
         self._process.stop(self._server.stop_signal, self._server.stop_limit_s)
 
     def start(self) -> None:
-        """Start it, and wait until it is ready; one that runs is left alone."""
+        """Start it, and wait until it is ready; a running server is left alone."""
         if self._process.find() is None:
             self._process.start(self._server.command())
         wait_ready(self._server, self._process)
 
     def restart(self) -> None:
-        """Stop it as an operator does, start it, and wait until it is ready."""
+        """Stop it like an operator, start it, and wait until it is ready."""
         self.stop()
         self.start()
 
@@ -128,12 +128,12 @@ def wait_ready(
     Args:
         server: The server.
         process: Its process.
-        report: Takes lines of progress.
+        report: Receives lines of progress.
         abort: Ends the wait early, because another server failed.
 
     Raises:
         ServerDiedError: It ended, or was not ready in time; carries the end of its log.
-        StackError: The wait was ended early.
+        StackError: The wait ended early.
     """
     started = reported = time.monotonic()
     while True:

@@ -1,4 +1,4 @@
-"""Running databases under root: they refuse root, so they get an unprivileged user."""
+"""An unprivileged user for databases when the stack runs as root, which they refuse."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from pathlib import Path
 from stack.errors import StackError
 
 _CANDIDATES = ("postgres", "nobody")
-# Linux capabilities that let a process pass folders closed to its user, least power first.
+# Linux capabilities with which a process can pass folders closed to its user, weakest first.
 _PASS_FOLDERS = (("dac_read_search", 2), ("dac_override", 1))
 
 
@@ -21,7 +21,7 @@ class Unprivileged:
 
     Args:
         name: Login name.
-        prefix: Put before a command to run it as that user; empty when that is who we are.
+        prefix: Precedes a command to run it as that user; empty when it is the current user.
     """
 
     name: str
@@ -35,13 +35,13 @@ class Unprivileged:
 
 
 def database_user(*needs: Path) -> Unprivileged:
-    """Who runs databases here: this user, or an unprivileged one when this user is root.
+    """Find the user that runs databases here: this user, or an unprivileged one for root.
 
     Args:
         needs: Folders that the user must be able to reach.
 
     Raises:
-        StackError: This is root and there is no way to run a command as someone else.
+        StackError: This is root, and commands cannot be run as another user.
     """
     if os.geteuid() != 0:
         return Unprivileged(pwd.getpwuid(os.geteuid()).pw_name)
@@ -55,12 +55,12 @@ def database_user(*needs: Path) -> Unprivileged:
     prefix = [setpriv, f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups"]
     closed = [folder for path in needs for folder in path.resolve().parents if not _open(folder)]
     if closed:
-        # For example a checkout in root's home: the user may pass through, and no more.
+        # For example a checkout in root's home: the user may pass through, and nothing more.
         capability = _capability(closed[0], user.pw_name)
         prefix += [
             *(f"--inh-caps=+{capability}", f"--ambient-caps=+{capability}"),
-            # Without it the capability does not count for access(2): MariaDB took its log's
-            # control file for missing, made it anew at every start, and corrupted its tables.
+            # Without it the capability does not count for access(2). MariaDB then took its log's
+            # control file for missing, recreated it at every start, and corrupted its tables.
             "--securebits=+no_setuid_fixup",
         ]
     return Unprivileged(user.pw_name, (*prefix, "--"))
@@ -78,7 +78,7 @@ def _open(folder: Path) -> bool:
 
 
 def _capability(folder: Path, user: str) -> str:
-    """The least capability that this process can hand on."""
+    """The weakest capability that this process can pass on."""
     status = Path("/proc/self/status")
     if status.exists():
         bounding = next(

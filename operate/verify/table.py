@@ -40,7 +40,7 @@ MAX_SUSPECTS = 20_000
 MAX_PASSES = 3
 """Passes over all rows while more keys differ than that."""
 MAX_ROUNDS = 12
-"""The most rounds over the keys that differ; a key that still changes is reported after the last."""
+"""The most rounds over the keys that differ; those that still change then are reported."""
 WAIT_S = 600.0
 """Bound of each wait: for the replica, for the capture, for the lake."""
 _POLL_S = 0.5
@@ -334,7 +334,7 @@ class _Verification:
         return sightings(keys, at_source, sampler.absent, in_lake)
 
     def _advance(self, upto: Mapping[int, int] | None = None) -> None:
-        """Bring the lake past offsets, or to the topic's end, by a run of this or another process."""
+        """Bring the lake past offsets, or to the topic's end, by this or another process's run."""
         target = upto or self._services.kafka.high_watermarks(self._topic)
         self._capture.wait_until_readable(target, timeout_s=WAIT_S)
         deadline = time.monotonic() + WAIT_S
