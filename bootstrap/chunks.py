@@ -83,7 +83,8 @@ def waves(
     """Group the remaining chunks into commits, in order.
 
     A wave is as large as its share of the whole table allows, so a crash repeats no more than that
-    share. It has at least one chunk, and as many as are read in parallel if they fit the share.
+    share. It has at least one chunk, and whole rounds of the parallel readers if they fit the
+    share.
 
     Args:
         chunks: The whole plan.

@@ -21,7 +21,7 @@ _COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
 
 
 def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
-    """Whether the table's settings request a resync for what happened to it.
+    """Whether the settings request resyncs, and the table needs one or one was interrupted.
 
     Lost history is not a reason: its cause must be found first, or it may be lost again.
     """
@@ -63,7 +63,7 @@ def why_not_copied(
     """The reason why a table that requests a resync gets none now.
 
     Args:
-        services: What to work with. The source is queried for the table's size if a limit needs it.
+        services: The services of the command. A limit may need the table's size from its source.
         record: The table.
         settings: Its settings.
         now: The time.

@@ -217,7 +217,7 @@ def wanted_connector(
     """Build the connector's configuration from this configuration file.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         capture: The capture.
         joining: Tables to capture in addition to those on the plan.
     """
@@ -268,9 +268,9 @@ def _configure(
     """Create the connector, or give it the wanted settings if no table can lose changes by that.
 
     A connector that ran with settings that lose changes is corrected only once no table continues
-    from what it captured meanwhile, since the gap cannot be detected afterwards. A connector that
-    is not on this plan may belong to another installation, and keeps its settings while they are
-    sound.
+    from what it captured meanwhile, since the gap cannot be detected afterwards. A connector
+    without tables on this plan may belong to another installation, and keeps its settings while
+    they are sound.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(on_plan(services, capture))
@@ -293,7 +293,7 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Refuse a table that left the connector's list meanwhile while data rests on its changes."""
+    """Refuse tables in use that have left the connector's list; discard unpublished copies."""
     lost = [
         record
         for record in dependent(services, capture)
@@ -351,7 +351,7 @@ def dismantle(
     """Remove connector, slot and publication of a tier after its last table has left.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         capture: The capture.
         delete_topics: Also delete the capture's own topics; tables' topics stay with the tables.
 

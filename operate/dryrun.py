@@ -60,7 +60,7 @@ def plan(
     """Examine the tables and list the steps of onboarding; nothing is changed anywhere.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         tables: The tables.
         with_bootstrap: Whether they would be copied at once.
         by_wildcard: Those that only a wildcard matched.

@@ -59,7 +59,7 @@ def examine_all(
     """Decide which of the tables can travel, also together; nothing is changed.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         tables: The tables.
         with_rows: Whether to read rows in addition to the catalogs.
     """
@@ -109,7 +109,7 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
     """Decide whether a table can travel as it is; nothing is changed.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         table: The table.
         with_rows: Whether to read rows, too: for their size, and for rows that its key cannot find.
 
@@ -262,10 +262,12 @@ def require_exact_view(source: Source, table: TableId, settings: TableSettings) 
 
 
 def free_path(services: Services, table: TableId) -> str:
-    """Return the table's path in the lake, unless it overlaps with another table's path.
+    """Return the table's path in the lake, unless it overlaps with another table's.
+
+    Paths of retired tables count, too.
 
     Raises:
-        ConfigError: It does.
+        ConfigError: The paths overlap.
     """
     path, shard = services.config.table_path(table), services.config.shard(table)
     others = [record for record in services.store.tables() if record.table != table]

@@ -55,7 +55,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
     """Remove generations by name; without names, those beyond what the settings keep.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         table: The table.
         names: Numbers of generations, or beginnings of attempts' UUIDs.
 

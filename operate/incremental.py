@@ -36,7 +36,7 @@ class Runs:
     """Runs of the chosen tables, all of them over one Spark session.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         tables: The tables.
     """
 

@@ -133,7 +133,7 @@ def on_plan(
     """Find the tables that arguments mean; wildcards match the plan, no argument means all.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         arguments: Names and wildcards.
         retired: Whether a wildcard also matches tables that were offboarded.
         paused: Whether it also matches paused ones. A person had a reason to pause them, so

@@ -132,7 +132,7 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
     The last table of a source and tier takes connector, slot and publication along.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         table: The table.
         delete_data: Also delete its lake table, with all generations and its name in the catalog,
             and its topic; with the last table of a source and tier also the capture's own topics.

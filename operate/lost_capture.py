@@ -94,7 +94,7 @@ def cut_off(
     readers, so a run must report its loss first.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         capture: The capture; its lease is held.
         lost: What has happened, as a sentence without its end.
         only: The only table that it has happened to; None for all.

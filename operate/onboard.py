@@ -43,7 +43,7 @@ def onboard(
     """Onboard the tables; steps that were done before are left as they are.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         tables: The tables.
         with_bootstrap: Whether to copy the tables at once.
         by_wildcard: Those that only a wildcard matched: such a table is left out if it cannot
@@ -182,7 +182,7 @@ def recaptured(
     """Copy tables on the plan after preparing their capture again, which recreates a lost slot.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         tables: The tables.
         work: Copies the tables that can travel and are captured.
 

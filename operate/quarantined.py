@@ -53,7 +53,7 @@ def replay(services: Services, table: TableId, *, first: int | None = None) -> O
     """Apply the records that can be read by now, with all later changes; exact, or refused.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         table: The table.
         first: Only records from this offset on.
     """

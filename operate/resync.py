@@ -28,7 +28,7 @@ def resync(
     """Copy tables again, beside what they serve, or continue where an earlier try was left.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         tables: The tables.
         still: Whether a table still needs the copy at its turn, since another process may have
             made it.

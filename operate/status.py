@@ -81,7 +81,7 @@ class TableStatus:
         watermark: Event time up to which the table is complete: the watermark of its last commit.
             If the lake holds the whole topic, it is the time of the connector's newest heartbeat.
         freshness_s: Seconds since the watermark; None without one.
-        target_s: The largest freshness allowed, in seconds.
+        target_s: The largest age allowed, in seconds.
         quarantined: Number of records that were left out; the watermark stays before the first.
         notes: Notes for the reader.
         build: The generation that is being built beside it, if there is one.

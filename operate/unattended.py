@@ -30,7 +30,7 @@ class Unattended:
     """The resyncs of the tables whose settings request them.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         records: Returns the current records of the tables.
     """
 

@@ -59,7 +59,7 @@ def _partitions(
         for name, leaf in now.leaves.items()
         if name not in before.leaves
         and leaf["oid"] in empty
-        and now.files[name] == leaf["oid"]  # a new file is a TRUNCATE or a rewrite since
+        and now.files[name] == leaf["oid"]  # a new file means a TRUNCATE or a rewrite
         and (leaf["kind"], leaf["persistence"]) == ("r", "p")
         and leaf["replica_identity"] == now.replica_identity
     }

@@ -261,7 +261,7 @@ class LocalStack:
         return True
 
     def remove_config(self, path: Path) -> bool:
-        """Remove a ``tributary.yaml`` that is as the stack wrote it; return whether it was removed."""
+        """Remove a ``tributary.yaml`` that is as the stack wrote it; return whether it did."""
         wrote = self.wrote(path)
         if wrote:
             path.unlink()

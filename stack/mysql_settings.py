@@ -81,8 +81,8 @@ def write_option_file(kind: str, ports: Mapping[str, int], passwords: Passwords)
     """Write an option file for clients, beside the passwords.
 
     ``[client]`` is admin on the primary, and ``[client_replica]`` reads the replica. With the file,
-    `mysql --defaults-extra-file=FILE`, and for the replica `--defaults-group-suffix=_replica`, logs in
-    without a password on the command line.
+    `mysql --defaults-extra-file=FILE`, and for the replica `--defaults-group-suffix=_replica`,
+    logs in without a password on the command line.
 
     Args:
         kind: ``mysql`` or ``mariadb``.

@@ -99,7 +99,7 @@ def replay(
 ) -> None:
     """Apply what can be read by now, with all changes since: exact, or refused.
 
-    The topic has to hold everything since the first of the records.
+    The topic must hold everything since the first of the records.
     """
     from operate.context import services
     from operate.outcome import for_each

@@ -19,7 +19,7 @@ def verify_tables(
     """Verify the tables, ``spark.parallel_tables`` at a time.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         tables: The tables.
 
     Returns:

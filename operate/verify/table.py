@@ -133,7 +133,7 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
     """Compare a table with its source row for row, while both move.
 
     Args:
-        services: What to work with.
+        services: The services of the command.
         context: The runs' context, since runs bring the lake up to date.
         table: The table; it must be kept up to date.
 

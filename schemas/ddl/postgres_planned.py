@@ -229,7 +229,7 @@ def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
     elif isinstance(action, exp.RenameColumn):
         yield Rename(_name(action.this), _name(action.args["to"]))
     elif isinstance(action, exp.AlterRename):
-        yield Leave("or one of its columns is renamed")  # the parse tree is that of RENAME a TO b
+        yield Leave("or one of its columns is renamed")  # RENAME a TO b has the same parse tree
     elif isinstance(action, exp.AlterColumn):
         yield from _altered(action, table)
     elif isinstance(action, exp.AddConstraint):
