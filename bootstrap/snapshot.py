@@ -179,7 +179,7 @@ def read_once(rows: DataFrame, source: Source, table: TableId, view: View) -> Da
 
 
 class RowCounter:
-    """Reads the number of rows that a job group's tasks have read from Spark's own metrics.
+    """Reads from Spark's own metrics how many rows the tasks of a job group have read.
 
     Args:
         spark: The session.

@@ -85,8 +85,8 @@ class Services:
     def store(self) -> Store:
         """States, leases and run history.
 
-        Every command that changes or shows anything opens it. Therefore a replay that another
-        process has left paused is found and resumed here.
+        Every command that changes or shows anything opens it. Therefore a replica's replay that
+        a process has left paused is found and resumed here.
         """
         store = Store(self.config.state.connection_url())
         self._exit.callback(store.close)

@@ -24,7 +24,7 @@ Kind = Literal["topic", "sql", "rest", "state", "spark"]
 
 @dataclass(frozen=True)
 class Step:
-    """One step of onboarding that is not done.
+    """One step that onboarding would take.
 
     Args:
         kind: The kind of system that would do it.

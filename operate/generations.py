@@ -1,4 +1,4 @@
-"""``generations``: the contents of a table's folder in the lake, and removing unneeded ones."""
+"""``generations``: the copies of a table in the lake, and the removal of unneeded ones."""
 
 from __future__ import annotations
 

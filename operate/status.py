@@ -79,7 +79,8 @@ class TableStatus:
         events_behind: Offsets between the last commit and the end of the topic, an upper bound of
             the events; None when there is no commit or Kafka could not be queried.
         watermark: Event time up to which the table is complete: the watermark of its last commit.
-            If the lake holds the whole topic, it is the time of the connector's newest heartbeat.
+            If the lake holds the whole topic and the connector writes in transactions, the time of
+            its newest heartbeat, less the allowed lateness, can be later and then counts.
         freshness_s: Seconds since the watermark; None without one.
         target_s: The largest age allowed, in seconds.
         quarantined: Number of records that were left out; the watermark stays before the first.

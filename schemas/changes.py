@@ -64,7 +64,7 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class AddColumn(Change):
-    """A column that the table, or only the lake, did not have.
+    """A column that is new in the table, or that only the lake lacks.
 
     Args:
         name: The column.
@@ -163,7 +163,7 @@ class WidenType(ChangeType):
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowType(ChangeType):
-    """A change to a type whose every value the type before holds."""
+    """A change to a type whose values the type before holds, too."""
 
 
 @dataclass(frozen=True, kw_only=True)

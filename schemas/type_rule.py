@@ -1,4 +1,4 @@
-"""How a column's type, of any source, decides the way of its values to the lake."""
+"""The rules by which values of a column's type reach the lake, for any source."""
 
 from __future__ import annotations
 

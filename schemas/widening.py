@@ -101,7 +101,7 @@ def same_values(was: str, now: str, *, numbered: bool) -> bool:
 
 
 def holds_rows(was: str, now: str, *, numbered: bool) -> bool:
-    """Whether rows keep their values in a type for which the lake's type becomes wider."""
+    """Whether rows keep their values when the type becomes wider at the source and in the lake."""
     kinds = family(was), family(now)
     return "oid" not in kinds if numbered else kinds in WIDER_IN_PLACE
 

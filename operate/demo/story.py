@@ -47,7 +47,7 @@ class Told:
         onboarded: One outcome per table, including the refused one.
         runs: The incremental runs.
         verified: One verification per table that travelled.
-        failures: Failed tables.
+        failures: The outcomes of tables that failed.
         transactions: Transactions that the writers committed, by deed.
         seconds: Duration of each step by name.
     """

@@ -170,7 +170,7 @@ def _shown(text: str) -> str:
 def _drops_key(drop: exp.Expr) -> bool:
     """Whether the primary key is dropped under the name that servers give it.
 
-    Until it is back, events have another key than the rows of the lake, or no key.
+    Until it is back, the key of events differs from that of the lake's rows, or is missing.
     """
     named = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     return (

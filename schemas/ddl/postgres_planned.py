@@ -197,7 +197,7 @@ def _statement(statement: exp.Expr, table: TableId) -> Iterator[Action]:
 
 
 def _command(statement: exp.Command, table: TableId) -> Iterator[Action]:
-    """Read a statement that the parser did not parse."""
+    """Read a statement that the parser returned as plain text."""
     text = " ".join(f"{statement.this} {statement.expression}".split())
     match = re.fullmatch(
         rf"alter table (?:if exists )?(?:only )?({_NAME}(?:\.{_NAME})?) (.+)", text, re.IGNORECASE
