@@ -299,7 +299,7 @@ class _Bootstrap:
         )
 
     def _commit_handoff(self) -> None:
-        """Commit the handoff to the lake as an empty commit: from here on the lake has the offsets."""
+        """Commit the handoff to the lake as an empty commit; from here on the lake has offsets."""
         self._require_start()
         crash("bootstrap.before_handoff_commit")
         described, now = self._source.described(self._table, self._record.publication)

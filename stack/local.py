@@ -261,7 +261,7 @@ class LocalStack:
         return True
 
     def remove_config(self, path: Path) -> bool:
-        """Remove a ``tributary.yaml`` that is as the stack wrote it; return whether it did."""
+        """Remove an unedited ``tributary.yaml`` of the stack; return whether it was removed."""
         wrote = self.wrote(path)
         if wrote:
             path.unlink()
