@@ -11,15 +11,15 @@ class ConfigError(TributaryError):
 
 
 class SecretError(ConfigError):
-    """A secret reference that does not resolve. Never carries the secret."""
+    """A secret reference that does not resolve. The error never carries the secret."""
 
 
 class SourceError(TributaryError):
-    """A source database that cannot be reached, or refuses what is asked of it."""
+    """A source database that cannot be reached, or that refuses a request."""
 
 
 class MissingTableError(SourceError):
-    """A table that its source does not have, or has no more."""
+    """A table that its source does not have, or no longer has."""
 
 
 class ReplicaError(SourceError):
@@ -31,11 +31,11 @@ class SnapshotLostError(SourceError):
 
 
 class PermanentError(SourceError):
-    """What no further try can do: a right is missing, or the lake cannot hold a value."""
+    """A failure that no retry can fix: a missing right, or a value that the lake cannot hold."""
 
 
 class ConnectError(TributaryError):
-    """Kafka Connect is unreachable, refuses a connector, or a connector or task failed."""
+    """Kafka Connect is unreachable or refuses a connector, or a connector or task has failed."""
 
 
 class CaptureError(TributaryError):
@@ -43,7 +43,7 @@ class CaptureError(TributaryError):
 
 
 class KafkaError(TributaryError):
-    """A broker, topic or partition that is not as it must be."""
+    """A broker, topic or partition that is missing, unreachable or wrongly set up."""
 
 
 class DecodeError(TributaryError):
@@ -61,12 +61,12 @@ class SchemaChangeError(TributaryError):
 class PositionError(TributaryError):
     """Two positions that cannot be compared: of two kinds, or in the logs of two servers.
 
-    Neither answer would be right: what is behind one may be before or behind the other.
+    No order would be right: the log after one position may lie before or after the other.
     """
 
     @classmethod
     def of_kinds(cls, mine: object, other: object) -> PositionError:
-        """The error of a set of GTIDs and a place in a binlog, or of two kinds of servers."""
+        """Return the error for two kinds: GTID set and binlog place, or two kinds of servers."""
         return cls(
             f"{mine} and {other} are positions of two kinds: the source has GTIDs now and had none"
             " before, or the other way round, or is of another kind",
@@ -76,7 +76,7 @@ class PositionError(TributaryError):
 
 
 class PausedByPolicyError(TributaryError):
-    """A change that the table's settings leave to a person; nothing of it was applied."""
+    """A change that the table's settings leave to a person. No part of it was applied."""
 
 
 class LakeError(TributaryError):
@@ -84,11 +84,11 @@ class LakeError(TributaryError):
 
 
 class FencedError(LakeError):
-    """Another writer has moved the table on; this run's commit was refused."""
+    """Another writer has committed to the table since; this run's commit was refused."""
 
 
 class StoppedError(FencedError):
-    """The process was asked to stop; what it left is gone on with by the next one."""
+    """The process was asked to stop. The next process continues its unfinished work."""
 
 
 class StateError(TributaryError):
@@ -100,16 +100,16 @@ class LeaseHeldError(StateError):
 
 
 def copy_again(table: object) -> str:
-    """How a table is copied anew that is not in a state that asks for it by itself."""
+    """Say how to copy a table again whose state does not request it."""
     return f"copy the table again: `tributary resync {table}`"
 
 
 def copy_lost(table: object) -> str:
-    """How a table is copied anew whose state does not say yet that it has to be."""
+    """Say how to copy a table again whose state does not yet show that it needs a copy."""
     return f"run `tributary run {table}`, which marks the table, then `tributary bootstrap {table}`"
 
 
 def begin_anew(table: object, *, without_data: bool = False) -> str:
-    """How a table leaves the plan and comes back to it."""
+    """Say how to take a table out of the plan and onboard it again."""
     option = " --delete-data" if without_data else ""
     return f"run `tributary offboard {table}{option}`, then `tributary onboard {table}`"

@@ -1,6 +1,7 @@
-"""What the connectors of MySQL and MariaDB send otherwise than that of PostgreSQL, and do not tell.
+"""Values that the connectors of MySQL and MariaDB send differently from that of PostgreSQL.
 
-As `cdc.rows.semantic_types`, in Spark SQL over ``from_avro``.
+The events do not mark these differences. Like `cdc.rows.semantic_types`, this module writes Spark
+SQL over ``from_avro``.
 """
 
 from __future__ import annotations
@@ -11,12 +12,12 @@ from schemas.avro import DebeziumField, DebeziumSchema
 from schemas.table import Column, TableId, TableSchema
 
 _JSON = "json"
-"""MySQL's type; MariaDB's of that name is a longtext."""
+"""MySQL's type. MariaDB's type of that name is a longtext."""
 _START_OF_1970 = "^1970-01-01T00:00:00([.]0+)?Z$"
 
 
 def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
-    """The lake's value of a decoded field, as `cdc.rows.semantic_types.lake_value` gives it.
+    """Return the lake's value of a decoded field, like `cdc.rows.semantic_types.lake_value`.
 
     Raises:
         SchemaChangeError: The writer's type cannot become the lake's type.
@@ -26,10 +27,13 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
 
 
 def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeValue | None:
-    """What only the connectors of MySQL and MariaDB send; the source's type tells."""
+    """Return the value of a type that only these connectors send so, or None.
+
+    The column's type on the source decides.
+    """
     name, kind = field.connect_name or "", field.avro_type
     if name.endswith("time.Year") and lake == "int":
-        # The year 0000; none is 1900, since the type begins at 1901.
+        # 1900 is the year 0000: the type begins at 1901, so it cannot be a real year.
         return LakeValue(f"CASE WHEN {raw} = 1900 THEN 0 ELSE {raw} END")
     if name.endswith("data.Bits") and lake in ("bigint", "decimal(20,0)"):
         # Least significant byte first.
@@ -37,7 +41,7 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
         digits = ", ".join(f"substring(hex({raw}), {2 * place - 1}, 2)" for place in places)
         return LakeValue(f"CAST(conv(concat({digits}), 16, 10) AS {lake.upper()})")
     if kind == "boolean" and lake == "int" and source_type.startswith("tinyint"):
-        # A column that was declared BOOLEAN while the connector looked on.
+        # The column was declared BOOLEAN while the connector was running.
         return LakeValue(f"CAST({raw} AS INT)")
     if kind == "long" and lake == "decimal(20,0)" and "unsigned" in source_type:
         wrapped = f"CASE WHEN {raw} < 0 THEN 18446744073709551616 ELSE 0 END"
@@ -52,7 +56,7 @@ def _own(raw: str, field: DebeziumField, lake: str, source_type: str) -> LakeVal
 
 
 def _ewkb(raw: str) -> LakeValue:
-    """A geometry with its SRID in it, where that is not 0."""
+    """Return a geometry that includes its SRID if the SRID is not 0."""
     number = f"right(concat('0000000', hex({raw}.srid)), 8)"
     srid = ", ".join(f"substring({number}, {place}, 2)" for place in (7, 5, 3, 1))
     head, rest = f"substring({raw}.wkb, 1, 4)", f"substring({raw}.wkb, 6)"
@@ -64,35 +68,35 @@ def _ewkb(raw: str) -> LakeValue:
 
 
 def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchema) -> str | None:
-    """Spark SQL that is true where a binlog's event may not tell what the source has.
+    """Spark SQL that is true where a binlog event may not show the source's value.
 
     Args:
         raw: The field, in Spark SQL.
-        field: As the writer declared it.
+        field: The field as the writer declared it.
         column: The lake's column.
-        table: The lake's columns and key. Of a log an empty object is taken for what it is: nobody
-            could be asked, and rows of the other meaning are hardly ever inserted.
+        table: The lake's columns and key. Without a key, an empty JSON object counts as itself: the
+            source cannot be queried for such a row, and a new row rarely has the other meaning.
 
     Returns:
-        The expression, or None when the type leaves no doubt.
+        The expression, or None when the value of this type is always clear.
     """
     if column.source_type == _JSON and field.avro_type == "string":
         doubt = json_text.untold(raw)
-        # Rows from before a column that is NOT NULL was added have nothing stored: to the server
-        # that is the document null, and to the connector an empty object.
+        # A row that is older than a NOT NULL column stores nothing for that column. The server
+        # reads this as the document null, and the connector sends an empty object.
         return doubt if field.nullable or not table.key else f"({doubt} OR {raw} = '{{}}')"
     return zero_date_test(raw, field)
 
 
 def zero_date_test(raw: str, field: DebeziumField) -> str | None:
-    """Spark SQL that is true where a binlog's date may be one that no calendar has.
+    """Spark SQL that is true where a binlog's date may be a zero date, which no calendar has.
 
-    In a column that is NOT NULL the connectors of MySQL and MariaDB send the start of 1970 for it,
-    or the column's default; MariaDB's does so in every timestamp, with as many digits behind the
-    second as the column has. The rest of that second is real.
+    In a NOT NULL column, the connectors of MySQL and MariaDB send the start of 1970 or the column's
+    default for a zero date. MariaDB's connector does so in every timestamp, with as many digits
+    after the second as the column has. Later moments of that second are real values.
 
     Returns:
-        The expression, or None when the value is no date.
+        The expression, or None when the value is not a date.
     """
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp"):
@@ -115,7 +119,7 @@ def binlog_position(source: str) -> str:
 
 
 def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
-    """Spark SQL of an event's number in its transaction as it was read, from 1; 0 if not told."""
+    """Spark SQL of an event's number in its transaction as read, from 1; 0 if it is not sent."""
     told = schema.from_binlog and "transaction" in schema.envelope
     return f"coalesce({event}.transaction.total_order, 0L)" if told else "0L"
 
@@ -123,14 +127,14 @@ def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
 def is_tagged(source: str, schema: DebeziumSchema) -> str:
     """Spark SQL that is true of an event whose transaction has a tag in its GTID (uuid:tag:3).
 
-    MySQL's connector sends such transactions again once it lost its connection, behind later ones:
-    an older row would come back.
+    MySQL's connector sends such a transaction again after it lost its connection. The repeated
+    events come after those of later transactions, so an older row would replace a newer one.
     """
     return f"coalesce({source}.gtid LIKE '%:%:%', FALSE)" if _has_gtid(schema) else "FALSE"
 
 
 def transaction_number(source: str, schema: DebeziumSchema) -> str:
-    """Spark SQL of a number that tells transactions apart; of a binlog by GTID, if it has any."""
+    """Spark SQL of a number that distinguishes transactions, in a binlog by GTID (0 without)."""
     if not schema.from_binlog:
         return f"{source}.txId"
     return f"xxhash64({source}.gtid)" if _has_gtid(schema) else "0"
@@ -141,13 +145,14 @@ def _has_gtid(schema: DebeziumSchema) -> bool:
 
 
 def not_of_a_log(lacking: str, *, from_binlog: bool) -> str:
-    """Cases of Spark SQL: why an event is not one of a table without a key.
+    """Cases of Spark SQL: why a table without a key cannot apply an event.
 
-    Its rows are not found again, neither to change them nor to ask the source for a value.
+    Such a row cannot be found again, neither to change it nor to read a value from the source.
 
     Args:
-        lacking: Names of the columns whose value is open, an array or NULL.
-        from_binlog: Whether all changes of a table are sent; a log then takes what is its own.
+        lacking: Names of the columns whose value is not certain, an array or NULL.
+        from_binlog: Whether the connector sends all changes of a table. Updates and deletes are
+            then not a problem: the log takes the inserts only.
     """
     unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
         THEN concat('the value of column ', {lacking}[0], ' looks the same as its default, a NULL'

@@ -1,7 +1,7 @@
-"""The columns that this product adds to rows: every name, its Spark type and what it means.
+"""The columns that this product adds to rows: each name, its Spark type and its meaning.
 
-The columns of a lake row are in :data:`META_COLUMNS`, :data:`ROW`, :data:`DELETED` and :data:`KEY`.
-The others exist between the decoder and the writer only.
+The columns of a lake row are :data:`META_COLUMNS`, :data:`ROW`, :data:`DELETED` and :data:`KEY`.
+The others exist only between the decoder and the writer.
 """
 
 from __future__ import annotations
@@ -10,13 +10,14 @@ PREFIX = "_cdc_"
 """Prefix of every name below."""
 
 RESERVED_PREFIXES = (PREFIX, "_hoodie_")
-"""No source column may have a name that begins so, in letters of either case."""
+"""No source column may have a name that begins with one of these, in upper or lower case."""
 
 # Columns of the lake.
 
 OP = "_cdc_op"
 """Operation that made the row: ``r`` (copied), ``c`` (inserted), ``u`` (updated) or, where deletes
-are soft, ``d`` (deleted). Events also have ``t`` (TRUNCATE) and NULL (it cannot be applied)."""
+are soft, ``d`` (deleted). An event can also have ``t`` (TRUNCATE), or NULL if it cannot be
+applied."""
 
 SOURCE_TS = "_cdc_source_ts"
 """Time of the change on the source, UTC; for a copied row, the time at which its view was taken."""
@@ -41,19 +42,19 @@ META_COLUMNS: tuple[tuple[str, str], ...] = (
     (SCHEMA_ID, "int"),
     (INGESTED_AT, "timestamp"),
 )
-"""Name and Spark type of the columns before the source's columns, in order."""
+"""Name and Spark type of the columns that precede the source's columns, in order."""
 
 META_NAMES = tuple(name for name, _ in META_COLUMNS)
 
 ROW = "_cdc_row"
-"""Record key of a table without a key: the place that the row comes from, in the copy, in the topic
-or in the binlog; a string."""
+"""Record key of a table without a key, a string: the place of the row in the copy, in the topic or
+in the binlog."""
 
 DELETED = "_cdc_deleted"
-"""Whether the row was deleted on the source, a boolean; only where deletes are soft."""
+"""Whether the row was deleted on the source, a boolean. It exists only where deletes are soft."""
 
 KEY = "_cdc_key"
-"""Record key as one text; only where the key columns are not left to Hudi's own key generators."""
+"""Record key as one text. It exists only where Hudi's own key generators do not build the key."""
 
 SNAPSHOT_OFFSET = -1
 """:data:`OFFSET` of a copied row: it sorts before every event."""
@@ -71,35 +72,36 @@ TRANSACTION = "_cdc_transaction"
 """Number of the event's transaction on the source, a bigint."""
 
 ORDER = "_cdc_order"
-"""Number of the event within its transaction, a bigint; only of a table without a key."""
+"""Number of the event within its transaction, a bigint; only for a table without a key."""
 
 UNAVAILABLE = "_cdc_unavailable"
-"""Names of the columns whose value the connector did not have, an array; NULL when it had all."""
+"""Names of the columns whose value the connector did not have, an array; NULL if it had all."""
 
 UNCLEAR = "_cdc_unclear"
-"""Whether a column of :data:`UNAVAILABLE` may have changed, a boolean: its value is a NULL that was
-sent as the column's default, or the column is always asked of the source."""
+"""Whether a column of :data:`UNAVAILABLE` may have changed, a boolean. It may if its value can be a
+NULL that was sent as the column's default, a value that a binlog event does not show clearly, or a
+column that is always read from the source."""
 
 PROBLEM = "_cdc_problem"
-"""Why the record cannot be applied, a string; NULL when it can."""
+"""Why the record cannot be applied, a string; NULL if it can be applied."""
 
 DECODED_ONLY = (PARTITION, TRANSACTION, ORDER, UNAVAILABLE, UNCLEAR, PROBLEM)
 
 # Columns of folded rows, which the lake does not have.
 
 MISSING = "_cdc_missing"
-"""Names of the columns whose value the batch does not have, an array; NULL when it has all."""
+"""Names of the columns whose value the batch does not have, an array; NULL if it has all."""
 
 MOVED = "_cdc_moved"
-"""Whether the row came to its key within the batch, a boolean. Then the lake's row under that key
-is another row."""
+"""Whether the row got its key within the batch, a boolean. The lake's row with that key is then
+another row."""
 
 
 def scratch(name: str) -> str:
-    """The name of a column that exists within one function only."""
+    """Return the name of a column that exists only within one function."""
     return f"{PREFIX}scratch_{name}"
 
 
 def is_reserved(name: str) -> bool:
-    """Whether a source column of that name would collide with a column of ours or of Hudi's."""
+    """Return whether a source column of that name could collide with ours or with Hudi's."""
     return name.lower().startswith(RESERVED_PREFIXES)

@@ -1,8 +1,9 @@
 """From Kafka records to changes in one normal form, decoded in the JVM by the writer's schema id.
 
-Normal form is one row per record (two where an update changed a key; see :class:`EventRules`): the
-lake's meta columns, the table's columns in lake types, and columns that never reach the lake
-(:data:`cdc.rows.columns.DECODED_ONLY`). A record with a ``PROBLEM`` has no ``OP``.
+The normal form has one row per record, or two if an update changed a key (see
+:class:`EventRules`). A row has the lake's meta columns, the table's columns in lake types, and
+columns that never reach the lake (:data:`cdc.rows.columns.DECODED_ONLY`). A record with a
+``PROBLEM`` does not have an ``OP``.
 """
 
 from __future__ import annotations
@@ -63,20 +64,20 @@ def decode(
 ) -> DataFrame:
     """Bring records into normal form, each by the schema it was written with.
 
-    Nothing is dropped and nothing raises here: a record that cannot be read has a ``PROBLEM``,
-    and a record of a schema that is not in ``schemas`` says :data:`UNKNOWN_SCHEMA`. Avro's own
-    decoders do not mind bytes behind the body; here they are a problem, since they are what a
-    record looks like whose id has come to mean another schema.
+    No record is dropped, and no record raises an error: a record that cannot be read has a
+    ``PROBLEM``. If its schema is not in ``schemas``, that problem is :data:`UNKNOWN_SCHEMA`.
+    Avro's own decoders ignore bytes after the body. Here they are a problem, since a record looks
+    so when its id now means another schema.
 
     Args:
         records: Rows with Kafka's ``value``, ``partition`` and ``offset``.
         schemas: The writers' schemas by id.
-        table: The lake's columns and key. Fields that are not columns of it are ignored.
-        rules: What the table's events leave open.
+        table: The lake's columns and key. Fields that are not among these columns are ignored.
+        rules: The decisions that the events themselves leave open.
         ingested_at: Time of the run, for ``INGESTED_AT``.
 
     Raises:
-        DecodeError: A schema is not that of a change event.
+        DecodeError: A schema is not the schema of a change event.
         SchemaChangeError: A writer's type cannot become the lake's type of that column.
     """
     events = _events(records, schemas)
@@ -98,7 +99,7 @@ def decode(
 
 
 def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFrame:
-    """The records with their bodies decoded, each in the column of its own schema."""
+    """Decode the body of each record into the column of its own schema."""
     value = F.col("value")
     headed = records.select(
         F.col("partition").alias(PARTITION),
@@ -111,8 +112,8 @@ def _events(records: DataFrame, schemas: Mapping[int, DebeziumSchema]) -> DataFr
         f"length(value) >= {WIRE_HEADER_BYTES} AND hex(substring(value, 1, 1)) = '00'"
     )
     body = F.expr(f"concat(substring(value, {WIRE_HEADER_BYTES + 1}), {MARK_SQL})")
-    # One wide row per record: Spark evaluates only the branch of the record's own schema, and
-    # does not merge this projection with the next, which would decode once per column.
+    # One wide row per record: Spark evaluates only the branch of the record's own schema. Spark
+    # also does not merge this projection with the next; merged, they would decode once per column.
     return headed.select(
         PARTITION,
         OFFSET,
@@ -142,10 +143,10 @@ def _event(schema_id: int) -> str:
 
 
 def _hex(schema_id: int) -> str:
-    """The id as a record has it, in hexadecimal.
+    """Return the id as a record has it, in hexadecimal.
 
-    As text: a number would be part of the code that Spark generates, and no two tables of the same
-    columns could share what the JVM has compiled of it.
+    It is a text, since a number would be part of the code that Spark generates: two tables with the
+    same columns could then not share the compiled code.
     """
     return f"{schema_id:08X}"
 
@@ -153,7 +154,7 @@ def _hex(schema_id: int) -> str:
 def _normal(
     events: DataFrame, plans: Mapping[int, EventPlan], table: TableSchema, ingested_at: datetime
 ) -> DataFrame:
-    # Whether a value was sent travels beside what became of it, so that neither is computed twice.
+    # "A value was sent" is a column beside the lake's value, so that neither is computed twice.
     checked = {
         column: f"_given_{place}"
         for place, column in enumerate(table.columns)
@@ -186,7 +187,7 @@ def _flat(
     table: TableSchema,
     checked: Mapping[Column, str],
 ) -> DataFrame:
-    """The events' values, each by the expressions of its own schema."""
+    """Compute the values of each event by the expressions of its own schema."""
 
     def pick(expressions: Mapping[int, str], kind: str) -> str:
         cases = " ".join(f"WHEN _schema = '{_hex(n)}' THEN {e}" for n, e in expressions.items())
@@ -263,9 +264,9 @@ def _problem(
 
 
 def _constant(moment: datetime) -> SparkColumn:
-    """A time as an array's element, which is not part of the code that Spark generates.
+    """Return a time as an array's element, which is not part of the code that Spark generates.
 
-    Of a literal, each batch would compile the same projection again and run it cold.
+    With a literal, each batch would compile the same projection again and run it cold.
     """
     first = F.expr(f"CAST({OFFSET} - {OFFSET} AS INT)")
     return F.array(F.lit(moment).cast("timestamp"))[first]

@@ -32,22 +32,23 @@ if TYPE_CHECKING:
 
 MARK_SQL = f"X'{END_MARK.hex()}'"
 _LAST_MICROS = 253_402_300_799_999_999
-"""The end of the year 9999, after which Python and most readers know no time."""
+"""The end of the year 9999, the last time that Python and most readers can represent."""
 
 
 @dataclass(frozen=True)
 class EventRules:
-    """What the events of a table leave open, and how it is decided.
+    """How to read what the events of a table do not define by themselves.
 
     Args:
         placeholder: What the connector sends for an unchanged value that it does not have.
-        absent: By column, Spark SQL of the value of a row whose event lacks the column; else NULL.
-        former: By column, names that an event may have it under instead of its own.
+        absent: By column, Spark SQL of the value of a row whose event lacks the column; the value
+            is NULL for a column that is not listed.
+        former: By column, other names that an event may use for it.
         nulls_are_kept: Whether the converter sends a NULL as NULL. If not, a value that equals its
-            column's default may be one: it is taken as unavailable, and the event is ``UNCLEAR``.
-        own_key: Whether the table's key may be another than the connector's. An update of such a
-            key is one event; it becomes two rows, as the connector itself makes of its own key:
-            the delete of the former key and an insert.
+            column's default may be a NULL: it counts as unavailable, and the event is ``UNCLEAR``.
+        own_key: Whether the table's key may differ from the connector's. An update of such a key is
+            one event. It becomes two rows, the delete of the former key and an insert, as the
+            connector itself does for its own key.
     """
 
     placeholder: str
@@ -69,12 +70,12 @@ class EventPlan:
         source_ts: Time of the change, a timestamp.
         position: Position in the log.
         transaction: Number of the transaction.
-        order: Number within the transaction.
+        order: Number of the event within the transaction.
         tagged: Whether the transaction is one that MySQL's connector sends again.
         values: By column, its value in its lake type.
-        given: By column whose value the lake's type may not hold, what shows whether there was one.
+        given: Only of columns whose lake type may not hold a value: whether a value was sent.
         unavailable: Names of the columns whose value the connector did not have.
-        unclear: Whether some of these may have changed.
+        unclear: Whether the value of one of these columns may have changed.
         garbled: Names of the columns whose text is not UTF-8.
         zeroed: Names of the key columns that may hold a zero date.
         former: The key before an update that changed it.
@@ -101,13 +102,13 @@ class EventPlan:
 def event_plan(
     record: str, schema: DebeziumSchema, table: TableSchema, rules: EventRules
 ) -> EventPlan:
-    """Plan one schema's events.
+    """Plan how to read the events of one schema.
 
     Args:
         record: The column of the decoded records: a struct of ``event`` and ``mark``.
         schema: The writers' schema.
         table: The lake's columns and key.
-        rules: What its events leave open.
+        rules: The decisions that the events themselves leave open.
 
     Raises:
         SchemaChangeError: A writer's type cannot become the lake's type of that column.
@@ -116,7 +117,7 @@ def event_plan(
     columns = {one.name: _column(event, one, schema, table, rules) for one in table.columns}
     values = {name: one.value for name, one in columns.items()}
     unclear = [one.unclear for one in columns.values() if one.unclear is not None]
-    # The order of the key need not be that of the columns.
+    # The key's columns may be in another order than the table's.
     former = {name: columns[name].former or "NULL" for name in table.key}
     micros = f"try_multiply({event}.source.ts_ms, 1000L)"
     if any(inner.name == "ts_us" for inner in schema.source):
@@ -146,16 +147,16 @@ def event_plan(
 
 @dataclass(frozen=True)
 class _ColumnSql:
-    """Spark SQL of one column; a test is None where it can never be true.
+    """Spark SQL of one column. A test is None if it can never be true.
 
     Args:
-        value: Its value in its lake type.
+        value: The column's value in its lake type.
         lacked: Whether the connector did not have the value.
         unclear: Whether the value may have changed though it was not sent.
-        garbled: Whether its text is not UTF-8.
-        zeroed: Whether it may hold a zero date, of a key column.
-        given: What shows whether there was a value, where the lake's type may not hold it.
-        former: Its value before the change, of a key column.
+        garbled: Whether the text is not UTF-8.
+        zeroed: Only of a key column: whether it may hold a zero date.
+        given: Only if the lake's type may not hold the value: whether a value was sent.
+        former: Only of a key column: its value before the change.
     """
 
     value: str
@@ -187,7 +188,7 @@ def _column(
     doubt = doubt_test(raw, found, column, table) if schema.from_binlog else None
     zeroed = None
     if doubt is not None and is_key:
-        # By that key the source would show another row, and none that is gone.
+        # A query of the source by that key would return another row, and never a deleted one.
         zeroed = _either(doubt, zero_date_test(before, found))
     else:
         unclear = _either(unclear, doubt)
@@ -204,9 +205,10 @@ def _column(
 
 
 def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRules) -> str:
-    """A key column: a delete has no row after it, and the row before has at least the key.
+    """Return a key column from the row after the change, or from the row before it.
 
-    A key that is stored out of line may be unavailable in the row after the change.
+    A delete does not have a row after the change, and the row before always has the key. A key that
+    is stored out of line may be unavailable in the row after the change.
     """
     if shown := placeholder_test(after, found, rules.placeholder):
         after = f"CASE WHEN {shown} THEN NULL ELSE {after} END"
@@ -214,9 +216,9 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
 
 
 def _given(raw: str, lacked: str | None, column: Column) -> str:
-    """Whether a value was sent that the lake's type may not hold.
+    """Return whether a value was sent that the lake's type may not hold.
 
-    Where the settings chose that type, the value itself: a person must see which it is.
+    If the settings chose that type, return the value itself, since a person must see it.
     """
     real = f"{raw} IS NOT NULL" + (f" AND NOT {lacked}" if lacked is not None else "")
     if column.decimal and not column.secret:
@@ -231,6 +233,6 @@ def _either(one: str | None, other: str | None) -> str | None:
 
 
 def _names(columns: Mapping[str, _ColumnSql], test: str) -> str:
-    """Names of the columns of which a test is true."""
+    """Return the names of the columns whose test is true."""
     tests = ((name, getattr(one, test)) for name, one in columns.items())
     return names_where([(name, sql) for name, sql in tests if sql is not None])

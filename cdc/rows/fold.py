@@ -1,7 +1,7 @@
-"""Changes to rows: what a batch contains, the last image of each key, and its missing values.
+"""From changes to rows: what a batch contains, the last image of each key, its missing values.
 
-Everything works on the normal form of :mod:`cdc.rows.decode`, in the order of the log (the Kafka
-offset), and returns lazy frames; only :func:`summarize` runs a job.
+The functions work on the normal form of :mod:`cdc.rows.decode`, in the order of the log (the Kafka
+offset). They return lazy frames, except :func:`summarize` and :func:`problems`, which run a job.
 """
 
 from __future__ import annotations
@@ -56,18 +56,18 @@ class Summary:
     """What a batch contains.
 
     Args:
-        counts: Records by operation; tombstones under ``tombstone``. Records that cannot be
-            applied are in none.
-        schema_ids: Ids of the schemas of the others.
+        counts: Records by operation, tombstones as ``tombstone``. Records that cannot be applied
+            are not counted here.
+        schema_ids: Ids of the schemas of the records that can be applied.
         unknown_schemas: Ids of schemas that :func:`cdc.rows.decode.decode` was not given.
-        problems: Records that cannot be applied, those of unknown schemas among them.
-        unavailable: Columns of which some record lacks the value.
-        unclear: Whether some of these may have changed, so that no earlier value stands for them.
+        problems: Number of records that cannot be applied, including those of unknown schemas.
+        unavailable: Columns whose value some record lacks.
+        unclear: Whether such a value may have changed, so that an earlier value cannot be used.
         moved: Inserts and snapshot reads that lack a value: rows that were moved to another key.
         source_ts: Latest source time per partition.
         position: Position of the last event in the log.
         first_truncate: Offset of the first TRUNCATE, or None.
-        last_truncate: Offset of the last one.
+        last_truncate: Offset of the last TRUNCATE, or None.
     """
 
     counts: Mapping[str, int]
@@ -84,15 +84,15 @@ class Summary:
 
     @property
     def events(self) -> int:
-        """Changes in the batch; tombstones are none."""
+        """The number of changes in the batch; tombstones do not count."""
         return sum(count for op, count in self.counts.items() if op != TOMBSTONE)
 
 
 def summarize(changes: DataFrame) -> Summary:
-    """Look at a whole batch, in one job.
+    """Summarize a whole batch in one job.
 
     Args:
-        changes: The batch in normal form, persisted by the caller if it is to be read again.
+        changes: The batch in normal form. A caller that reads it again should persist it first.
     """
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
     fine = F.col(PROBLEM).isNull()
@@ -157,12 +157,12 @@ def _known(values: Iterable[int | None]) -> list[int]:
 
 
 def problems(changes: DataFrame, limit: int, *, schema_id: int | None = None) -> list[Problem]:
-    """The first records of a batch that cannot be applied, by partition and offset.
+    """Return the first records of a batch that cannot be applied, by partition and offset.
 
     Args:
         changes: The batch in normal form.
-        limit: How many at most.
-        schema_id: Only those that name this schema.
+        limit: The largest number of records to return.
+        schema_id: Return only records of this schema.
     """
     found = changes.filter(F.col(PROBLEM).isNotNull())
     if schema_id is not None:
@@ -181,24 +181,25 @@ def fold(
     after_offset: int | None = None,
     gaps: bool = False,
 ) -> DataFrame:
-    """The last image of each key, values that its event lacks taken from earlier ones of its life.
+    """Return the last image of each key.
 
-    A life of a key starts with an insert and ends with a delete. Values are never carried from
-    one life to the next: another row may have had the key before.
+    A value that the last event lacks comes from an earlier event of the same life. A life of a key
+    starts with an insert and ends with a delete. Values are never carried from one life to the
+    next, since another row may have had the key before.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
         table: The table.
-        unavailable: Columns of which some record lacks the value; see :class:`Summary`.
-        soft_delete: Whether a deleted row keeps its values. A delete event has none, so all its
-            columns count as lacking.
-        after_offset: Leave out changes up to this offset: those before a TRUNCATE.
-        gaps: Whether events may be missing, or values unclear: then an earlier event no longer
-            tells what a later one lacks, and only a deleted row keeps what was known of it.
+        unavailable: Columns whose value some record lacks; see :class:`Summary`.
+        soft_delete: Whether a deleted row keeps its values. A delete event has no values, so all
+            its columns count as lacking.
+        after_offset: Leave out changes up to this offset, which are those before a TRUNCATE.
+        gaps: Whether events may be missing, or values unclear. An earlier event then cannot fill
+            the value that a later event lacks; only a deleted row keeps its known values.
 
     Returns:
-        One row per key in normal form with ``MISSING`` and ``MOVED`` in place of the decoder's
-        own columns, except for the transaction.
+        One row per key in normal form, with ``MISSING`` and ``MOVED`` in place of the decoder's
+        own columns. The decoder's column of the transaction stays.
     """
     rows = changes.filter(F.col(OP).isin("c", "r", "u", "d"))
     if after_offset is not None:
@@ -207,7 +208,7 @@ def fold(
     values = [column.name for column in table.columns if column.name not in table.key]
     lacking = values if soft_delete else [name for name in values if name in unavailable]
     if not lacking:
-        # Spark keeps one row per key while it sorts, before it shuffles.
+        # Spark keeps one row per key in its sort, before the shuffle.
         newest = Window.partitionBy(*keys).orderBy(F.col(OFFSET).desc())
         last = rows.withColumn(_RANK, F.row_number().over(newest)).filter(F.col(_RANK) == 1)
         return last.drop(_RANK, PARTITION, UNAVAILABLE, UNCLEAR, PROBLEM).withColumns(
@@ -289,14 +290,14 @@ def fill(
     """Fill missing values from rows that are known by key.
 
     Args:
-        folded: What :func:`fold` gave.
-        rows: Key columns and ``columns``, one row per key: the lake's table, or what the source
-            was asked for.
+        folded: The result of :func:`fold`.
+        rows: Key columns and ``columns``, one row per key: the lake's table, or rows that were read
+            from the source.
         table: The table.
-        columns: Columns that ``rows`` can give.
-        moved: Whether ``rows`` also speak for rows that were moved to their key in this batch. The
-            lake's table does not: it may still hold another row under that key.
-        absent_is_deleted: Whether a key that ``rows`` lacks has been deleted since.
+        columns: Columns whose values ``rows`` has.
+        moved: Whether ``rows`` are also valid for rows that were moved to their key in this batch.
+            The lake's table is not: it may still hold another row with that key.
+        absent_is_deleted: Whether a key that is not in ``rows`` has been deleted since.
     """
     wanted = F.col(MISSING).isNotNull()
     if not moved:

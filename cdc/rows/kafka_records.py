@@ -27,7 +27,7 @@ class Range:
 
     @property
     def offsets(self) -> int:
-        """How many offsets it spans; some may hold no event."""
+        """The number of offsets in the range; some may not hold an event."""
         return sum(self.end[partition] - at for partition, at in self.start.items())
 
 
@@ -40,22 +40,22 @@ def read_changes(
     tasks: int = 1,
     inserts_only: bool = False,
 ) -> DataFrame:
-    """The committed records of a topic between offsets, as Spark's Kafka source gives them.
+    """Return the committed records of a topic between offsets, in the form of Spark's Kafka source.
 
     Args:
         spark: The session.
         java_config: Settings of the Java client: servers and security.
         topic: The topic.
         piece: What to read.
-        tasks: In how many pieces to read, at least one per partition.
-        inserts_only: Leave out inserts that a row's new key stands behind: the connector sends an
-            update of its key as a delete and an insert, and says so in a header.
+        tasks: The number of pieces to read in; at least one per partition is used.
+        inserts_only: Leave out an insert that is a row's new key. The connector sends an update of
+            its key as a delete and an insert, and marks that insert with a header.
 
     Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
     """
     reader = spark.read.format("kafka").option("subscribe", topic)
-    # A batch ends with the marker of a transaction, which is no record: the broker waits this long
-    # for more. Everything else is there and is sent at once.
+    # A batch ends with the marker of a Kafka transaction, which is not a record: the broker waits
+    # this long for more. All records are already there and are sent at once.
     reader = reader.option("kafka.fetch.max.wait.ms", "20")
     for key, value in java_config.items():
         reader = reader.option(f"kafka.{key}", value)

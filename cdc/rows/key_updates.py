@@ -1,6 +1,6 @@
-"""Updates of a table's key that is not the connector's: one event, of which two rows are made.
+"""Updates of a table's key that is not the connector's: one event becomes two rows.
 
-The connector does the same with its own key: the delete of the former one, and an insert.
+The connector does the same for its own key: a delete of the former key, and an insert.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ FORMER, _GONE = "_former", "_gone"
 
 
 def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]) -> str:
-    """The key before an update that changed it, as a struct; null for all other events.
+    """Spark SQL of the key before an update that changed it, a struct; null for other events.
 
     Args:
         event: The decoded event.
-        former: By key column, in the order of the key, Spark SQL of its value before.
-        values: By column, Spark SQL of its value after.
+        former: By key column, in the order of the key, Spark SQL of its value before the change.
+        values: By column, Spark SQL of its value after the change.
     """
     differs = " OR ".join(f"{sql} <> {values[name]}" for name, sql in former.items())
     return (
@@ -36,13 +36,13 @@ def changed_key(event: str, former: Mapping[str, str], values: Mapping[str, str]
 
 
 def key_type(table: TableSchema) -> str:
-    """The struct of the key's lake types."""
+    """Return the type of the key, a struct of the lake types of its columns."""
     parts = (f"k{n}: {table.column(name).lake_type}" for n, name in enumerate(table.key))
     return f"STRUCT<{', '.join(parts)}>" if table.key else "STRUCT<k: INT>"
 
 
 def split(changes: DataFrame, table: TableSchema) -> DataFrame:
-    """Make two rows of an update that changed the key."""
+    """Split each update that changed the key into two rows."""
     moved = F.col(FORMER).isNotNull() & F.col(PROBLEM).isNull()
     halves = F.when(moved, F.array(F.lit(True), F.lit(False))).otherwise(F.array(F.lit(False)))
     gone = F.col(_GONE)

@@ -1,4 +1,4 @@
-"""Rows of a table without a key, from its events: each that was inserted, once."""
+"""Rows of a table without a key, from its events: each inserted row once."""
 
 from __future__ import annotations
 
@@ -34,16 +34,17 @@ def inserted(
     from_binlog: bool = False,
     beyond: Reached | None = None,
 ) -> DataFrame:
-    """The rows that a batch of a log inserts, each with the place that tells it apart.
+    """Return the rows that a batch of a log inserts, each with a place that identifies it.
 
-    A place is one in the topic. A binlog's connector that lost its connection reads the transaction
-    that it was in again, and sends its first rows twice; so there it is the place in the binlog.
+    The place is a partition and an offset of the topic. For a binlog it is the place in the binlog:
+    a connector that lost its connection in the middle of a transaction reads that transaction
+    again, and sends its first rows twice.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
-        after_offset: Leave out changes up to this offset: those before a TRUNCATE.
-        from_binlog: Whether they are from a binlog.
-        beyond: How far the batches before it went.
+        after_offset: Leave out changes up to this offset, which are those before a TRUNCATE.
+        from_binlog: Whether the changes are from a binlog.
+        beyond: How far the earlier batches reached.
     """
     rows = changes.filter(F.col(OP).isin("c", "r"))
     if after_offset is not None:
@@ -58,17 +59,20 @@ def inserted(
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a log was read in a binlog: by it an event that is sent again is known.
+    """How far a log was read in a binlog; it identifies an event that is sent again.
 
-    A connector that lost its connection reads the transaction again that it was in, by the same
-    places and with the same numbers. One that was started again goes on amid it and counts anew, at
-    places further on; and places begin anew in a transaction of more than 4 GiB, where numbers go
-    on. So what is no further by place nor by number was there before.
+    - A connector that lost its connection in the middle of a transaction reads that transaction
+      again. Its events have the same places and the same numbers as before.
+    - A connector that was restarted continues in the middle of the transaction. Its places go on,
+      and its numbers start from 1 again.
+    - In a transaction of more than 4 GiB, the places start again, and the numbers go on.
+
+    So an event was there before if neither its place nor its number is beyond the reached ones.
 
     Args:
-        transaction: The last transaction, as :func:`cdc.rows.decode.decode` numbers them.
+        transaction: The last transaction, as :func:`cdc.rows.decode.decode` numbers transactions.
         place: The furthest place of its events.
-        order: Their greatest number in it.
+        order: The greatest number of its events.
     """
 
     transaction: int
@@ -80,17 +84,19 @@ class Reached:
 
     @classmethod
     def parse(cls, text: str) -> Reached:
-        """Read what ``str`` gave."""
+        """Parse the text that ``str`` returns."""
         place, order, transaction = text.split("@")
         return cls(int(transaction), place, int(order))
 
 
 def reached(changes: DataFrame, before: Reached | None) -> Reached | None:
-    """How far a batch of a log goes in the binlog; two small jobs over what is held already.
+    """Return how far a batch of a log reaches in the binlog.
+
+    It runs two small jobs over the batch, which the caller has persisted.
 
     Args:
         changes: The batch in normal form.
-        before: How far the ones before it went.
+        before: How far the earlier batches reached.
     """
     events = changes.filter(F.col(PROBLEM).isNull() & F.col(POSITION).isNotNull())
     last = events.agg(F.max_by(TRANSACTION, OFFSET)).first()
@@ -114,7 +120,7 @@ def _once(rows: DataFrame, beyond: Reached | None) -> DataFrame:
             & (F.col(ORDER) <= beyond.order)
         )
         rows = rows.filter(~again)
-    # What tells two events apart that are at one place, as those of a compressed transaction.
+    # Events of a compressed transaction share one place: order and transaction distinguish them.
     told = (F.lpad(F.col(ORDER).cast("string"), 10, "0"), F.hex(TRANSACTION))
     placed = rows.withColumn(ROW, F.concat_ws(":", POSITION, *told))
     first = F.row_number().over(Window.partitionBy(ROW).orderBy(OFFSET))

@@ -1,7 +1,7 @@
 """What the lake gets in place of values that a table's settings hide.
 
-Values are hidden in their lake types, in one place behind every reader: the copy, the stream, rows
-that are asked for by key, and both sides of verify. So all of them give the same text for the same
+Values are hidden in their lake types, by one function for all readers: the copy, the stream, rows
+that are read by key, and both sides of verify. So all of them return the same text for the same
 value.
 """
 
@@ -25,31 +25,31 @@ if TYPE_CHECKING:
     from schemas.table import Column, TableSchema
 
 MASK = "***"
-"""What stands for every value of a column that is masked."""
+"""The text that replaces each value of a masked column."""
 
 _BLOCK_BYTES = 64
 _INNER, _OUTER = scratch("inner_key"), scratch("outer_key")
 
 
 def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame:
-    """The frame with what the lake holds in place of the values it hides; NULL stays NULL.
+    """Return the frame with each hidden value replaced by its mask or hash; NULL stays NULL.
 
     Args:
         frame: The table's columns as ``schema.shown()`` has them, possibly with others.
         schema: The table.
-        lake: Where the key of hashes is.
+        lake: The settings with the key of hashes.
 
     Raises:
-        ConfigError: There is no key.
-        SecretError: It cannot be read.
+        ConfigError: A column is to be hashed, and there is no key.
+        SecretError: The key cannot be read.
     """
     columns = [column for column in schema.columns if column.hide]
     if not columns:
         return frame
     if not any(column.hide == "hash" for column in columns):
         return frame.withColumns({column.name: _masked(column) for column in columns})
-    # As a frame of one row, since Spark prints the constants of a query: in its UI, in event logs
-    # and in errors.
+    # The keys are in a frame of one row, since Spark prints the constants of a query: in its UI, in
+    # event logs and in errors.
     keys = frame.sparkSession.createDataFrame(
         [_keys(schema, lake)], f"{_INNER} binary, {_OUTER} binary"
     )
@@ -62,10 +62,10 @@ def hidden(frame: DataFrame, schema: TableSchema, lake: LakeConfig) -> DataFrame
 
 
 def key_check(lake: LakeConfig) -> str | None:
-    """What tells one key of hashes from another, and gives none of it away; None without a key.
+    """Return a text that identifies the key of hashes and does not reveal it; None without a key.
 
     Raises:
-        SecretError: It cannot be read.
+        SecretError: The key cannot be read.
     """
     if lake.hash_key is None:
         return None
@@ -78,7 +78,7 @@ def _masked(column: Column) -> SparkColumn:
 
 
 def _hashed(column: Column) -> SparkColumn:
-    """HMAC-SHA-256 (RFC 2104), in lower hexadecimal; of bytes themselves, of all else the text."""
+    """Return HMAC-SHA-256 (RFC 2104) in lower hexadecimal, of the bytes or of the value as text."""
     value = F.col(quoted(column.name))
     if column.plain != "binary":
         value = value.cast("string").cast("binary")

@@ -1,7 +1,7 @@
 """What a decoded stream value becomes in the lake, as Spark SQL expressions over ``from_avro``.
 
-The writer's schema says what a value means (Debezium's semantic type); the table's schema says what
-the lake holds. Both must fit, or the column has changed its type and the table stops.
+The writer's schema says what a value means (Debezium's semantic type). The table's schema says what
+the lake holds. If they do not fit, the column has changed its type and the table stops.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
 _ARRAY = re.compile(r"array<(.+)>")
 _JAVA_ARRAY = r"^\[+L?[A-Za-z.]+;?@[0-9a-f]+$"
 _INTEGERS = ("tinyint", "smallint", "int", "bigint")
-# Years 1 to 9999, which Parquet readers and Python agree on. Outside lie the integers that stand
-# for infinity, and dates BC.
+# Years 1 to 9999, which Parquet readers and Python agree on. Outside are the integers that mean
+# infinity, and dates BC.
 _DAYS = (-719_162, 2_932_896)
 _MICROS = (-62_135_596_800_000_000, 253_402_300_799_999_999)
 
@@ -37,8 +37,8 @@ class LakeValue:
 
     Args:
         sql: Spark SQL; null for a null.
-        total: Whether it is null for nothing else. When not, a null that comes of a value marks
-            one that the lake type cannot hold exactly.
+        total: Whether only a null becomes null. If not, a value that becomes null is one that the
+            lake type cannot hold exactly.
     """
 
     sql: str
@@ -46,23 +46,23 @@ class LakeValue:
 
 
 def quoted(name: str) -> str:
-    """A column name as Spark SQL takes it, whatever characters it has."""
+    """Quote a column name for Spark SQL, with any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def literal(text: str) -> str:
-    """A string literal of Spark SQL."""
+    """Return a text as a string literal of Spark SQL."""
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
 def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -> LakeValue:
-    """The lake's value of a decoded field.
+    """Return the lake's value of a decoded field.
 
     Args:
         raw: Spark SQL of the decoded value.
         field: The field in the writer's schema.
         column: The lake's column.
-        table: For the error.
+        table: The table, for the error.
 
     Raises:
         SchemaChangeError: The writer's type cannot become the lake's type.
@@ -81,21 +81,21 @@ def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -
 
 
 def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | None:
-    """Spark SQL that is true for the connector's stand-in for an unchanged value.
+    """Spark SQL that is true for the placeholder that the connector sends for an unchanged value.
 
-    A real value that equals the stand-in is taken for it: nothing on the wire tells them apart. It
-    is then filled with the value that the table or the source has, which is that same value unless
-    the row was changed to it in the update that is being read; so the stand-in is chosen to be
-    text that nobody stores. Numbers, dates and booleans have no stand-in.
+    A real value that equals the placeholder counts as one, since the event does not distinguish
+    them. The value is then filled from the table or the source. They have that same value, unless
+    the update that is read now has set it; so the placeholder is a text that no application stores.
+    Numbers, dates and booleans do not have a placeholder.
 
     Returns:
-        The expression, or None when the type has no stand-in.
+        The expression, or None when the type does not have a placeholder.
     """
     data = placeholder.encode()
     if field.avro_type == "string":
         shown = f"{raw} = {literal(placeholder)}"
         if (field.connect_name or "").endswith("data.Json"):
-            # What stands in for an hstore.
+            # The placeholder of an hstore.
             pair = json.dumps({placeholder: placeholder}, separators=(",", ":"))
             return f"({shown} OR {raw} = {literal(pair)})"
         return shown
@@ -118,12 +118,12 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
 
 
 def default_test(raw: str, field: DebeziumField) -> str | None:
-    """Spark SQL that is true where a converter may have put the column's default for a NULL.
+    """Spark SQL that is true where a converter may have replaced a NULL by the column's default.
 
     Source: https://github.com/confluentinc/schema-registry/issues/2314
 
     Returns:
-        The expression, or None where a NULL stays one: it is not allowed, or there is no default.
+        The expression, or None if that cannot happen: the column is NOT NULL or has no default.
     """
     default = field.default
     if not field.nullable or default is None:
@@ -138,10 +138,10 @@ def default_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def garbled_test(raw: str, field: DebeziumField) -> str | None:
-    """Spark SQL that is true for text that is not UTF-8, which readers of the lake stumble over.
+    """Spark SQL that is true for text that is not UTF-8, which readers of the lake fail on.
 
     Returns:
-        The expression, or None when the value is no text.
+        The expression, or None when the value is not a text or an array of texts.
     """
     if field.avro_type == "string":
         return f"CAST({raw} AS BINARY) <> encode({raw}, 'UTF-8')"
@@ -152,12 +152,12 @@ def garbled_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def inexact(column: Column, given: str) -> str:
-    """A branch of a Spark SQL CASE: what is wrong where a value has no image in the lake.
+    """Return a branch of a Spark SQL CASE: the problem of a value that the lake cannot hold.
 
     Args:
         column: The lake's column.
-        given: Spark SQL of whether a value was sent; of a decimal of the settings' choice that may
-            be shown, of the value itself.
+        given: Spark SQL of whether a value was sent. For a decimal type that the settings chose,
+            and that is not secret, it is the value itself.
     """
     name, lost = literal(column.name), f"{quoted(column.name)} IS NULL"
     if not column.decimal:
@@ -170,7 +170,7 @@ def inexact(column: Column, given: str) -> str:
 
 
 def _name_uuid(data: bytes) -> uuid.UUID:
-    """Java's ``UUID.nameUUIDFromBytes``, Debezium's stand-in in arrays of UUIDs."""
+    """Return Java's ``UUID.nameUUIDFromBytes``, Debezium's placeholder in arrays of UUIDs."""
     digest = hashlib.md5(data, usedforsecurity=False).digest()
     return uuid.UUID(bytes=digest, version=3)
 
@@ -185,7 +185,8 @@ def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
             return LakeValue(f"CAST({raw} AS BIGINT) * 1000")
         if name.endswith("time.NanoTime") and lake == "bigint":
             return LakeValue(f"{raw} DIV 1000")
-        # A narrower lake type is one that the catalog has narrowed since: exact or not at all.
+        # A lake type is narrower than the event's if the source's column was narrowed since: the
+        # value must fit exactly.
         if kind in ("int", "long") and not name:
             exact = f"CASE WHEN CAST({cast} AS BIGINT) = {raw} THEN {cast} END"
             fits = (kind == "int" and lake in ("int", "bigint")) or lake == "bigint"
@@ -215,10 +216,10 @@ def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def _interval(raw: str) -> str:
-    """An interval whose seconds are those of the source, which knows microseconds.
+    """Return an interval with the seconds of the source, which has microseconds.
 
-    In the connector they pass through a double, and what is cut off at nine digits is 1.785318999
-    for 1.785319.
+    In the connector the seconds pass through a double, cut off at nine digits: 1.785319 becomes
+    1.785318999.
     """
     seconds = f"CAST(regexp_extract({raw}, 'M(-?[0-9]+[.][0-9]+)S$', 1) AS DECIMAL(20,9))"
     rounded = f"regexp_replace(CAST(round({seconds}, 6) AS STRING), '[.]?0+$', '')"
@@ -232,11 +233,11 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
         return LakeValue(f"TRY_CAST({raw} AS {kind})", total=False)
     if field.avro_type != "string" or field.connect_name:
         return None
-    # A cast would round silently, so digits past the scale must be refused; NaN and infinity become
-    # null, which the caller sees as a value without an exact image.
-    # Zeros at the end are none; a number without limits of its own has as many as it was given.
+    # A cast would round silently, so digits past the scale must be refused. NaN and infinity become
+    # null, which the caller treats as a value that the lake cannot hold exactly.
+    # Zeros at the end do not count: a numeric without a declared scale keeps as many as were typed.
     digits = f"length(trim(TRAILING '0' FROM {raw})) - instr({raw}, '.')"
-    # A cast would also step over control characters at both ends, and round what has an exponent.
+    # A cast would also skip control characters at both ends, and round a number with an exponent.
     plain = (
         f"left({raw}, 1) BETWEEN '+' AND '9' AND right({raw}, 1) BETWEEN '0' AND '9'"
         f" AND instr({raw}, 'E') = 0"
@@ -248,8 +249,8 @@ def _decimal(raw: str, field: DebeziumField, precision: int, scale: int) -> Lake
 def _timestamp(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
     name = field.connect_name or ""
     if name.endswith("time.ZonedTimestamp") and lake == "timestamp":
-        # Always UTC, and four digits are the years 1 to 9999. Without the zone's letter Spark
-        # takes the session's, which is UTC too, and looks up no zone for each value.
+        # The value is always UTC, and a year of four digits is one of 1 to 9999. Without the zone's
+        # letter, Spark uses the session's zone, which is also UTC, and saves a lookup per value.
         plain = (
             f"right({raw}, 1) = 'Z' AND substring({raw}, -2, 1) BETWEEN '0' AND '9'"
             f" AND substring({raw}, 5, 1) = '-' AND left({raw}, 4) <> '0000'"
@@ -291,7 +292,7 @@ def _array(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
 
 
 def names_where(conditions: Sequence[tuple[str, str]]) -> str:
-    """The names whose condition holds, as an array; null (and cheap) when none does."""
+    """Spark SQL of the names whose condition is true, an array; null (and cheap) if none is."""
     if not conditions:
         return "NULL"
     anywhere = " OR ".join(condition for _, condition in conditions)
@@ -302,8 +303,8 @@ def names_where(conditions: Sequence[tuple[str, str]]) -> str:
 def position(sequence: str) -> str:
     """Spark SQL of an event's place in the log, as text that sorts as the log does.
 
-    Debezium's ``source.sequence`` is a JSON array of two decimal strings, the first null until the
-    connector has seen a commit; zero sorts first, as null must.
+    Debezium's ``source.sequence`` is a JSON array of two decimal strings. The first is null until
+    the connector has seen a commit: a null becomes 0, which sorts first.
     """
     plain = f"translate({sequence}, '[]\" ', '')"
     first, last = (
