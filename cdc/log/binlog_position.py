@@ -1,7 +1,7 @@
 """Places in a binlog, by file and position: what a MySQL server without GTIDs has executed.
 
-A place counts bytes: it covers all that lies before it. What begins at a place is not covered by
-it, and places are comparable within the binlog of one server only.
+A place covers all bytes before it. It does not cover an event that begins at it. Places are
+comparable only within the binlog of one server.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ class BinlogPosition:
 
     @property
     def base(self) -> str:
-        """What the names of all files of this binlog begin with."""
+        """The prefix of the names of all files of this binlog."""
         return self.file.rpartition(".")[0]
 
     @property
@@ -59,24 +59,24 @@ class BinlogPosition:
         return int(self.file.rpartition(".")[2])
 
     def reaches(self, other: BinlogPosition) -> bool:
-        """Whether everything before the other place lies before this one.
+        """Return whether this place covers everything that the other place covers.
 
         Raises:
-            PositionError: The other is no place in a binlog of this name.
+            PositionError: The other is not a place in a binlog of this name.
         """
         theirs = self._comparable(other)
         return (self.number, self.offset) >= (theirs.number, theirs.offset)
 
     def joined(self, other: BinlogPosition) -> BinlogPosition:
-        """The later of the two.
+        """Return the later of the two places.
 
         Raises:
-            PositionError: The other is no place in a binlog of this name.
+            PositionError: The other is not a place in a binlog of this name.
         """
         return self if self.reaches(other) else other
 
     def moved(self, by: int) -> BinlogPosition:
-        """So many bytes further in the same file, and never before its beginning."""
+        """Return the place that many bytes further in the same file, and never before its start."""
         return BinlogPosition(self.file, max(0, self.offset + by))
 
     def __str__(self) -> str:
@@ -96,14 +96,15 @@ class BinlogPosition:
 
 @dataclass(frozen=True)
 class StoredPosition:
-    """What Connect has stored of a MySQL server: up to where everything is in Kafka, in two terms.
+    """What Connect has stored for a MySQL server: how far everything is in Kafka, in two terms.
 
-    The place is always right. The GTIDs are so only while the connector goes by them: one that
-    began on a server without them, which had some before, repeats those for ever. They are too few
-    then, never too many. So whoever asks decides by what it asks for.
+    The place is always right. The GTIDs are right only while the connector follows them. A
+    connector that began while the server did not use GTIDs, but still had older ones, repeats those
+    older ones forever: they are then too few, never too many. So the caller's position decides
+    which of the two terms is compared.
 
     Args:
-        gtids: The transactions, where the connector names any.
+        gtids: The transactions, if the connector names any.
         place: The place in the binlog.
     """
 
@@ -111,15 +112,15 @@ class StoredPosition:
     place: BinlogPosition | None
 
     def reaches(self, other: LogPosition) -> bool:
-        """Whether everything up to the other position lies up to this one.
+        """Return whether this position covers everything that the other position covers.
 
         Raises:
-            PositionError: It is of a kind that the connector has not stored.
+            PositionError: The other is of a kind that the connector has not stored.
         """
         return self.like(other).reaches(other)
 
     def joined(self, other: StoredPosition) -> StoredPosition:
-        """The later of both, in each of the two terms that both have."""
+        """Return the later position, in each term that both positions have."""
         gtids, place = self.gtids, self.place
         return StoredPosition(
             None if gtids is None or other.gtids is None else gtids.joined(other.gtids),
@@ -127,10 +128,10 @@ class StoredPosition:
         )
 
     def like(self, other: LogPosition) -> LogPosition:
-        """This position in the other's terms.
+        """Return the term of this position that has the other's kind.
 
         Raises:
-            PositionError: It is of a kind that the connector has not stored.
+            PositionError: The other is of a kind that the connector has not stored.
         """
         if isinstance(other, MysqlGtidSet) and self.gtids is not None:
             return self.gtids
@@ -143,10 +144,10 @@ class StoredPosition:
 
 
 def read_position(text: str) -> MysqlGtidSet | BinlogPosition:
-    """A position of a MySQL server, of whichever kind it was written down.
+    """Read a position of a MySQL server: a place in a binlog or a GTID set.
 
     Raises:
-        StateError: The text is of neither.
+        StateError: The text is neither of the two.
     """
     return BinlogPosition.parse(text) if _PLACE.fullmatch(text) else MysqlGtidSet.parse(text)
 

@@ -1,8 +1,8 @@
 """Sets of global transaction ids: what a MySQL or MariaDB server has executed, as values.
 
-The fence and every "has capture passed this" are questions of containment between two such sets.
-They are answered here and not by the server, since one of the two often comes from elsewhere: from
-Connect's stored offsets, from the state store, from a lake commit.
+The fence, and each check whether capture has passed a position, ask if one such set contains
+another. This module answers, and not the server, since one of the two sets often comes from
+Connect's stored offsets, from the state store or from a lake commit.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _NUMBERS = re.compile(r"([1-9][0-9]*)(?:-([1-9][0-9]*))?")
 _MARIADB = re.compile(r"([0-9]+)-([0-9]+)-([0-9]+)")
 
 Interval = tuple[int, int]
-"""First and last number, both inside."""
+"""First and last number, both included."""
 
 _Set = TypeVar("_Set", bound="GtidSet")
 
@@ -30,26 +30,26 @@ class GtidSet(LogPosition, Protocol):
     """A set of transactions. Sets of one kind of server compare; others raise `PositionError`."""
 
     def without(self: _Set, other: _Set) -> _Set:
-        """The transactions of this set that are not in the other."""
+        """Return the transactions of this set that are not in the other."""
 
     def __bool__(self) -> bool:
-        """Whether there is any transaction in it."""
+        """Return whether the set has any transaction."""
 
 
 @dataclass(frozen=True)
 class MysqlGtidSet:
-    """A set of MySQL, as in ``3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7``.
+    """A GTID set of MySQL, as in ``3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7``.
 
     Args:
-        intervals: Rising, disjoint ranges of numbers, never adjoining, by where they were given
-            out: the server's uuid, with ``:tag`` for tagged transactions.
+        intervals: Ranges of numbers by their origin, which is the server's uuid, with ``:tag`` for
+            tagged transactions. The ranges rise, and they neither overlap nor adjoin.
     """
 
     intervals: Mapping[str, tuple[Interval, ...]]
 
     @classmethod
     def parse(cls, text: str) -> MysqlGtidSet:
-        """Read what ``@@gtid_executed`` shows; an empty text is the empty set.
+        """Parse a value of ``@@gtid_executed``; an empty text is the empty set.
 
         Raises:
             StateError: The text is not of that form.
@@ -73,11 +73,11 @@ class MysqlGtidSet:
         return cls({owner: _joined(ranges) for owner, ranges in sorted(found.items())})
 
     def reaches(self, other: MysqlGtidSet) -> bool:
-        """Whether every transaction of the other set is in this one."""
+        """Return whether every transaction of the other set is in this one."""
         return not _same_kind(self, other).without(self)
 
     def joined(self, other: MysqlGtidSet) -> MysqlGtidSet:
-        """The transactions of both sets."""
+        """Return the transactions of both sets."""
         theirs = _same_kind(self, other).intervals
         return MysqlGtidSet(
             {
@@ -87,7 +87,7 @@ class MysqlGtidSet:
         )
 
     def without(self, other: MysqlGtidSet) -> MysqlGtidSet:
-        """The transactions of this set that are not in the other."""
+        """Return the transactions of this set that are not in the other."""
         theirs = _same_kind(self, other).intervals
         left = {
             owner: _difference(ranges, theirs.get(owner, ()))
@@ -112,8 +112,8 @@ class MysqlGtidSet:
 class MariadbGtidSet:
     """A position of MariaDB, as in ``0-1-270,1-5-3``: all transactions up to it, by domain.
 
-    Within a domain numbers rise in the order of the binlog (``gtid_strict_mode`` makes sure of it),
-    whichever server gave them out; so containment is a comparison per domain.
+    Within a domain, numbers rise in the order of the binlog, regardless of the server that assigned
+    them; ``gtid_strict_mode`` ensures this. So containment is a comparison per domain.
 
     Args:
         last: Server and number of the last transaction of each domain.
@@ -123,9 +123,9 @@ class MariadbGtidSet:
 
     @classmethod
     def parse(cls, text: str) -> MariadbGtidSet:
-        """Read what ``@@gtid_binlog_pos`` or ``@@gtid_slave_pos`` shows; empty is the empty set.
+        """Parse ``@@gtid_binlog_pos`` or ``@@gtid_slave_pos``; an empty text is the empty set.
 
-        ``@@gtid_binlog_state`` lists a domain once per server: the highest number is what counts.
+        ``@@gtid_binlog_state`` lists a domain once per server; the highest number counts.
 
         Raises:
             StateError: The text is not of that form.
@@ -141,16 +141,16 @@ class MariadbGtidSet:
         return cls(dict(sorted(found.items())))
 
     def reaches(self, other: MariadbGtidSet) -> bool:
-        """Whether every transaction of the other set is in this one."""
+        """Return whether every transaction of the other set is in this one."""
         return not _same_kind(self, other).without(self)
 
     def joined(self, other: MariadbGtidSet) -> MariadbGtidSet:
-        """Of each domain the position that is further."""
+        """Return the further position of each domain."""
         ahead = _same_kind(self, other).without(self)
         return MariadbGtidSet(dict(sorted({**self.last, **ahead.last}.items())))
 
     def without(self, other: MariadbGtidSet) -> MariadbGtidSet:
-        """The domains in which this set goes further than the other, with how far."""
+        """Return the domains in which this set goes further than the other, with its positions."""
         theirs = _same_kind(self, other).last
         return MariadbGtidSet(
             {
@@ -173,7 +173,7 @@ class MariadbGtidSet:
 
 
 def _joined(ranges: Iterable[Interval]) -> tuple[Interval, ...]:
-    """The same numbers in rising ranges that neither overlap nor adjoin."""
+    """Return the same numbers in rising ranges that neither overlap nor adjoin."""
     result: list[Interval] = []
     for first, last in sorted(ranges):
         if result and first <= result[-1][1] + 1:
@@ -199,7 +199,7 @@ def _difference(ranges: Iterable[Interval], removed: Iterable[Interval]) -> tupl
 
 
 def _same_kind(mine: _Set, other: object) -> _Set:
-    """The other set, if it is of this kind: a position of another kind can decide nothing."""
+    """Return the other set if it is of this kind; a position of another kind raises an error."""
     if not isinstance(other, type(mine)):
         raise PositionError.of_kinds(mine, other)
     return other

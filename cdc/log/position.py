@@ -1,4 +1,4 @@
-"""Positions in a source's log, as values with an order of their own."""
+"""Positions in a source's log, as values that compare with each other."""
 
 from __future__ import annotations
 
@@ -17,25 +17,25 @@ _Position = TypeVar("_Position", bound="LogPosition")
 class LogPosition(Protocol):
     """How far a log was written, read or applied. Positions of one kind of server compare.
 
-    Not every two are ordered: of two sets of transactions neither may hold the other.
+    The order is partial: two sets of transactions may each lack a transaction of the other.
     """
 
     def reaches(self: _Position, other: _Position) -> bool:
-        """Whether everything up to the other position lies up to this one."""
+        """Return whether this position covers everything that the other position covers."""
 
     def joined(self: _Position, other: _Position) -> _Position:
-        """The least position that reaches both."""
+        """Return the least position that reaches both."""
 
     def __str__(self) -> str:
-        """As the server writes it."""
+        """Return the position as the server writes it."""
 
 
 @dataclass(frozen=True)
 class Lsn:
     """A PostgreSQL log sequence number: a byte position in the write-ahead log.
 
-    Comparing with anything but another `Lsn` raises, so that a position of another kind (a GTID
-    set, a Kafka offset, an integer) can never decide what is read.
+    A comparison with any value that is not an `Lsn` raises, so that a position of another kind (a
+    GTID set, a Kafka offset, an integer) can never decide what is read.
 
     Args:
         value: Bytes from the start of the log, 0 to 2**64 - 1.
@@ -71,11 +71,11 @@ class Lsn:
         return cls((int(match[1], 16) << 32) | int(match[2], 16))
 
     def reaches(self, other: Lsn) -> bool:
-        """Whether everything up to the other position lies up to this one."""
+        """Return whether this position covers everything that the other position covers."""
         return self >= other
 
     def joined(self, other: Lsn) -> Lsn:
-        """The greater of the two."""
+        """Return the greater of the two."""
         return max(self, other)
 
     def __int__(self) -> int:
@@ -85,7 +85,7 @@ class Lsn:
         return f"{self.value >> 32:X}/{self.value & 0xFFFFFFFF:X}"
 
     def __sub__(self, other: Lsn) -> int:
-        """Bytes of log from ``other`` to here; negative when ``other`` is ahead."""
+        """Return the bytes of log from ``other`` to here; negative if ``other`` is ahead."""
         return self.value - self._comparable(other)
 
     def __eq__(self, other: object) -> bool:

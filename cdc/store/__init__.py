@@ -1,1 +1,1 @@
-"""The state store: states, attempts, leases, histories and quarantine, by SQLAlchemy."""
+"""The state store: states, attempts, leases, histories and quarantine, with SQLAlchemy."""

@@ -13,10 +13,10 @@ from cdc.store.documents import Part
 
 @dataclass(frozen=True)
 class Chunk(Part):
-    """A range of a table's key that is read by one task.
+    """A range of a table's key that one task reads.
 
     Args:
-        id: Its place in the plan, from 0; commits name the chunks they hold by it.
+        id: Its number in the plan, from 0. A commit names the chunks that it holds by this number.
         lower: First key of the chunk as the source prints it; None in the first chunk.
         upper: First key of the next chunk; None in the last chunk.
         rows_estimate: Rows expected.
@@ -32,16 +32,16 @@ class Chunk(Part):
 
 @dataclass(frozen=True)
 class CopyView(Part):
-    """The image of the source that a copy reads; its first one where a resume opens more.
+    """The image of the source that a copy reads. If a resume opens more, this is the first one.
 
     Args:
-        snapshot: By which its sessions shared it; empty where each has a view of its own.
-        upper_bound: Position of the log that was replayed when it was opened, as text.
-        opened_at: When, aware UTC.
-        on_replica: Whether a replica was read.
-        system_identifier: The cluster; None where the server does not say.
-        timeline: That cluster's timeline; None where the server does not say.
-        split: S, the position at which the view ends exactly, as text; None where it is not known.
+        snapshot: Name by which the sessions share the view; empty if each has a view of its own.
+        upper_bound: Log position that the server had replayed when the view opened, as text.
+        opened_at: When the view opened, aware UTC.
+        on_replica: Whether the copy reads a replica.
+        system_identifier: Identity of the cluster; None if the server does not report it.
+        timeline: The cluster's timeline; None if the server does not report it.
+        split: S, the position that the view contains exactly, as text; None if it is not known.
     """
 
     snapshot: str
@@ -60,26 +60,26 @@ class Attempt(Part):
     Args:
         id: Identity of the attempt; part of its path.
         started_at: When it began, aware UTC.
-        path: Base path of the Hudi table that this attempt writes, and no other ever.
+        path: Base path of the Hudi table that this attempt writes. No other attempt ever uses it.
         topic_id: UUID of the topic when O was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
         start_epochs: Epoch of each partition's leader when O was recorded.
         marker_id: Identity of the marker row written after O.
-        x0: What showed that no transaction is captured in part: a transaction id, or a marker's.
+        x0: The proof that no transaction is captured in part: a transaction id, or a marker's id.
         chunks: The planned chunks; empty before they are planned.
         view: The image of the source that it copies.
-        fingerprint_digest: Digest of the table's catalog facts under the view.
-        fingerprint: Those facts, so that an error can name what differs.
-        settings_digest: Digest of the settings that its rows are made by.
+        fingerprint_digest: Digest of the table's catalog facts in the view.
+        fingerprint: Those facts, so that an error can name the difference.
+        settings_digest: Digest of the settings that determine its rows.
         reads_upto: R, an upper bound of the position that the view can contain, as text.
         handoff_offsets: H, the offset per partition at which everything up to R is captured.
         transaction_offsets: Offsets of the topic of transactions, recorded before O; None unless
             the table is a log.
         transaction_topic_id: UUID of the topic of transactions; None unless the table is a log.
-        told_upto: Offset at which the topic of statements ended before O; None where the connector
-            has no such topic.
-        shard: The shard's name once its rows are in the shared table, whose path is ``path`` from
-            then on; None before, and for a table of its own.
+        told_upto: End offset of the topic of statements before O; None if the connector does not
+            have such a topic.
+        shard: The shard's name once its rows are in the shared table; ``path`` is then the path of
+            that table. None before, and for a table that is not a shard.
     """
 
     id: UUID

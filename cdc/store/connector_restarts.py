@@ -1,4 +1,4 @@
-"""How often a failed connector was restarted by itself, so that a poisoned one is not for ever."""
+"""How often runs have restarted a failed connector, so that they do not restart it forever."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from cdc.store.state_store import Store
 
 LIMIT = 8
-"""Restarts in a row, over two hours; then a person has to ask."""
+"""Restarts in a row, over two hours; after them a person must restart the connector."""
 
 _FIRST_PAUSE_S = 30.0
 _LAST_PAUSE_S = 3600.0
 _SETTLED_S = 600.0
-"""A connector that runs this long after its next try would have been due has got over it."""
+"""A connector has recovered if it still runs this long after its next restart would be due."""
 
 
 @dataclass(frozen=True)
 class Restarted:
-    """What was tried.
+    """The restarts of a connector so far.
 
     Args:
         times: Restarts in a row.
-        next_at: When the next one is due, by the state store's clock; None when there is none.
-        now: Whether the last of them is the caller's to do now.
+        next_at: When the next restart is due, by the state store's clock; None if none is planned.
+        now: Whether the caller must do the last of these restarts now.
     """
 
     times: int
@@ -49,7 +49,7 @@ class Restarts:
         self._store = store
 
     def claim(self, connector: str) -> Restarted:
-        """Take the next restart, if one is due and no other process has taken it."""
+        """Claim the next restart if it is due and no other process has claimed it."""
         try:
             with self._store.transaction() as connection:
                 at = float(connection.execute(sa.select(self._store.clock)).scalar_one())
@@ -65,7 +65,7 @@ class Restarts:
                 mine = sa.update(restart_rows).where(_is(connector), restart_rows.c.times == times)
                 taken = connection.execute(mine.values(times=times + 1, next_at=next_at)).rowcount
                 return _told(times + 1, next_at, now=taken == 1)
-        except IntegrityError:  # another process has just taken the first one
+        except IntegrityError:  # another process has just claimed the first restart
             return Restarted(1, None)
 
     def settle(self, connector: str) -> None:
@@ -75,7 +75,7 @@ class Restarts:
             connection.execute(sa.delete(restart_rows).where(_is(connector), long_ago))
 
     def forget(self, connector: str) -> None:
-        """Begin to count anew: a person has restarted it."""
+        """Reset the count, since a person has restarted the connector."""
         with self._store.transaction() as connection:
             connection.execute(sa.delete(restart_rows).where(_is(connector)))
 

@@ -1,7 +1,8 @@
 """One codec for all that outlives the process: lake commits, the pointer, the state store's rows.
 
-A document is a frozen dataclass. It is refused unless it has exactly the keys of this version, and
-values of their types: what is unknown, missing or of another format is named; nothing is guessed.
+A document is a frozen dataclass. The codec accepts it only with exactly the keys of this version,
+and with values of their types. The error names an unknown or missing key, or another format; the
+codec guesses nothing.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ else:
     Document = TypeVar("Document")
 
 NOT_STORED: Mapping[str, bool] = {"not_stored": True}
-"""Metadata of a field that is no part of the document, and has its default when that is read."""
+"""Metadata of a field that is not in the document; it has its default after a read."""
 
 
 class Part:
     """Base of the frozen dataclasses that are documents, or parts of them.
 
-    Every field is a key of the document. A field's default is for who makes a value: a document
-    without the key is refused.
+    Every field is a key of the document. A field's default is only for code that makes a value: a
+    document without the key is refused.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -40,7 +41,7 @@ class Part:
     def __get_pydantic_core_schema__(
         cls, source: type[Any], handler: GetCoreSchemaHandler
     ) -> CoreSchema:
-        """What pydantic derives from the fields, without their defaults."""
+        """Return the schema that pydantic derives from the fields, without their defaults."""
         schema: Any = handler.resolve_ref_schema(handler(source))
         outside = {one.name for one in fields(source) if one.metadata.get("not_stored")}
         for one in schema["schema"]["fields"]:
@@ -56,8 +57,8 @@ class Codec(Generic[Document]):
 
     Args:
         kind: Its type, with a field ``format`` whose default is the version of the format.
-        error: What is raised for a text that is no such document.
-        remedy: What to do about one.
+        error: The error for a text that is not such a document.
+        remedy: What to do about such a text.
     """
 
     def __init__(
@@ -72,7 +73,7 @@ class Codec(Generic[Document]):
         self._remedy = remedy
 
     def write(self, document: Document, *, indent: int | None = None) -> str:
-        """The document as JSON in ASCII, on one line unless it is indented.
+        """Return the document as JSON in ASCII, on one line unless it is indented.
 
         Raises:
             pydantic_core.PydanticSerializationError: A value is not of its field's type.
@@ -81,15 +82,15 @@ class Codec(Generic[Document]):
         return text.decode()
 
     def read(self, text: str | bytes, name: str, **context: object) -> Document:
-        """Read what :meth:`write` gave.
+        """Read a document that :meth:`write` has written.
 
         Args:
             text: The JSON.
-            name: What errors call the document.
-            context: What errors name beside it.
+            name: The name of the document in errors.
+            context: Further facts for errors.
 
         Raises:
-            TributaryError: The text is something else, or of another version.
+            TributaryError: The text is not such a document, or is of another version.
         """
         try:
             return self._adapter.validate_json(text)
@@ -99,7 +100,7 @@ class Codec(Generic[Document]):
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
-        """That the document is of another version, which explains whatever else is wrong."""
+        """Report another version of the document, since it explains all other problems."""
         document = None if problem["type"] == "json_invalid" else json.loads(text)
         if not isinstance(document, dict) or "format" not in document:
             return None
@@ -110,7 +111,7 @@ class Codec(Generic[Document]):
 
 
 def _reason(problem: ErrorDetails) -> str:
-    """What is wrong with a document, as a clause without its subject."""
+    """Describe the problem of a document, as a clause without its subject."""
     what = problem["msg"].removeprefix("Value error, ").removeprefix("Invalid JSON: ")
     place = _path(problem["loc"])
     if problem["type"] == "json_invalid":
@@ -123,6 +124,6 @@ def _reason(problem: ErrorDetails) -> str:
 
 
 def _path(place: tuple[int | str, ...]) -> str:
-    """Where something is in a document, as in ``handoff.columns[0].name``."""
+    """Return a path in a document, as in ``handoff.columns[0].name``."""
     path = "".join(f"[{one}]" if isinstance(one, int) else f".{one}" for one in place)
     return path.removeprefix(".")

@@ -24,10 +24,11 @@ BUSY_TIMEOUT_S = 30
 
 
 def open_engine(url: str) -> Engine:
-    """An engine for a SQLAlchemy URL; nothing is connected yet.
+    """Return an engine for a SQLAlchemy URL; it does not connect yet.
 
     Raises:
-        StateError: The URL is none, its driver is missing, or the file's folder cannot be made.
+        StateError: The text is not a URL, its driver is missing, or the file or its folder cannot
+            be created.
     """
     try:
         parsed = _parsed(url)
@@ -35,8 +36,8 @@ def open_engine(url: str) -> Engine:
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":
             return _sqlite(parsed)
-        # In InnoDB's default, a lease that is not there yet is locked by all who look for it, and
-        # each then waits for the others to insert it.
+        # In InnoDB's default isolation level, all processes that look for a missing lease lock its
+        # place, and then each waits for the others before it can insert the lease.
         engine = sa.create_engine(
             parsed,
             isolation_level="READ COMMITTED",
@@ -45,7 +46,7 @@ def open_engine(url: str) -> Engine:
             connect_args=connect_args(parsed),
         )
     except (ArgumentError, ImportError, ValueError) as error:
-        # The library's own text may repeat the URL, and with it the password.
+        # The library's own text may repeat the URL, which includes the password.
         reason = f"no driver: {error}" if isinstance(error, ImportError) else "it is not a URL"
         raise StateError(
             f"state.url cannot be used: {reason}",
@@ -66,15 +67,15 @@ def _bounded(_dialect: object, _record: object, places: Any, named: Any) -> Any:
 
 
 def _in_utc(connection: Any, _record: object) -> None:
-    """Let the session's clock show UTC: local times name two moments where summer time ends."""
+    """Set the session's clock to UTC, since a local time is ambiguous when summer time ends."""
     with connection.cursor() as cursor:
         cursor.execute("SET time_zone = '+00:00'")
 
 
 def shown(url: URL) -> str:
-    """The URL as people may see it: no password, and of the parameters where the server is.
+    """Return the URL as people may see it: no password, and only the parameters host and port.
 
-    Any other parameter may be a secret of its driver's, by a name that only the driver knows.
+    Any other parameter may be a secret of its driver, with a name that only the driver knows.
     """
     place = {name: value for name, value in url.query.items() if name in ("host", "port")}
     # Not rendered by the library, which would write a path as %2Fvar%2Frun.
@@ -84,7 +85,7 @@ def shown(url: URL) -> str:
 
 
 def _parsed(text: str) -> URL:
-    """The URL; what it holds of secrets is kept out of what its driver says, too."""
+    """Parse the URL and register its secrets, so that errors of its driver do not show them."""
     url = make_url(text)
     named = [url.normalized_query[name] for name in url.query if is_sensitive(name)]
     for secret in (str(url.password or ""), *(value for values in named for value in values)):
@@ -95,13 +96,13 @@ def _parsed(text: str) -> URL:
 
 
 def exposed_file(url: URL) -> Path | None:
-    """The file of a SQLite store when others than its owner may read it."""
+    """Return the file of a SQLite store if users other than its owner may access it."""
     file = _file(url)
     return file if file is not None and file.exists() and _open_to_others(file) else None
 
 
 def _file(url: URL) -> Path | None:
-    """The file of a SQLite store; None for a server, and for one in memory."""
+    """Return the file of a SQLite store; None for a server or a store in memory."""
     name = url.database or ""
     if name.startswith("file:"):
         name = unquote(name.removeprefix("file:"))
@@ -114,12 +115,12 @@ def _open_to_others(file: Path) -> bool:
 
 
 def _close_to_others(file: Path) -> None:
-    """Make the file, or take it, so that only its owner reads it: it holds whole messages.
+    """Create the file, or restrict it, so that only its owner reads it: it holds whole messages.
 
-    SQLite gives what it writes beside the file the same permissions.
+    SQLite gives the same permissions to the files that it writes beside this file.
 
     Raises:
-        OSError: The folder or the file cannot be made.
+        OSError: The folder or the file cannot be created.
     """
     if not file.parent.is_dir():
         file.parent.parent.mkdir(parents=True, exist_ok=True)
@@ -148,15 +149,15 @@ def _sqlite(url: URL) -> Engine:
 
     @sa.event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:
-        # Transactions are begun below; the driver must not begin its own.
+        # The listener below begins transactions; the driver must not begin its own.
         connection.isolation_level = None
         for pragma in ("journal_mode = WAL", "synchronous = FULL", "foreign_keys = ON"):
             connection.execute(f"PRAGMA {pragma}").close()
 
     @sa.event.listens_for(engine, "begin")
     def begin(connection: Connection) -> None:
-        # A transaction that turns from reading to writing fails at once when another one wrote
-        # meanwhile, whatever the busy timeout; one that begins as a writer waits its turn.
+        # A transaction that first reads and then writes fails at once if another has written since,
+        # in spite of the busy timeout. A transaction that begins as a writer waits for its turn.
         # Source: https://www.sqlite.org/lang_transaction.html
         connection.exec_driver_sql("BEGIN IMMEDIATE")
 

@@ -1,4 +1,4 @@
-"""What each run did to each table, and how tables changed, kept for people to look back at."""
+"""The history of runs and of schema changes of each table, kept for people to read."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ class RunEntry(Part):
 
     Args:
         run_id: Identity of the run.
-        table: Which table.
+        table: The table.
         generation: The table's generation.
         state: The table's state after the run.
         started_at: When the table's part began.
-        seconds: How long it took, in seconds.
-        commits: Commits made.
-        events: Events read.
+        seconds: How long the part took, in seconds.
+        commits: Number of commits.
+        events: Number of events that were read.
         counts: Events by operation.
         offsets: Next offset to read per partition after the run.
         watermark: Event time up to which the table is complete.
-        error: What failed, as ``TributaryError.to_dict`` gives it.
+        error: What failed, in the form of ``TributaryError.to_dict``.
         format: Version of this document.
     """
 
@@ -76,15 +76,15 @@ class SchemaEntry(Part):
     """One change of a table's schema, for the history.
 
     Args:
-        table: Which table.
+        table: The table.
         generation: The table's generation.
-        version: Version of the schema in that generation: the one that the lake has reached, or
-            that it would have. The columns as copied are version 1.
+        version: Version of the schema in that generation: the version that the lake has reached, or
+            would have reached. The columns as copied are version 1.
         at: When the lake followed, or the table stopped.
         schema_ids: Registry ids of the schemas of the events before the change.
-        changes: The difference to the version before, as ``Change.to_json`` gives it.
-        outcome: ``followed``, or what the table became instead: ``needs_bootstrap``, ``paused``.
-        key: Identifies the entry, so that writing it again writes nothing.
+        changes: The difference to the version before, in the form of ``Change.to_json``.
+        outcome: ``followed``, or the table's new state: ``needs_bootstrap``, ``paused``.
+        key: Identifies the entry, so that a second write of it has no effect.
         format: Version of this document.
     """
 
@@ -105,11 +105,11 @@ class SchemaEntry(Part):
 
     @classmethod
     def followed(cls, record: TableRecord, handoff: Handoff) -> SchemaEntry | None:
-        """The newest change that a lake table has followed, as its commit says; None without one.
+        """Return the newest change that a lake table has followed, or None if there is none.
 
         Args:
             record: The table.
-            handoff: That of the commit.
+            handoff: The handoff document of the commit, which holds that change.
         """
         written = handoff.schema
         if written is None or record.attempt is None:
@@ -137,14 +137,14 @@ class SchemaEntry(Part):
         schema_ids: Sequence[int],
         at: datetime,
     ) -> SchemaEntry:
-        """A change at which a table stopped.
+        """Return the entry of a change at which a table stopped.
 
         Args:
             record: The table.
-            handoff: That of the lake's newest commit.
+            handoff: The handoff document of the lake's newest commit.
             changes: The difference to the version that the lake has.
-            outcome: What the table became.
-            catalog: Digest of the catalog at which it stopped; the same one is one entry.
+            outcome: The table's new state.
+            catalog: Digest of the catalog at which it stopped; one catalog makes one entry.
             schema_ids: Registry ids of the schemas that were read last.
             at: Now.
         """
@@ -178,6 +178,6 @@ class SchemaEntry(Part):
 
 
 RUN_ENTRIES = Codec(RunEntry, error=StateError, remedy=STORE_REMEDY)
-"""How the state store keeps the run history."""
+"""The codec of the state store's run history."""
 SCHEMA_ENTRIES = Codec(SchemaEntry, error=StateError, remedy=STORE_REMEDY)
-"""How the state store keeps the schema history."""
+"""The codec of the state store's schema history."""

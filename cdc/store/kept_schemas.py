@@ -1,4 +1,4 @@
-"""Writers' schemas that outlive an outage of the registry: each is kept in the state store."""
+"""Writers' schemas, kept in the state store so that they survive an outage of the registry."""
 
 from __future__ import annotations
 
@@ -18,16 +18,17 @@ _log = logging.getLogger(__name__)
 
 
 class KeptSchemas:
-    """A registry's schemas by id; those that were ever seen also while the registry is away.
+    """A registry's schemas by id; a schema that was ever read is available without the registry.
 
-    The registry is asked first, once per process and id: that shows when it has lost its store and
-    gives out its ids again. Safe to share among threads.
+    Each process reads each id from the registry once, before it uses a kept schema. This shows
+    whether the registry has lost its store and gives out its ids again. Safe to share among
+    threads.
 
     Args:
         registry: The registry.
-        url: Its address, under which its schemas are kept.
-        store: Where they are kept.
-        away_s: How long a registry that did not answer is left alone, in seconds.
+        url: Its address; the kept schemas belong to it.
+        store: The state store that keeps the schemas.
+        away_s: How long a registry that did not answer is not called again, in seconds.
     """
 
     def __init__(
@@ -42,11 +43,11 @@ class KeptSchemas:
         self._lock = threading.Lock()
 
     def schema(self, schema_id: int) -> str:
-        """The Avro schema under the id, as JSON text.
+        """Return the Avro schema of an id, as JSON text.
 
         Raises:
-            UnknownSchemaError: There is none, or it is not the one that it was.
-            RegistryError: The registry is away, and the schema was never seen before.
+            UnknownSchemaError: The id has no schema, or another schema than before.
+            RegistryError: The registry does not answer, and the schema was never read before.
             StateError: The state store is not usable.
         """
         with self._lock:

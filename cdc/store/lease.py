@@ -30,15 +30,15 @@ _log = logging.getLogger(__name__)
 
 
 class Lease:
-    """The right to write one table, or to change what many share, for a time.
+    """The right to write one table, or to change a resource that many tables share, for a time.
 
     Args:
-        store: Where leases are kept.
-        resource: What is leased: a table, or the name of what many share.
-        owner: Who holds it, as others will read it in their error.
-        ttl_s: Seconds until it expires unless renewed.
+        store: The state store that keeps leases.
+        resource: The table, or the name of the shared resource.
+        owner: The holder, as others read it in their error.
+        ttl_s: Seconds until the lease expires unless it is renewed.
 
-    The fencing token rises with each acquisition of the same resource, whoever acquires it.
+    The fencing token rises with each acquisition of the same resource, by any process.
     """
 
     def __init__(
@@ -59,7 +59,7 @@ class Lease:
             The fencing token.
 
         Raises:
-            LeaseHeldError: Someone else holds it; names the owner and the expiry.
+            LeaseHeldError: Another process holds it; the error names the owner and the expiry.
         """
         clock, row = self._store.clock, leases.c.resource == self._resource
         free = sa.or_(leases.c.owner.is_(None), leases.c.expires_at <= clock)
@@ -85,10 +85,10 @@ class Lease:
         return self.token
 
     def renew(self) -> None:
-        """Move the expiry on. A lease that ran out but that nobody took is still ours.
+        """Extend the expiry. A lease that has expired is still ours unless another has taken it.
 
         Raises:
-            FencedError: Someone else has taken it since, or it was released.
+            FencedError: Another process has taken it since, or it was released.
         """
         renewal = (
             sa.update(leases).where(self._mine()).values(expires_at=self._store.clock + self.ttl_s)
@@ -104,10 +104,10 @@ class Lease:
             )
 
     def check(self) -> None:
-        """Make sure that the lease is still ours, and for another full term.
+        """Make sure that the lease is still ours, and renew it for another full term.
 
         Raises:
-            FencedError: It is not.
+            FencedError: The lease is no longer ours.
         """
         self.renew()
 
@@ -125,13 +125,13 @@ class Lease:
         )
 
     def _take_over(self) -> int:
-        """Take the lease from a process of this machine that has died; nobody else waits for it.
+        """Take the lease from a dead process of this machine, without waiting for the expiry.
 
         Returns:
             The fencing token.
 
         Raises:
-            LeaseHeldError: The holder lives, or cannot be seen from here.
+            LeaseHeldError: The holder is alive, or is not visible from this process.
         """
         row = leases.c.resource == self._resource
         with self._store.transaction() as connection:
@@ -173,12 +173,14 @@ class Lease:
 
 
 class Leases:
-    """Hands out leases in the name of one process, and keeps them alive while they are held.
+    """Takes leases in the name of one process, and renews them while they are held.
 
     Args:
-        store: Where leases are kept.
-        owner: Who we are; by default this process, so that others here see when it has died.
-        ttl_s: Seconds until a lease expires unless renewed; after a crash others wait this long.
+        store: The state store that keeps leases.
+        owner: The holder's name. By default it identifies this process, so that other processes of
+            this machine see when it has died.
+        ttl_s: Seconds until a lease expires unless it is renewed. After a crash, processes of other
+            machines wait this long.
         progress: Where waits are shown.
     """
 
@@ -197,14 +199,14 @@ class Leases:
 
     @contextmanager
     def hold(self, resource: TableId | str, *, wait_s: float = 0.0) -> Iterator[Lease]:
-        """Hold a lease, renewed in the background, for the length of a block.
+        """Hold a lease for the length of a block, and renew it in the background.
 
         Args:
-            resource: What to lease: a table, or the name of what many share.
+            resource: The table, or the name of a resource that many tables share.
             wait_s: How long to wait for another holder, in seconds.
 
         Raises:
-            LeaseHeldError: Someone else holds it still when the wait is over.
+            LeaseHeldError: Another process still holds it when the wait is over.
         """
         lease = Lease(self._store, resource, self.owner, ttl_s=self.ttl_s)
         self._acquire(lease, wait_s)
@@ -242,7 +244,7 @@ class Leases:
 
 
 def _keep(lease: Lease, stop: threading.Event) -> None:
-    """Renew until told to stop or until the lease is lost; ``check`` then says so."""
+    """Renew until ``stop`` is set or the lease is lost; ``check`` then raises the error."""
     while not stop.wait(lease.ttl_s / 3):
         try:
             lease.renew()
@@ -250,5 +252,5 @@ def _keep(lease: Lease, stop: threading.Event) -> None:
             _log.warning("%s", lost)
             return
         except StateError as error:
-            # The store may be back before the lease runs out; the next turn tries again.
+            # The store may be back before the lease expires; the next turn tries again.
             _log.warning("the lease on %s could not be renewed: %s", lease.what, error)

@@ -1,4 +1,4 @@
-"""Who holds a lease, told so that others on the same machine can see whether it still lives."""
+"""The holder of a lease, in a form that lets others on the same machine see if it is alive."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ class Owner:
     Args:
         host: Name of the machine, for people.
         pid: The process.
-        place: Stands for the boot of the machine and the namespace in which ``pid`` counts:
-            containers can share a host name, and a reboot starts the numbers anew.
-        started: When the process began, as ``started`` tells it.
+        place: Identifies the boot of the machine and the namespace of ``pid``, since containers can
+            share a host name, and process ids start again after a reboot.
+        started: When the process began, as the function ``started`` returns it.
     """
 
     host: str
@@ -44,7 +44,7 @@ class Owner:
 
     @classmethod
     def parse(cls, text: str) -> Owner | None:
-        """Read what ``str`` gave, or None when the text is something else."""
+        """Parse the text that ``str`` returns; None if the text has another form."""
         match = _FORM.fullmatch(text)
         if match is None:
             return None
@@ -56,7 +56,7 @@ class Owner:
         return f"process {self.pid} on {self.host}"
 
     def has_died(self) -> bool:
-        """Whether the process is known to be gone; False when it cannot be seen from here."""
+        """Return whether the process has surely ended; False if it is not visible from here."""
         if self.place != _place():
             return False
         try:
@@ -70,19 +70,19 @@ class Owner:
 
 
 def started(pid: int) -> float:
-    """When a process began, by a clock that nobody sets.
+    """Return when a process began, by a clock that cannot be set.
 
-    On Linux these are ticks since the boot. psutil adds the time of the boot, which the system
-    computes from the machine's clock: a step of that clock would make another process of each.
-    Elsewhere the system keeps the time itself, in seconds.
+    On Linux the value is in ticks since the boot. psutil adds the time of the boot, which the
+    system computes from the machine's clock; after a step of that clock, every process would look
+    like another one. Other systems store the start time itself, in seconds.
 
     Raises:
-        psutil.NoSuchProcess: There is none, as far as this user sees.
+        psutil.NoSuchProcess: This user cannot see such a process.
     """
     if not sys.platform.startswith("linux"):
         return round(psutil.Process(pid).create_time(), 2)
     try:
-        # The second field, a name in parentheses, may hold anything.
+        # The second field is a name in parentheses, which may hold any characters.
         fields = Path(f"/proc/{pid}/stat").read_text("utf-8", "replace").rpartition(")")[2].split()
     except (FileNotFoundError, ProcessLookupError):
         raise psutil.NoSuchProcess(pid) from None
@@ -90,7 +90,7 @@ def started(pid: int) -> float:
 
 
 def _exists(pid: int) -> bool:
-    """Whether there is such a process, perhaps of a user whose processes are hidden from us."""
+    """Return whether the process exists, even if it is hidden from this user."""
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
@@ -102,12 +102,12 @@ def _exists(pid: int) -> bool:
 
 @lru_cache(maxsize=1)
 def _place() -> str:
-    """A short digest of this boot and this process namespace."""
+    """Return a short digest of this boot and this process namespace."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text("ascii").strip()
         spaces = (Path(f"/proc/self/ns/{kind}") for kind in ("pid", "time"))
         namespace = " ".join(str(space.readlink()) for space in spaces if space.is_symlink())
-    except OSError:  # no Linux: no containers, and the time of the boot tells boots apart
+    except OSError:  # not Linux: no containers, and the time of the boot identifies the boot
         boot, namespace = f"{psutil.boot_time():.0f}", ""
     text = f"{socket.gethostname()} {boot} {namespace}"
     return hashlib.sha256(text.encode()).hexdigest()[:12]

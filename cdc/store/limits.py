@@ -1,4 +1,4 @@
-"""Bounds of what the state store's server may take to answer, whatever keeps it from it."""
+"""Limits of how long the state store's server may take to answer, for every cause of a delay."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sqlalchemy.engine import URL
 CONNECT_LIMIT_S = 10
 """How long a server may take to accept a connection."""
 ANSWER_LIMIT_S = 60
-"""How long it may take to answer; above what InnoDB waits for a lock."""
+"""How long the server may take to answer; longer than InnoDB waits for a lock."""
 
 Result = TypeVar("Result")
 
@@ -22,23 +22,23 @@ class _SilentError(psycopg.OperationalError):
 
 
 class Connection(psycopg.Connection[Any]):
-    """A connection to PostgreSQL that is given up once the server says nothing for too long.
+    """A connection to PostgreSQL that closes when the server does not answer for too long.
 
-    The limits of libpq and of the server are no help where the machine lives, or a proxy, and the
-    server behind it stands still.
+    The limits of libpq and of the server do not help if the machine or a proxy is alive and the
+    server on it or behind it hangs.
     """
 
     def wait(self, gen: PQGen[Result], *more: Any, **named: Any) -> Result:
-        """Wait for the server's answer; the driver calls it for all but the login."""
+        """Wait for the server's answer. The driver calls this for everything except the login."""
         try:
             return super().wait(_within(ANSWER_LIMIT_S, gen), *more, **named)
         except _SilentError:
-            self.close()  # else a rollback would wait as long again
+            self.close()  # otherwise a rollback would wait as long again
             raise
 
 
 def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
-    """The same steps, of which the driver asks several times a second, until nothing moves."""
+    """Pass through the driver's steps, several per second, until nothing moves for the limit."""
     moved = time.monotonic()
     try:
         ready = yield next(waiting)
@@ -54,7 +54,7 @@ def _within(limit_s: float, waiting: PQGen[Result]) -> PQGen[Result]:
 
 
 def connect_args(url: URL) -> dict[str, Any]:
-    """What the URL's driver is told of the limits; what the URL says itself goes before."""
+    """Return the limits as arguments of the URL's driver; the URL's own parameters win."""
     connecting = {"connect_timeout": CONNECT_LIMIT_S}
     answering = {"read_timeout": ANSWER_LIMIT_S, "write_timeout": ANSWER_LIMIT_S}
     known: dict[str, dict[str, Any]] = {

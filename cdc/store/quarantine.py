@@ -1,8 +1,8 @@
 """Records that could not be applied and were left out: their raw bytes, kept in the state store.
 
-They are kept there and not beside the lake table: a record and the question "does this table lack
-anything" cost one statement for one table or for thousands, without Spark, and a row is there or
-it is not. Both the number of records (``max_quarantined``) and their size are bounded.
+They are kept there and not beside the lake table. One statement, without Spark, keeps a record or
+finds what the tables lack, for one table or for thousands, and a row is never half written. Both
+the number of records (``max_quarantined``) and their size have a limit.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from cdc.store.state_store import Store
 
 MAX_BYTES = 1024 * 1024
-"""Bound of a record's key and value together; a larger one stops its table."""
+"""Largest size of a record's key and value together; a larger record stops its table."""
 
 _RAW = (quarantine.c.key_bytes, quarantine.c.value_bytes)
 
@@ -39,14 +39,14 @@ class Quarantined:
         topic_id: UUID of the topic.
         partition: Its partition.
         offset: Its offset.
-        schema_id: Id of the schema that it names, None when it names none.
+        schema_id: Id of the schema that it names; None if it does not name one.
         reason: Why it could not be applied.
         timestamp: Kafka's time of the record.
         size: Bytes of key and value.
         run_id: The run that left it out.
-        quarantined_at: When.
-        key: The raw key; None when there is none, or when bytes were not asked for.
-        value: The raw value, likewise.
+        quarantined_at: When that run left it out.
+        key: The raw key; None if the record has no key, or the bytes were not read.
+        value: The raw value; None in the same cases.
     """
 
     table: TableId
@@ -66,7 +66,7 @@ class Quarantined:
 
 
 class Quarantine:
-    """The records that lake tables lack, each known by attempt, partition and offset.
+    """The records that lake tables lack, each identified by attempt, partition and offset.
 
     Args:
         store: The state store.
@@ -76,10 +76,10 @@ class Quarantine:
         self._store = store
 
     def keep(self, records: Sequence[Quarantined]) -> None:
-        """Keep records; one that is kept already stays as it is.
+        """Keep records; a record that is already kept stays as it is.
 
         Raises:
-            StateError: Another process kept one of them at this very moment.
+            StateError: Another process kept one of them at the same moment.
         """
         try:
             with self._store.transaction() as connection:
@@ -103,12 +103,12 @@ class Quarantine:
         end: Mapping[int, int],
         lacking: Iterable[tuple[int, int]],
     ) -> None:
-        """Forget the records of a range that has been applied, but for those that it lacks.
+        """Forget the records of a range that has been applied, except those still left out.
 
         Args:
             attempt: The attempt whose lake table has the range now.
             start: First offset per partition.
-            end: Offset after the last, per partition.
+            end: Offset after the last one, per partition.
             lacking: Partition and offset of records that were left out.
         """
         left_out = list(lacking)
@@ -126,21 +126,21 @@ class Quarantine:
                 connection.execute(sa.delete(quarantine).where(where))
 
     def offsets(self, attempt: str) -> set[tuple[int, int]]:
-        """Partition and offset of the records that an attempt's lake table lacks."""
+        """Return partition and offset of the records that an attempt's lake table lacks."""
         columns = (quarantine.c.partition_no, quarantine.c.record_offset)
         with self._store.transaction() as connection:
             rows = connection.execute(sa.select(*columns).where(_of(attempt))).all()
         return {(row.partition_no, row.record_offset) for row in rows}
 
     def counts(self) -> dict[str, int]:
-        """How many records each attempt's lake table lacks; attempts that lack none are absent."""
+        """Count the records that each attempt's lake table lacks; those without any are absent."""
         query = sa.select(quarantine.c.attempt, sa.func.count().label("records"))
         with self._store.transaction() as connection:
             rows = connection.execute(query.group_by(quarantine.c.attempt)).all()
         return {row.attempt: row.records for row in rows}
 
     def list(self, attempts: Iterable[str]) -> list[Quarantined]:
-        """The records that lake tables lack, without their bytes, by table and offset."""
+        """Return the records that lake tables lack, without their bytes, by table and offset."""
         columns = [column for column in quarantine.c if column not in _RAW]
         order = (
             quarantine.c.source,
@@ -155,14 +155,14 @@ class Quarantine:
         return [_record(row._mapping) for row in rows]
 
     def get(self, attempt: str, offset: int, *, partition: int = 0) -> Quarantined | None:
-        """One record with its bytes."""
+        """Return one record with its bytes."""
         query = sa.select(quarantine).where(_of(attempt) & _at(partition, offset))
         with self._store.transaction() as connection:
             row = connection.execute(query).first()
         return None if row is None else _record(row._mapping)
 
     def forget(self, table: TableId, *, but: str | None = None) -> None:
-        """Forget what a table's lake tables lack, but for that of one attempt."""
+        """Forget the records of all attempts of a table, except one attempt."""
         where = (
             (quarantine.c.source == table.source)
             & (quarantine.c.schema_name == table.schema)

@@ -35,7 +35,7 @@ class Store:
     """The state store at a database URL. Safe to share between threads.
 
     Args:
-        url: Any SQLAlchemy URL, with its secrets. It is not kept in errors or in the repr.
+        url: Any SQLAlchemy URL, with its secrets. Errors and the repr do not show the secrets.
 
     Raises:
         StateError: The database cannot be reached, or holds a store of a later version.
@@ -55,15 +55,15 @@ class Store:
 
     @property
     def exposed(self) -> Path | None:
-        """The store's file, when it is one that other users of the machine may read."""
+        """The store's file if other users of the machine may access it."""
         return exposed_file(self._engine.url)
 
     def tables(self) -> list[TableRecord]:
-        """The records of all tables, by source, schema and table."""
+        """Return the records of all tables, by source, schema and table."""
         return self._records(beside=False)
 
     def topics(self, source: str, tier: str) -> list[str]:
-        """The topics of all tables of a source and tier."""
+        """Return the topics of all tables of a source and tier."""
         return [
             record.topic
             for record in self.tables()
@@ -71,11 +71,11 @@ class Store:
         ]
 
     def builds(self) -> list[TableRecord]:
-        """The records of generations that are being built beside a table's own."""
+        """Return the records of generations that are being built beside a table's own."""
         return self._records(beside=True)
 
     def get(self, table: TableId, *, beside: bool = False) -> TableRecord | None:
-        """The record of a table, if there is one.
+        """Return the record of a table, or None.
 
         Args:
             table: The table.
@@ -86,7 +86,7 @@ class Store:
         return None if row is None else _record(row)
 
     def newest(self, record: TableRecord) -> TableRecord:
-        """The record as it is now; the one that is given when the store has none any more."""
+        """Return the record as it is now, or the given one if the store no longer has it."""
         return self.get(record.table, beside=record.beside) or record
 
     def put(
@@ -96,13 +96,13 @@ class Store:
         *,
         schema: SchemaEntry | None = None,
     ) -> TableRecord:
-        """Store a record, if nobody has changed it since it was read.
+        """Store a record, unless it was changed since it was read.
 
         Args:
-            record: What to store.
-            expected_version: Version that the store must hold now, 0 for none; by default that
-                of the record.
-            schema: Goes into the schema history in the same transaction, if it is not there yet.
+            record: The record.
+            expected_version: Version that the store must hold now, 0 for none; by default the
+                version of the record.
+            schema: Entry for the schema history, added in the same transaction unless it is there.
 
         Returns:
             The record with its new version.
@@ -130,10 +130,10 @@ class Store:
         return replace(record, version=expected + 1)
 
     def put_all(self, records: Sequence[TableRecord]) -> None:
-        """Store records in one statement, but for those that someone has changed meanwhile.
+        """Store records in one statement, except those that were changed since they were read.
 
         Args:
-            records: What to store, each with the version that was read.
+            records: The records, each with the version that was read.
         """
         known = [
             {**_named(one.table), "beside": one.beside, "version": one.version} for one in records
@@ -149,14 +149,14 @@ class Store:
             connection.execute(sa.update(table_rows).where(*where), rows)
 
     def promote(self, build: TableRecord, former: TableRecord) -> TableRecord:
-        """Let a generation that was built beside a table's own take its place, in one step.
+        """Replace a table's generation by the one that was built beside it, in one transaction.
 
         Args:
             build: The generation that was built.
-            former: The table's record, which goes.
+            former: The table's record, which is replaced.
 
         Returns:
-            The table's record from now on.
+            The table's new record.
 
         Raises:
             StateError: One of the two was changed since it was read.
@@ -174,17 +174,17 @@ class Store:
         return replace(taken, version=former.version + 1)
 
     def delete(self, table: TableId, *, beside: bool = False) -> None:
-        """Forget a table, or the generation built beside it; its run history stays."""
+        """Forget a table, or the generation built beside it; its histories stay."""
         with self.transaction() as connection:
             connection.execute(sa.delete(table_rows).where(_key(table, beside)))
 
     def record_schema(self, entry: SchemaEntry) -> None:
-        """Add to the schema history what is not in it yet."""
+        """Add an entry to the schema history, unless it is there."""
         with self.transaction() as connection:
             _add_schema(connection, entry)
 
     def schema_history(self, table: TableId) -> list[SchemaEntry]:
-        """How the table's schema changed, oldest first."""
+        """Return the changes of the table's schema, oldest first."""
         query = (
             sa.select(schema_change_rows.c.entry)
             .where(_of(schema_change_rows, table))
@@ -197,13 +197,13 @@ class Store:
             ]
 
     def record_run(self, entry: RunEntry) -> None:
-        """Add to the run history."""
+        """Add an entry to the run history."""
         row = {**_named(entry.table), "entry": RUN_ENTRIES.write(entry)}
         with self.transaction() as connection:
             connection.execute(sa.insert(run_rows).values(**row))
 
     def last_runs(self, table: TableId, count: int = 10) -> list[RunEntry]:
-        """The newest entries of a table's history, newest first."""
+        """Return the newest entries of a table's run history, newest first."""
         query = (
             sa.select(run_rows.c.entry)
             .where(_of(run_rows, table))
@@ -217,7 +217,7 @@ class Store:
             ]
 
     def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
-        """Keep a registry's schema for the time when the registry is away; the first one stays."""
+        """Keep a registry's schema for an outage of the registry; the first one kept stays."""
         row = {"registry": registry, "schema_id": schema_id, "document": document}
         try:
             with self.transaction() as connection:
@@ -226,13 +226,13 @@ class Store:
             return
 
     def kept_schema(self, registry: str, schema_id: int) -> str | None:
-        """A schema that was kept."""
+        """Return a kept schema, or None."""
         where = (schema_rows.c.registry == registry) & (schema_rows.c.schema_id == schema_id)
         with self.transaction() as connection:
             return connection.execute(sa.select(schema_rows.c.document).where(where)).scalar()
 
     def note_paused_replay(self, source: str) -> None:
-        """Note that replay of the source's replica is about to be paused, and has to be resumed."""
+        """Note that replay of the source's replica will be paused, and must be resumed later."""
         try:
             with self.transaction() as connection:
                 connection.execute(sa.insert(paused_replay_rows).values(source=source))
@@ -240,13 +240,13 @@ class Store:
             return
 
     def forget_paused_replay(self, source: str) -> None:
-        """Note that replay goes on."""
+        """Note that replay of the source's replica has been resumed."""
         with self.transaction() as connection:
             gone = sa.delete(paused_replay_rows).where(paused_replay_rows.c.source == source)
             connection.execute(gone)
 
     def paused_replays(self) -> list[str]:
-        """Sources whose replica's replay has to be resumed."""
+        """Return the sources whose replica's replay must be resumed."""
         with self.transaction() as connection:
             return list(connection.execute(sa.select(paused_replay_rows.c.source)).scalars())
 
@@ -270,10 +270,10 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """A transaction; database errors come out as ``StateError`` without URL or values.
+        """Open a transaction; a database error becomes a ``StateError`` without URL or values.
 
         Raises:
-            StateError: The database refuses. ``IntegrityError`` is let through for callers.
+            StateError: The database fails. ``IntegrityError`` passes through to the caller.
         """
         try:
             with self._engine.begin() as connection:
@@ -297,7 +297,7 @@ class Store:
         try:
             self._create_tables()
         except (SQLAlchemyError, TypeError, ValueError, OSError) as error:
-            # A driver complains of its parameters in errors of its own, or of Python's.
+            # A driver reports a wrong parameter by an error of its own, or by one of Python's.
             raise self._unusable(error) from None
         with self.transaction() as connection:
             found = connection.execute(sa.select(sa.func.max(format_rows.c.version))).scalar()
@@ -315,7 +315,7 @@ class Store:
             )
 
     def _create_tables(self) -> None:
-        # Several processes may create the tables at once; who loses a table looks again.
+        # Several processes may create the tables at once; one that loses a race tries again.
         for attempt in stamina.retry_context(
             on=_lost_a_race, attempts=2 * len(metadata.tables), wait_initial=0.05, wait_max=1.0
         ):
@@ -334,13 +334,13 @@ class Store:
 
 
 def _lost_a_race(error: Exception) -> bool:
-    """Whether a table could not be created because someone else is creating it."""
+    """Return whether a table could not be created because another process is creating it."""
     told = ("already exists", "concurrent DDL", "pg_type_typname_nsp_index")
     return isinstance(error, SQLAlchemyError) and any(text in str(error) for text in told)
 
 
 def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
-    """Add an entry, once: who writes it holds the table's lease."""
+    """Add an entry once. This is safe, since the process that writes it holds the table's lease."""
     if connection.execute(
         sa.select(schema_change_rows.c.id).where(schema_change_rows.c.entry_key == entry.key)
     ).first():
@@ -350,7 +350,7 @@ def _add_schema(connection: Connection, entry: SchemaEntry) -> None:
 
 
 def _named(table: TableId) -> dict[str, str]:
-    """A table in the columns that name one."""
+    """Return the columns that name a table, with their values."""
     return {"source": table.source, "schema_name": table.schema, "table_name": table.name}
 
 

@@ -1,4 +1,4 @@
-"""The life of a replicated table: one closed set of states and one function that moves it."""
+"""The life of a replicated table: one closed set of states, and one function that changes it."""
 
 from __future__ import annotations
 
@@ -33,11 +33,11 @@ class State(str, Enum):
     INCREMENTAL = "incremental"
     """Published and kept up to date. Set by run."""
     PAUSED = "paused"
-    """Left alone until someone resumes it. Set by an operator or a policy."""
+    """Left alone until an operator resumes it. Set by an operator or a policy."""
     NEEDS_BOOTSTRAP = "needs_bootstrap"
     """The stream no longer follows from the lake. Set by run or an operator."""
     FAILED = "failed"
-    """Stopped by an error that a retry may get past. Set by any."""
+    """Stopped by an error that a retry may fix. Set by any command."""
     RETIRED = "retired"
     """No longer replicated. Set by offboard."""
 
@@ -59,16 +59,17 @@ _ALLOWED: dict[State, set[State]] = {
 TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
     {state: frozenset(allowed | ({State.RETIRED} - {state})) for state, allowed in _ALLOWED.items()}
 )
-"""From each state, those that may follow; PAUSED and FAILED go back only to where they were."""
+"""From each state, those that may follow. PAUSED and FAILED lead only to the state before them, to
+NEEDS_BOOTSTRAP or to RETIRED."""
 
 
 @dataclass(frozen=True)
 class CommitSummary(Part):
-    """What the last commit said; a cache for people, the lake's timeline is the truth.
+    """The facts of the last commit: a cache for people, since the lake's timeline is the truth.
 
     Args:
         offsets: Next offset to read, per partition.
-        epochs: Epoch of each partition's leader when that was last seen to be in the log.
+        epochs: Epoch of each partition's leader when its log was last seen to hold these offsets.
         position: Source position of the last event, as text.
         watermark: Event time up to which the table is complete.
         instant: Hudi instant of the commit.
@@ -85,14 +86,14 @@ class CommitSummary(Part):
 
 @dataclass(frozen=True)
 class LakeSize(Part):
-    """What a table took in the lake when that was last measured.
+    """The size of a table in the lake at the last measurement.
 
     Args:
-        image_bytes: The files that a reader of the newest commit opens.
-        kept_bytes: What else is in the folder of its generation: older versions of files, which
-            stay for readers, and the timeline.
-        other_generations_bytes: Former generations, and what is being built.
-        measured_at: When.
+        image_bytes: Size of the files that a reader of the newest commit opens.
+        kept_bytes: Size of the rest of its generation's folder: older versions of files, which stay
+            for readers, and the timeline.
+        other_generations_bytes: Size of former generations, and of one that is being built.
+        measured_at: When it was measured.
     """
 
     image_bytes: int
@@ -109,29 +110,29 @@ class TableRecord(Part):
     """What the state store knows of one table.
 
     Args:
-        table: Which table.
-        state: Where it is in its life.
-        generation: Counts complete copies, from 1; a re-bootstrap begins the next.
-        base_path: Base path of the table in the lake; attempts lie under it.
+        table: The table.
+        state: Its state.
+        generation: Number of the generation, from 1; a re-bootstrap begins the next one.
+        base_path: Base path of the table in the lake; attempts are folders below it.
         tier: Tables of one tier share connector, slot and publication.
         topic: The topic that carries its changes.
         publication: The publication that it is in.
         updated_at: When the record last changed.
-        shard: Its part in a lake table that several source tables feed; ``None`` when it feeds one
-            of its own.
+        shard: Its part in a lake table that several source tables feed; ``None`` if its lake table
+            is its own.
         attempt: The current attempt of the generation.
-        resume_to: Where a PAUSED or FAILED table was.
+        resume_to: The former state of a PAUSED or FAILED table.
         reason: Why it is PAUSED or NEEDS_BOOTSTRAP.
-        error: The error that stopped the table, as ``TributaryError.to_dict`` gives it.
-        remedy: What the reader can do next.
-        retry_at: When a FAILED table is tried again by itself, ``None`` when it is not.
+        error: The error that stopped the table, in the form of ``TributaryError.to_dict``.
+        remedy: What a person can do next.
+        retry_at: When a run retries a FAILED table; ``None`` if no run does.
         failures: Failures in a row.
-        last_commit: The last commit, as far as the store has heard.
-        beside: Whether this is the next generation, built beside a table's record until it takes
-            that one's place.
-        size: What it took in the lake, since it was measured after a copy or an upkeep.
-        version: Counts the record's changes in the store; 0 is not stored yet. The store keeps it
-            beside the document.
+        last_commit: The last commit that the store knows of.
+        beside: Whether this is the next generation. It is built beside a table's record until it
+            replaces that record.
+        size: Its size in the lake, as last measured after a copy or an upkeep.
+        version: Number of the record's changes in the store; 0 means not stored yet. The store
+            keeps it beside the document.
         format: Version of this document.
     """
 
@@ -159,17 +160,17 @@ class TableRecord(Part):
 
     @property
     def resource(self) -> TableId | str:
-        """What a writer of this record, and of its attempt's path, leases."""
+        """The resource that a writer of this record, and of its attempt's path, leases."""
         return f"the next generation of table {self.table}" if self.beside else self.table
 
     @property
     def never_published(self) -> bool:
-        """Whether its first copy was not completed, so that nobody reads it yet."""
+        """Whether its first copy is not published yet, so that it cannot have readers."""
         return self.generation == 1 and (self.resume_to or self.state) in _UNPUBLISHED
 
 
 TABLE_RECORDS = Codec(TableRecord, error=StateError, remedy=STORE_REMEDY)
-"""How the state store keeps records."""
+"""The codec of the state store's records."""
 
 
 def transition(
@@ -186,18 +187,18 @@ def transition(
     """Move a table to another state; the only way to change ``TableRecord.state``.
 
     Args:
-        record: The table as it is.
-        to: Where it goes.
+        record: The table's record before the move.
+        to: The new state.
         at: Now, in UTC.
-        attempt: The attempt as it is after the move. BOOTSTRAPPING needs a new one unless it
-            resumes; CATCHING_UP needs one with O and H.
-        reason: Why; PAUSED and NEEDS_BOOTSTRAP need it.
+        attempt: The attempt after the move. BOOTSTRAPPING needs a new one unless it resumes;
+            CATCHING_UP needs one with O and H.
+        reason: Why it moves; PAUSED and NEEDS_BOOTSTRAP need it.
         error: What failed; FAILED needs it.
-        remedy: What to do next; taken from ``error`` when that is given.
-        retry_at: When a FAILED table is tried again by itself.
+        remedy: What to do next; taken from ``error`` if that is given.
+        retry_at: When a run retries a FAILED table.
 
     Raises:
-        StateError: The move is not allowed, or lacks what its state carries.
+        StateError: The move is not allowed, or an argument that the new state needs is missing.
     """
     origin = record.state
     if to not in TRANSITIONS[origin]:
@@ -238,7 +239,7 @@ def transition(
 
 
 def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> TableRecord:
-    """Note what the attempt of a BOOTSTRAPPING or CATCHING_UP table has recorded since.
+    """Replace the attempt of a BOOTSTRAPPING or CATCHING_UP table by one that records more.
 
     Raises:
         StateError: The table is in another state.
@@ -254,12 +255,12 @@ def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> Tabl
 
 
 def with_commit(record: TableRecord, commit: CommitSummary, *, at: datetime) -> TableRecord:
-    """Note the last commit; it ends a row of failures."""
+    """Note the last commit, and reset the failures in a row."""
     return replace(record, last_commit=commit, failures=0, updated_at=at)
 
 
 def _failures(record: TableRecord, to: State) -> int:
-    """Failures in a row: kept while a failed table is tried again, cleared by any progress."""
+    """Count the failures in a row: a retry of a failed table keeps them, progress clears them."""
     if to is State.FAILED:
         return record.failures + 1
     return record.failures if record.state is State.FAILED else 0

@@ -13,7 +13,7 @@ MYSQL = ("mysql", "mariadb")
 
 
 def _name(length: int = 128) -> TypeEngine[str]:
-    """A name that compares by its bytes, also where the server's default folds case."""
+    """Return a type of names that compares bytes, even if the server's default ignores case."""
     exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
     return sa.String(length).with_variant(exact, *MYSQL)
 
@@ -108,14 +108,14 @@ restart_rows = sa.Table(
     sa.Column("times", sa.Integer, nullable=False),
     sa.Column("next_at", sa.Double, nullable=False),
 )
-"""One row per connector that runs have restarted, since it last ran for long enough."""
+"""One row per connector that runs have restarted since it last ran for long enough."""
 
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",
     metadata,
     sa.Column("source", _name(), primary_key=True),
 )
-"""One row per source whose replica's replay is about to be paused, or is: by us, for a moment."""
+"""One row per source whose replica's replay we will pause, or have paused, for a moment."""
 
 leases = sa.Table(
     "tributary_lease",
@@ -125,4 +125,4 @@ leases = sa.Table(
     sa.Column("token", sa.BigInteger, nullable=False),
     sa.Column("expires_at", sa.Double, nullable=False),
 )
-"""One row per resource that was ever leased; rows stay, so that tokens only rise."""
+"""One row per resource that was ever leased. Rows stay, so that tokens only rise."""
