@@ -1,4 +1,4 @@
-"""The facts about captures and topics that every run looks at again, once for all its tables."""
+"""The facts about captures and topics that each run reads again, once for all its tables."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LEADERS_S = 10.0
-"""Bound of asking the new leaders of idle tables' topics, in seconds."""
+"""Limit for the answers of the new leaders of idle tables' topics, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -43,12 +43,13 @@ class CaptureFacts:
         names: Its publication, slot and connector.
         server: The primary.
         log: The source's log, as this capture depends on it.
-        stored: The position that Connect has stored; None when there is none or Connect is away.
-        problems: What the connector's configuration, or another topic's, does to the changes, one
-            sentence each.
-        told: What the connector tells of changed definitions, where it does.
-        listed: The tables that the connector is to capture; None where the source itself knows, or
-            Connect is away.
+        stored: The position that Connect has stored; None if there is none, or Connect does not
+            answer.
+        problems: How the connector's configuration, or that of a topic beside the tables' topics,
+            harms the changes; one sentence each.
+        told: The changes of definitions that the connector reports, if its kind reports them.
+        listed: The tables in the connector's include list; None if a publication selects the
+            tables, or Connect does not answer.
     """
 
     names: CaptureNames
@@ -60,7 +61,7 @@ class CaptureFacts:
     told: tuple[DefinitionChange, ...] = ()
 
     def problems_of(self, table: TableId) -> tuple[str, ...]:
-        """What keeps a table's changes from being captured as they must be."""
+        """Return the problems that keep a table's changes from being captured correctly."""
         if self.listed is None or table in self.listed:
             return self.problems
         return (*self.problems, f"connector {self.names.connector} does not list it")
@@ -75,11 +76,11 @@ class CaptureChecks:
         self._lock = threading.Lock()
 
     def facts(self, record: TableRecord) -> CaptureFacts:
-        """The facts of the source and tier of a table.
+        """Return the facts of the source and tier of a table.
 
         Raises:
-            TributaryError: The primary, Kafka, the registry or Connect cannot be asked. They are
-                asked once: a thousand tables would each wait for the time-outs.
+            TributaryError: The primary, Kafka, the registry or Connect does not answer. The error
+                is kept, since otherwise each of a thousand tables would wait for the time-outs.
         """
         key = (record.table.source, record.tier)
         with self._lock:
@@ -105,17 +106,17 @@ class CaptureChecks:
         return self._with_connector(facts)
 
     def _compacted(self, capture: CaptureNames) -> Iterator[str]:
-        """Topics beside those of the tables that may have lost what tables rest on."""
+        """Yield the topics beside the tables' topics that may have lost records tables need."""
         for topic, settings in self._context.kafka.topic_configs(capture.evidence_topics).items():
             policy = settings.get("cleanup.policy", "delete")
             if "compact" in policy and not never_compacted(settings):
                 yield f"topic {topic} has cleanup.policy={policy}, so records may be gone from it"
 
     def _with_connector(self, facts: CaptureFacts) -> CaptureFacts:
-        """The facts with the connector's stored position, its tables, and what is wrong with it.
+        """Add the connector's stored position, its tables and its problems to the facts.
 
-        What is in Kafka stays right while Connect is down or the connector is deleted: the source
-        keeps the rest. Only a configuration that loses or alters changes stops the tables.
+        The records in Kafka stay right while Connect is down or the connector is deleted, since the
+        source keeps the rest. Only a configuration that loses or alters changes stops the tables.
         """
         capture, connect = facts.names, self._context.connect
         if connect is None:
@@ -144,10 +145,10 @@ class CaptureChecks:
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts]:
-    """Topics as they are now, but for their settings, in three calls however many they are.
+    """Read topics as they are now, without their settings, in three calls for any number.
 
     Raises:
-        KafkaError: The cluster cannot be asked.
+        KafkaError: The cluster does not answer.
     """
     names = list(dict.fromkeys(topics))
     described = context.kafka.topics(names)
@@ -165,10 +166,10 @@ def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFa
 
 
 def one_topic(context: RunContext, topic: str) -> TopicFacts:
-    """One topic as it is now, with its settings.
+    """Read one topic as it is now, with its settings.
 
     Raises:
-        KafkaError: The cluster cannot be asked.
+        KafkaError: The cluster does not answer.
     """
     return with_settings(context, topic_facts(context, [topic]))[topic]
 
@@ -176,10 +177,10 @@ def one_topic(context: RunContext, topic: str) -> TopicFacts:
 def still_in_topic(
     context: RunContext, record: TableRecord, latest: Committed, now: TopicFacts
 ) -> Committed:
-    """Check that the topic goes on from what the lake has read.
+    """Check that the topic continues from the offsets that the lake has read.
 
-    A leader keeps what it has once shown as committed, so it is asked only where another one was
-    elected since: it may have been behind, or its disk may be an older one.
+    A leader keeps every record that it has shown as committed. So only a partition with a newly
+    elected leader is checked, since that leader may have been behind, or may have an older disk.
 
     Args:
         context: What runs work with.
@@ -188,11 +189,11 @@ def still_in_topic(
         now: Its topic.
 
     Returns:
-        The commit, with the leaders' epochs of now.
+        The commit, with the leaders' present epochs.
 
     Raises:
-        LostHistoryError: It does not; names the gap.
-        CaptureError: It will not for long.
+        LostHistoryError: The topic does not continue from there; the error names the gap.
+        CaptureError: The topic is now compacted, and has not lost a record yet.
         KafkaError: A leader does not answer in time.
     """
     commit, known_id = latest.record, None
@@ -219,12 +220,12 @@ def still_in_topic(
 def cut_off(
     context: RunContext, idle: Iterable[TableRecord], topics: Mapping[str, TopicFacts]
 ) -> set[TableId]:
-    """Idle tables whose topic was cut off below the lake's offset and filled again up to it.
+    """Find idle tables whose topic was cut off below the lake's offset and refilled up to it.
 
-    New leaders of all topics are asked at once: a restart of the brokers one by one elects all
-    leaders anew. Those that have all that was read are kept with the cached offsets, so no process
-    asks them again; one that does not answer is asked at the next look. The table's run finds out
-    what a cut means.
+    The new leaders of all topics are checked in one call, since a rolling restart of the brokers
+    elects all leaders again. The epoch of a leader that has all the records is stored with the
+    cached offsets, so that no process checks that leader again. A leader that does not answer is
+    checked at the next look. The table's run decides what a cut means.
 
     Args:
         context: What runs work with.
@@ -249,7 +250,7 @@ def cut_off(
 
 
 def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
-    """The record with the leaders of now; a partition without one keeps its last."""
+    """Return the record with the present leaders' epochs; without a leader the last one stays."""
     last = record.last_commit
     if last is None:
         return record
@@ -260,7 +261,7 @@ def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
 def _elsewhere_led(
     topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
 ) -> list[Reached]:
-    """What the log of each partition reached that has another leader since."""
+    """Return what the log had reached, for each partition that has another leader since."""
     return [
         Reached(topic, partition, offsets[partition], was)
         for partition, was in epochs.items()
@@ -269,10 +270,10 @@ def _elsewhere_led(
 
 
 def with_settings(context: RunContext, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
-    """The same with what their settings do to records; some hundred topics in one call.
+    """Add the settings that affect records to the topics; one call reads hundreds of topics.
 
     Raises:
-        KafkaError: The cluster cannot be asked.
+        KafkaError: The cluster does not answer.
     """
     found = context.kafka.topic_configs(topics)
     context.topic_settings.update(found)

@@ -1,7 +1,7 @@
 """Whether the stream still follows from the lake's offsets, and the lake from the catalog.
 
-Everything here is decided from facts that the caller has gathered. Nothing is sought or repaired:
-each doubt stops the table with the gap named.
+These functions decide only by facts that the caller has gathered. They search nothing and repair
+nothing: each doubt stops the table, and the error names the gap.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ class TopicFacts:
     """A topic as the cluster has it now.
 
     Args:
-        id: Its UUID; None when there is no such topic.
+        id: Its UUID; None if there is no such topic.
         earliest: First offset still in the log, per partition.
         stable: Last stable offset, per partition.
-        epochs: Epoch of each partition's leader, where it was asked for.
-        policy: Its ``cleanup.policy``, where it was looked at.
-        lagging: Whether compaction never comes to a record, however old it is.
+        epochs: Epoch of each partition's leader, as far as it was read.
+        policy: Its ``cleanup.policy``; the default if it was not read.
+        lagging: Whether compaction spares every record, even the oldest.
     """
 
     id: str | None
@@ -47,18 +47,19 @@ class TopicFacts:
 def check_topic(
     table: TableId, topic: str, *, topic_id: str | None, start: Mapping[int, int], now: TopicFacts
 ) -> None:
-    """Check that the topic is the one the lake has read, and still holds what it has not.
+    """Check that the topic is the one the lake has read, and still holds all unread records.
 
     Args:
         table: The table.
         topic: Its topic.
         topic_id: UUID that the lake's last commit recorded.
-        start: Next offset to read per partition, as the lake's last commit says.
+        start: Next offset to read per partition, from the lake's last commit.
         now: The topic as it is.
 
     Raises:
-        LostHistoryError: It is not, or compaction may have made gaps; names the gap.
-        CaptureError: It is compacted from now on, and nothing is gone yet.
+        LostHistoryError: It is another topic, lacks records, or may have gaps from compaction. The
+            error names the gap.
+        CaptureError: The topic is now compacted, and has not lost a record yet.
     """
     if now.id is None:
         raise _lost(table, f"topic {topic} no longer exists", topic=topic)
@@ -98,15 +99,15 @@ def check_topic(
 
 
 def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
-    """Check that no partition was cut off below what the lake has read, and filled again.
+    """Check that no partition was cut off below the lake's offset and refilled.
 
     Args:
         table: The table.
         topic: Its topic.
-        cuts: What the leader of a partition says that was.
+        cuts: By partition that was cut off, how its leader describes the cut.
 
     Raises:
-        LostHistoryError: One was: by an unclean election, or a disk that was restored.
+        LostHistoryError: A partition was cut off, by an unclean election or a restored disk.
     """
     for partition, told in sorted(cuts.items()):
         raise _lost(
@@ -119,7 +120,7 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
 
 
 def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
-    """Compaction drops deletes, and values that a later change of the key leaves out."""
+    """Refuse compaction: it drops deletes, and values that a later change of the key omits."""
     if not now.compacted:
         return
     what = f"topic {topic} has cleanup.policy={now.policy}"
@@ -140,12 +141,12 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
 
     Args:
         table: The table.
-        known: The view that was copied, which says which server it was of.
-        now: The primary; None when it was not asked.
+        known: The view that was copied, which names its server.
+        now: The primary; None if it was not read.
 
     Raises:
-        LostHistoryError: It is another one: a slot does not survive a switch by itself, so changes
-            around it may be in neither log.
+        LostHistoryError: It is another server or timeline. A slot does not survive a switch by
+            itself, so changes around the switch may be in neither log.
     """
     if known is None or now is None:
         return
@@ -169,32 +170,32 @@ def check_log(
     stored: LogPosition | None = None,
     recorded: LogPosition | None = None,
 ) -> None:
-    """Check that the log still holds everything the connector has not captured.
+    """Check that the log still holds everything that the connector has not captured.
 
     Args:
         table: The table.
         log: The log, as its capture depends on it.
-        stored: The position that Connect has stored, where it is known.
-        recorded: What the lake's table rests on.
+        stored: The position that Connect has stored, if it is known.
+        recorded: The position that the lake's table depends on.
 
     Raises:
-        LostHistoryError: It does not.
+        LostHistoryError: The log lacks something.
     """
     if (problem := log.problem(stored, recorded)) is not None:
         raise _lost(table, f"{log.title} {problem}")
 
 
 def check_starts(table: TableId, starts: Sequence[int], told_upto: int | None) -> None:
-    """Check that the connector has gone on from its stored position ever since the handoff.
+    """Check that the connector has always continued from its stored position since the handoff.
 
     Args:
         table: The table.
-        starts: Offsets at which the connector told that it began without a position.
-        told_upto: Where that topic ended before O; None where nothing is told.
+        starts: Offsets, in the topic of statements, of its starts without a stored position.
+        told_upto: End offset of that topic before O; None if the connector has no such topic.
 
     Raises:
-        LostHistoryError: It has not: what was written meanwhile is in no topic, and nothing else
-            shows it.
+        LostHistoryError: It has not. Changes of the meantime are in no topic, and nothing else
+            shows the loss.
     """
     later = [offset for offset in starts if told_upto is not None and offset >= told_upto]
     if later:
@@ -207,10 +208,10 @@ def check_starts(table: TableId, starts: Sequence[int], told_upto: int | None) -
 
 
 def check_capture(table: TableId, problems: Sequence[str]) -> None:
-    """Check that nothing was found that keeps changes from becoming events.
+    """Check that no problem keeps changes from becoming events.
 
     Raises:
-        LostHistoryError: Something was; changes since then may be missing from the topic.
+        LostHistoryError: There is a problem; changes may be missing from the topic.
     """
     if problems:
         raise _lost(
@@ -221,20 +222,20 @@ def check_capture(table: TableId, problems: Sequence[str]) -> None:
 def check_changes(
     table: TableId, changes: Sequence[Change], on_schema_change: str
 ) -> tuple[str, ...]:
-    """Check that the lake can follow what changed on its source, and may.
+    """Check that the lake can follow the changes of its source table, and that it may.
 
     Args:
         table: The table.
-        changes: What `schemas.evolution.diff` found.
+        changes: The result of `schemas.evolution.diff`.
         on_schema_change: The table's policy.
 
     Returns:
-        What a person should look at, one sentence each.
+        Facts that a person should look at, one sentence each.
 
     Raises:
         LostHistoryError: Rows may have changed without any event.
-        SchemaChangeError: A change that cannot be applied in place.
-        PausedByPolicyError: The lake could follow, and the policy leaves it to a person.
+        SchemaChangeError: A change cannot be applied in place.
+        PausedByPolicyError: The lake could follow, but the policy leaves the decision to a person.
     """
     grave = [change for change in changes if change.verdict is Verdict.BOOTSTRAP]
     lost = [change for change in grave if isinstance(change, LoseEvents)]

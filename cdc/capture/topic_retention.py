@@ -1,4 +1,4 @@
-"""Topics that drop changes before runs must have read them: a loss that is ahead."""
+"""Topics that may drop changes before runs have read them: a loss in the future."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Expiring:
-    """Topics that one setting makes forget.
+    """Topics that drop changes because of one setting.
 
     Args:
-        expiry: The setting, and what it does.
+        expiry: The setting and its effect.
         topics: The topics, in order.
     """
 
@@ -29,7 +29,7 @@ class Expiring:
 
     @property
     def message(self) -> str:
-        """What is wrong, and with which topics."""
+        """The problem and its topics, as a message."""
         return f"{self._named}: {self.expiry.what}"
 
     @property
@@ -48,17 +48,17 @@ class Expiring:
 
 
 def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiring]:
-    """The topics of tables and their captures that may drop what a run has still to read.
+    """Find the topics of tables and their captures that may drop changes before a run reads them.
 
-    What a run has just seen of its topics' settings is not asked for again. Tables that no run
-    works on, as those that are paused or copied, depend on retention more than others.
+    Settings that the run has just read are not read again. Tables that no run works on, such as
+    paused ones or those being copied, are included: they depend on retention more than others.
 
     Args:
         context: What runs work with.
         records: The tables.
 
     Raises:
-        KafkaError: The cluster cannot be asked.
+        KafkaError: The cluster does not answer.
     """
     wanted: dict[str, int] = {}
     retention_ms = context.config.kafka.topic.retention_ms

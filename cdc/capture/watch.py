@@ -1,6 +1,7 @@
-"""Whether changes still come: connectors that failed, stand still or send no heartbeats.
+"""Whether changes still come: connectors that failed, hang or send no heartbeats.
 
-A table whose connector sends nothing looks like one without changes, so a run tells the two apart.
+A table whose connector sends nothing looks like a table without changes, so a run must distinguish
+the two.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 UNWATCHED = frozenset({State.RETIRED, State.NEEDS_BOOTSTRAP})
-"""States of tables to which it makes no difference whether changes come."""
+"""States of tables that do not need changes to come."""
 _ASLEEP = frozenset({"PAUSED", "STOPPED"})
 _NAMED = 5
 _RETRY = "run `tributary retry` for one of its tables"
@@ -41,8 +42,8 @@ class Silence:
 
     Args:
         capture: The capture.
-        tables: The tables that get none.
-        reason: Why.
+        tables: The tables that get no changes.
+        reason: Why no changes come.
         remedy: What to do.
     """
 
@@ -53,7 +54,7 @@ class Silence:
 
     @property
     def message(self) -> str:
-        """What is wrong, and for which tables."""
+        """The problem and its tables, as a message."""
         return f"{self.reason}; until then no changes come for {listed(self.tables)}"
 
     def to_json(self) -> dict[str, Any]:
@@ -69,20 +70,21 @@ class Silence:
 
 
 def listed(names: Sequence[object]) -> str:
-    """The first names of a list, and how many more there are."""
+    """Return the first names of a list, and the number of the others."""
     named, more = ", ".join(map(str, names[:_NAMED])), len(names) - _NAMED
     return f"{named} and {more} more" if more > 0 else named
 
 
 def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silence]:
-    """The captures of the tables that send no changes now; a failed connector is restarted.
+    """Find the captures of the tables that send no changes now, and restart failed connectors.
 
     Args:
-        context: What runs work with; without a client of Connect, heartbeats alone tell.
+        context: What runs work with. Without a client of Connect, only heartbeats and other records
+            decide.
         records: The tables.
 
     Raises:
-        KafkaError: The cluster cannot be asked.
+        KafkaError: The cluster does not answer.
         StateError: The state store cannot be used.
     """
     groups: dict[CaptureNames, list[TableId]] = {}
@@ -108,7 +110,8 @@ class _Watch:
             try:
                 why = self._why(capture)
                 if why is not None:
-                    # Whoever changes the capture stops its connector for a moment.
+                    # A process that changes the capture holds this lease, and stops the connector
+                    # for a moment.
                     with self._context.leases.hold(capture.resource):
                         why = self._why(capture, restart=True)
             except LeaseHeldError as held:
@@ -120,7 +123,7 @@ class _Watch:
                 yield silence
 
     def _why(self, capture: CaptureNames, *, restart: bool = False) -> tuple[str, str] | None:
-        """Why no changes come and what to do; None when they do."""
+        """Return why no changes come and what to do, or None if changes come."""
         name = capture.connector
         away, status = self._status(name)
         if away is not None:
@@ -142,7 +145,7 @@ class _Watch:
         return None if quiet is None else (quiet, silence(capture))
 
     def _status(self, name: str) -> tuple[ConnectError | None, ConnectorStatus | None]:
-        """The connector's state, or why Connect cannot tell; that is asked once for all."""
+        """Return the connector's state, or the error of Connect, which then counts for all."""
         if self._connect is None or self._away is not None:
             return self._away, None
         try:
@@ -153,9 +156,10 @@ class _Watch:
             return error, None
 
     def _quiet(self, capture: CaptureNames, what: str) -> str | None:
-        """That the last heartbeat is too old and no changes come either, where it is so.
+        """Return a reason if the last heartbeat is too old and no changes come either.
 
-        A beat is a row, so while one long transaction or a backlog is sent, changes come alone.
+        A beat is a row of the log, so changes come without beats while the connector sends one long
+        transaction or a backlog.
         """
         topic, beat = capture.heartbeat_topic, self._beats.get(capture.heartbeat_topic)
         if self._lately(capture, beat) or self._flows(capture):
@@ -171,7 +175,10 @@ class _Watch:
         return came_lately(sent, silence_bound_s(interval_ms))
 
     def _flows(self, capture: CaptureNames) -> bool:
-        """Whether records came lately, or since the former look: senders' clocks may be behind."""
+        """Return whether records came lately, or since the last look.
+
+        The last look matters, since the senders' clocks may be behind.
+        """
         context, kafka = self._context, self._context.kafka
         topics = [*capture.own_topics, *context.store.topics(capture.source, capture.tier)]
         ends = kafka.high_watermarks_many(topics)

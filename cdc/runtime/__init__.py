@@ -1,1 +1,1 @@
-"""What runs us: the Spark session, Java and its jars, watchdogs, failpoints, progress."""
+"""The process's surroundings: Spark session, Java and its jars, watchdogs, failpoints, progress."""

@@ -1,4 +1,4 @@
-"""Named points at which a test can kill this process, to prove that a rerun repairs what it left.
+"""Named points at which a test can kill this process, to prove that a rerun repairs the rest.
 
 ``TRIBUTARY_CRASH_AT=name`` kills at the first passage of that point, ``name:3`` at the third.
 """
@@ -56,7 +56,7 @@ FAILPOINTS: tuple[str, ...] = (
 
 
 def _noop(name: str, /) -> None:
-    """What ``crash`` is when no crash is asked for."""
+    """Do nothing: the function ``crash`` if no crash is requested."""
 
 
 def _armed(text: str) -> Callable[[str], None]:
@@ -88,4 +88,4 @@ def _compiled() -> Callable[[str], None]:
 
 
 crash: Callable[[str], None] = _compiled()
-"""Die here by SIGKILL if this point is the one that was asked for; otherwise do nothing."""
+"""Kill this process by SIGKILL if the point is the requested one; otherwise do nothing."""

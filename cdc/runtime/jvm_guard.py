@@ -1,7 +1,7 @@
-"""No JVM outlives the command that started it, and none keeps a command from ending.
+"""A JVM ends with the command that started it, and never keeps that command from ending.
 
-A thread of a task cannot be ended from outside of it: one that never comes to its end keeps its JVM
-alive, and whoever waits for it. So the process is.
+A task's thread cannot be ended from outside. A task that never ends keeps its JVM alive, and the
+command that waits for the JVM. So the JVM's process is killed.
 """
 
 from __future__ import annotations
@@ -14,24 +14,25 @@ import threading
 _log = logging.getLogger(__name__)
 
 GRACE_S = 20.0
-"""How long what is under way may take to end once a command is told to, in seconds."""
+"""How long running work may take to end after the command was asked to stop, in seconds."""
 AFTER_S = 15
-"""How long a JVM may take to end by itself when its command has ended, in seconds."""
+"""How long a JVM may take to end by itself after its command has ended, in seconds."""
 
 _WATCH = (
     "read -r _; n=0;"
     ' while kill -0 "$1" 2>/dev/null && [ "$n" -lt "$2" ]; do sleep 1; n=$((n+1)); done;'
     ' kill -9 "$1" 2>/dev/null'
 )
-"""Waits for the end of its input, which comes however its parent ends; then for that of the JVM."""
+"""Waits for the end of its input, which comes in every case when its parent ends. Then waits for
+the JVM's end, and kills the JVM when the time is over."""
 
 _killed = threading.Event()
 _guarded: list[tuple[subprocess.Popen[bytes], int]] = []
-"""Each JVM, with the pipe that is open as long as this process is there."""
+"""Each JVM, with the pipe that is open as long as this process lives."""
 
 
 def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
-    """Let a JVM end when this process has ended, also if that is killed.
+    """Make a JVM end when this process has ended, even if this process is killed.
 
     Args:
         jvm: A child of this process.
@@ -44,20 +45,22 @@ def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:
         ["/bin/sh", "-c", _WATCH, "sh", str(jvm.pid), str(after_s)],
         os.environ,
         file_actions=[(os.POSIX_SPAWN_DUP2, ours, 0), *nowhere],
-        setsid=True,  # what ends a group of processes leaves it to its work
+        setsid=True,  # a signal to our process group does not end it
     )
     os.close(ours)
     _guarded.append((jvm, theirs))
 
 
 def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
-    """Kill the JVM after a grace, so that whoever waits for it goes on; a commit is whole or not.
+    """Kill the JVM after a grace period, so that code that waits for it continues.
+
+    This is safe, since a commit is complete or has no effect.
 
     Args:
-        grace_s: How long what is under way may take to end, in seconds.
+        grace_s: How long running work may take to end, in seconds.
 
     Returns:
-        What to cancel when it has ended in time.
+        The timer, for the caller to cancel if the work has ended in time.
     """
     timer = threading.Timer(grace_s, _kill, (grace_s,))
     timer.daemon = True
@@ -66,7 +69,7 @@ def end_soon(grace_s: float = GRACE_S) -> threading.Timer:
 
 
 def was_killed() -> bool:
-    """Whether errors of Spark are of no interest: its JVM was killed, since the command ends."""
+    """Return whether the JVM was killed since the command ends; ignore errors of Spark then."""
     return _killed.is_set()
 
 

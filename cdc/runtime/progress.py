@@ -1,4 +1,4 @@
-"""How long work reports what it has done, without knowing who watches."""
+"""How long-running work reports its progress, independently of the display."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from cdc.errors import StoppedError
 
 
 class Task(Protocol):
-    """One piece of long work."""
+    """One piece of long-running work."""
 
     def advance(self, count: int = 1) -> None:
-        """Add ``count`` units to what is done. Safe to call from any thread."""
+        """Add ``count`` finished units. Safe to call from any thread."""
 
     def note(self, text: str) -> None:
-        """Say what is going on, for example what a wait is waiting for."""
+        """Report the present situation, for example what a wait is waiting for."""
 
     def done(self) -> None:
-        """The work ended, well or not."""
+        """Report that the work has ended, with or without success."""
 
 
 class Progress(Protocol):
-    """Something that shows tasks."""
+    """A display of tasks."""
 
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
         """Begin a task.
 
         Args:
-            task: What is being done to what, for example ``copy shop:public.orders``.
-            total: Expected number of units, ``None`` when unknown.
-            unit: What is counted, in the plural.
+            task: The action and its object, for example ``copy shop:public.orders``.
+            total: Expected number of units; ``None`` if it is not known.
+            unit: Name of the units, in the plural.
         """
 
 
 class NullTask:
-    """A task that nobody watches."""
+    """A task that is not shown."""
 
     def advance(self, count: int = 1) -> None:
         """Do nothing."""
@@ -48,7 +48,7 @@ class NullTask:
 
 
 class NullProgress:
-    """Progress that nobody watches."""
+    """Progress that is not shown."""
 
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
         """Begin a task that shows nothing."""
@@ -56,9 +56,10 @@ class NullProgress:
 
 
 class Interruptible:
-    """Progress whose tasks can be told to end: at the next thing that a wait has to say.
+    """Progress whose tasks can be interrupted, at the next note of a wait.
 
-    Every wait says what it waits for, so each can be left there, as a killed process leaves it.
+    Every wait notes what it waits for, so an interrupt can end it there. It leaves the same state
+    as a killed process.
 
     Args:
         progress: Where tasks are shown.
@@ -69,23 +70,23 @@ class Interruptible:
         self.interrupted = threading.Event()
 
     def interrupt(self) -> None:
-        """Let no task begin or go on with a wait from now on."""
+        """Stop every task from now on at its start or at its next note."""
         self.interrupted.set()
 
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
         """Begin a task.
 
         Raises:
-            StoppedError: All were told to end.
+            StoppedError: ``interrupt`` was called.
         """
         self.check(task)
         return _InterruptibleTask(self, task, self._progress.start(task, total, unit))
 
     def check(self, task: str) -> None:
-        """See whether a task may go on.
+        """Check whether a task may continue.
 
         Raises:
-            StoppedError: All were told to end.
+            StoppedError: ``interrupt`` was called.
         """
         if self.interrupted.is_set():
             raise StoppedError(

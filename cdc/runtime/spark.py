@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 _REASON_CHARACTERS = 2000
 _START = threading.Lock()
 _STOP_S = 60.0
-"""How long the end of a session may take, in seconds; with a task that never ends, it might not."""
+"""How long a session may take to end, in seconds; with a task that never ends, it may not end."""
 _LOGGING = Path(__file__).with_name("spark_log4j2.properties")
 
 _REQUIRED = {
@@ -45,15 +45,15 @@ _REQUIRED = {
     # Values that do not fit must fail, not turn into NULL.
     "spark.sql.ansi.enabled": "true",
     "spark.sql.caseSensitive": "false",
-    # Drivers call MySQL's enums and texts of a fixed length CHAR(n), and Spark would fill each
-    # value that it reads of them with spaces, which the stream does not have.
+    # Drivers report MySQL's enums and texts of a fixed length as CHAR(n). Spark would pad each such
+    # value with spaces, which the stream does not have.
     "spark.sql.legacy.charVarcharAsString": "true",
     # Parquet's old form of lists, the default of its Avro writer, cannot hold NULL elements.
     "spark.hadoop.parquet.avro.write-old-list-structure": "false",
     "spark.sql.parquet.writeLegacyFormat": "false",
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
-    # Dates are those of the ISO calendar at all ages, as in PostgreSQL; by default Spark refuses
-    # to write those before 1582, and times before 1900.
+    # All dates are of the ISO calendar, as in PostgreSQL. By default Spark refuses to write dates
+    # before 1582 and times before 1900.
     "spark.sql.parquet.datetimeRebaseModeInWrite": "CORRECTED",
     "spark.sql.parquet.datetimeRebaseModeInRead": "CORRECTED",
 }
@@ -62,15 +62,15 @@ _REQUIRED = {
 _DEFAULTS = {
     "spark.ui.enabled": "false",
     "spark.ui.showConsoleProgress": "false",
-    # Tables run side by side: none waits for another's long stage.
+    # Tables run side by side, so a table must not wait for another's long stage.
     "spark.scheduler.mode": "FAIR",
-    # Changes of one run are few; the default of 200 would be 200 almost empty tasks per table.
+    # A run has few changes; the default of 200 would make 200 almost empty tasks per table.
     "spark.sql.shuffle.partitions": "8",
     "spark.sql.adaptive.enabled": "true",
     # A batch is kept in memory for seconds: compressing it costs more than it saves.
     "spark.sql.inMemoryColumnarStorage.compressed": "false",
-    # Code that is generated for a table's batches is the same each time; the default forgets it
-    # when there are more than a few tables.
+    # The generated code of a table's batches is always the same. The default cache is too small for
+    # more than a few tables.
     "spark.sql.codegen.cache.maxEntries": "2000",
     "spark.cleaner.periodicGC.interval": "10min",
     # A broadcast waits for a core, and copies of other tables may hold all of them for a while.
@@ -79,10 +79,10 @@ _DEFAULTS = {
 
 
 _AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.authorization")
-"""Settings of Hadoop by which Spark logs in and finds its files before it runs; no secrets."""
+"""Settings of Hadoop that Spark needs at its start to log in and to find files; no secrets."""
 
-# Avro allocates what a length prefix claims before it reads: without a bound, one damaged message
-# ends the JVM, and with it every other table's run. No Kafka record comes near these.
+# Avro allocates the size that a length prefix claims before it reads. Without a limit, one damaged
+# message ends the JVM and with it every other table's run. Kafka records are far smaller than this.
 _AVRO_LIMITS = {
     "org.apache.avro.limits.string.maxLength": 128 * 1024 * 1024,
     "org.apache.avro.limits.bytes.maxLength": 128 * 1024 * 1024,
@@ -91,7 +91,7 @@ _AVRO_LIMITS = {
 
 
 def session(config: Config, app_name: str = "tributary") -> SparkSession:
-    """The process's Spark session, started on first use.
+    """Return the process's Spark session, started on first use.
 
     Args:
         config: Its ``spark`` and ``lake`` sections are used; a later call with other settings
@@ -100,7 +100,7 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
 
     Raises:
         LakeError: Spark does not start, or ``spark.conf`` changes a setting that results need.
-        ConfigError: ``spark.conf`` holds a secret that is no setting of Hadoop.
+        ConfigError: ``spark.conf`` holds a secret that is not a setting of Hadoop.
         JavaError: There is no Java 17.
         ArtifactError: The jars cannot be fetched.
     """
@@ -109,7 +109,8 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
         if active is not None and active.sparkContext._jsc is not None:
             return active
         settings = session_settings(config)
-        # It logs, with a stack trace, what it also raises: a refused commit is not an incident.
+        # py4j logs each error that it raises, with a stack trace, even for a refused commit, which
+        # is not an incident.
         logging.getLogger("py4j.clientserver").setLevel(logging.CRITICAL)
         # The JVM is a child of this process: it takes Java and Python from the environment.
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
@@ -137,7 +138,7 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
 
 @contextmanager
 def _interrupts_kept() -> Iterator[None]:
-    """Keep what an interrupt does: pyspark cancels all jobs, which makes tables fail."""
+    """Keep the handler of SIGINT, since pyspark's own cancels all jobs, which makes tables fail."""
     kept = signal.getsignal(signal.SIGINT)
     try:
         yield
@@ -148,9 +149,9 @@ def _interrupts_kept() -> Iterator[None]:
 
 @contextmanager
 def _stdout_kept() -> Iterator[None]:
-    """Let what is started write to standard error: libraries in the JVM print to its output.
+    """Redirect the output of a started JVM to standard error, since libraries in it print.
 
-    Ours may be a JSON document.
+    Our own output may be a JSON document.
     """
     sys.stdout.flush()
     kept = os.dup(1)
@@ -163,13 +164,13 @@ def _stdout_kept() -> Iterator[None]:
 
 
 def session_settings(config: Config) -> dict[str, str]:
-    """Every Spark setting of the session but master and name: none is a secret.
+    """Return all Spark settings of the session except master and name; none is a secret.
 
-    pyspark starts the JVM with all of them on its command line, which everyone on the machine sees.
+    pyspark puts them all on the JVM's command line, which every user of the machine can read.
 
     Raises:
         LakeError: ``spark.conf`` changes a setting that results need.
-        ConfigError: It holds a secret that is no setting of Hadoop.
+        ConfigError: ``spark.conf`` holds a secret that is not a setting of Hadoop.
     """
     clashes = sorted(
         key for key, value in config.spark.conf.items() if _REQUIRED.get(key, value) != value
@@ -186,7 +187,7 @@ def session_settings(config: Config) -> dict[str, str]:
     settings = {
         **_DEFAULTS,
         "spark.driver.memory": config.spark.driver_memory,
-        # Of the rest a name does not tell whether its value is a secret.
+        # For other settings of Hadoop, the name does not show whether the value is a secret.
         **{
             f"spark.hadoop.{key}": str(value)
             for key, value in config.lake.hadoop.items()
@@ -196,7 +197,7 @@ def session_settings(config: Config) -> dict[str, str]:
         **_REQUIRED,
     }
     limits = " ".join(f"-D{key}={value}" for key, value in _AVRO_LIMITS.items())
-    # Batches want throughput: a twentieth less CPU than with the JVM's default collector.
+    # Batches need throughput: this collector takes a twentieth less CPU than the JVM's default.
     collector = "-XX:+UseParallelGC"
     for key, options in (
         (
@@ -218,10 +219,10 @@ def session_settings(config: Config) -> dict[str, str]:
 
 
 def hadoop_settings(config: Config) -> dict[str, str]:
-    """Hadoop's settings that Spark is given once it runs, by Hadoop's names.
+    """Return the settings of Hadoop that Spark gets once it runs, by Hadoop's names.
 
-    That is the whole of ``lake.hadoop``, where names alone do not tell what is a secret, and what
-    is one by its name in ``spark.conf``.
+    These are all settings of ``lake.hadoop``, since their names alone do not show which are
+    secrets, and those of ``spark.conf`` whose names mark secrets.
     """
     given = {
         key.removeprefix(HADOOP_PREFIX): value
@@ -233,39 +234,39 @@ def hadoop_settings(config: Config) -> dict[str, str]:
 
 
 def _give_hadoop(spark: SparkSession, settings: Mapping[str, str]) -> None:
-    """Set them where Spark takes them from for every plan, and Hudi for every table."""
+    """Set them in the configuration that Spark reads for every plan, and Hudi for every table."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     for key, value in settings.items():
         hadoop.set(key, value)
 
 
 def in_this_thread(spark: SparkSession) -> SparkSession:
-    """The session, made the current one of this thread.
+    """Make the session the current one of this thread, and return it.
 
-    Spark takes settings from the thread's current session, and a thread has none at first. Without
-    one, a cast in it would give NULL where it must fail, and a frame that is held would be computed
-    again, since its plan no longer equals the one that is held.
+    Spark takes settings from the thread's current session, and a new thread has none. Without one,
+    a cast would return NULL where it must fail. A persisted frame would be computed again, since
+    its plan would no longer equal the persisted one.
     """
     java_class(spark, "org.apache.spark.sql.SparkSession").setActiveSession(spark._jsparkSession)
     return spark
 
 
 def java_class(spark: SparkSession, name: str) -> Any:
-    """A class of the session's JVM, for calls that have no Python API.
+    """Return a class of the session's JVM, for calls that have no Python API.
 
-    py4j's dotted names would ask the JVM, at each dot, whether there is such a class: that took a
+    With py4j's dotted names, each dot is a call to the JVM that looks for a class: these took a
     twentieth of the time of a commit.
 
     Args:
         spark: The session.
-        name: Its full name; a nested class or a Scala object has a ``$`` in it.
+        name: Full name of the class; that of a nested class or a Scala object has a ``$``.
     """
     gateway: Any = spark.sparkContext._gateway
     return JavaClass(name, gateway._gateway_client)
 
 
 def java_reason(error: Py4JError | PySparkException) -> str:
-    """The innermost Java exception; of a failed Spark job, that of its task."""
+    """Return the innermost Java exception; for a failed Spark job, the exception of its task."""
     cause: Any = getattr(error, "java_exception", None) or getattr(error, "_origin", None)
     if cause is None:
         return str(error)[:_REASON_CHARACTERS]
@@ -278,13 +279,13 @@ def java_reason(error: Py4JError | PySparkException) -> str:
 
 
 def cancel_jobs(spark: SparkSession) -> None:
-    """Cancel all jobs; there are none where the JVM has ended."""
+    """Cancel all jobs; do nothing if the JVM has ended."""
     with suppress(Py4JError):
         spark.sparkContext.cancelAllJobs()
 
 
 def stop() -> None:
-    """End the session and its JVM process's Spark context, if one runs."""
+    """End the session and its Spark context in the JVM, if one runs."""
     with _START:
         active = SparkSession._instantiatedSession
         if active is None:

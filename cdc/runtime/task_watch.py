@@ -1,11 +1,12 @@
-"""Spark tasks that make no progress: their job is cancelled, so that its table stops by name.
+"""Spark tasks that make no progress: their job is cancelled, so that its table fails by name.
 
-Progress is what Spark counts of a stage while its tasks run: ended tasks, rows and bytes that were
-read, shuffled, spilled and written. CPU time is none, since a thread that spins has that, too.
+Progress is any change of what Spark counts for a stage while its tasks run: ended tasks, and rows
+and bytes that were read, shuffled, spilled and written. CPU time does not count, since a thread in
+an endless loop also uses it.
 
-A task that does not end when its job is cancelled holds its core until the process ends. Who runs
-for ever asks for that, and ends. Where no core is left, nothing that waits for one will ever begin:
-it is cancelled, too.
+A task that does not end when its job is cancelled holds its core until the process ends. A service
+reads the number of such cores, and ends. If no core is left, the stages that wait for one could
+never begin: they are cancelled, too.
 """
 
 from __future__ import annotations
@@ -23,11 +24,11 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _LOOK_S = 10.0
-"""As often as executors tell their counts, in seconds."""
+"""Interval at which executors report their counts, in seconds."""
 
 _SETTLE_S = 15.0
-"""How long tasks may take to end once their job is cancelled, in seconds; less than what a table
-that failed waits for its next try, which would take another core."""
+"""How long tasks may take to end once their job is cancelled, in seconds. It is less than the wait
+of a failed table before its next try, since that try would take another core."""
 
 _COUNTS = (
     "numCompleteTasks",
@@ -53,10 +54,10 @@ Stage = tuple[int, int]
 
 
 class StageProgress:
-    """Since when each stage shows the same counts.
+    """The time since when each stage has had the same counts.
 
     Args:
-        timeout_s: How long a stage may show the same, in seconds.
+        timeout_s: How long a stage may have the same counts, in seconds.
     """
 
     def __init__(self, timeout_s: float) -> None:
@@ -64,7 +65,7 @@ class StageProgress:
         self._seen: dict[Stage, tuple[tuple[int, ...], float]] = {}
 
     def stuck(self, stages: Mapping[Stage, tuple[int, ...]], at: float) -> list[Stage]:
-        """The stages that have made no progress for too long.
+        """Return the stages that have made no progress for too long.
 
         Args:
             stages: The counts of all stages with running tasks.
@@ -81,10 +82,10 @@ class StageProgress:
 
 
 class CancelledStages:
-    """Stages that were cancelled, as long as tasks of them run on.
+    """Stages that were cancelled and still have running tasks.
 
     Args:
-        settle_s: How long those may take to end, in seconds.
+        settle_s: How long those tasks may take to end, in seconds.
     """
 
     def __init__(self, settle_s: float) -> None:
@@ -96,10 +97,10 @@ class CancelledStages:
         self._stages.setdefault(stage, at)
 
     def held(self, running: Callable[[Stage], int], at: float) -> int:
-        """How many tasks have not ended in time: each of them holds a core.
+        """Return the number of tasks that have not ended in time; each of them holds a core.
 
         Args:
-            running: How many tasks of a stage run.
+            running: Returns the number of running tasks of a stage.
             at: Now, in seconds of the same clock.
         """
         counts = {stage: running(stage) for stage in self._stages}
@@ -109,16 +110,19 @@ class CancelledStages:
 
 
 _held = 0
-"""As of the last look at this process's session."""
+"""The number of held cores at the last look at this process's session."""
 
 
 def held_cores() -> int:
-    """How many cores are lost until this process ends: their tasks were cancelled and run on."""
+    """Return the number of cores that are lost until this process ends.
+
+    Their tasks were cancelled and still run.
+    """
     return _held
 
 
 def watch_tasks(spark: SparkSession, timeout_s: float) -> None:
-    """Watch the session's stages from a thread of its own, as long as there is a session.
+    """Watch the session's stages in a separate thread, as long as the session lives.
 
     Args:
         spark: The session.
@@ -174,7 +178,7 @@ def _look(
 
 
 def _stages(status: Any) -> dict[Stage, tuple[int, ...]]:
-    """The counts of all stages that run, or that wait for a core."""
+    """Return the counts of all stages that run or wait for a core."""
     active = status.activeStages()
     stages = [active.apply(number) for number in range(active.size())]
     return {
@@ -184,15 +188,17 @@ def _stages(status: Any) -> dict[Stage, tuple[int, ...]]:
 
 
 def _running(status: Any, stage: Stage) -> int:
-    """How many tasks of a cancelled stage run; Spark starts no other attempt of it."""
+    """Return the number of running tasks of a cancelled stage; Spark does not start it again."""
     try:
         return int(status.lastStageAttempt(stage[0]).numActiveTasks())
     except Py4JJavaError:
-        return 1  # Spark keeps its newest thousand; one whose tasks ended was seen to
+        # Spark has forgotten the stage, since it keeps only the newest thousand. The last look
+        # still found a running task of it.
+        return 1
 
 
 def _slots(status: Any) -> int:
-    """How many tasks can run at a time."""
+    """Return the number of tasks that can run at a time."""
     executors = status.executorList(True)
     return sum(executors.apply(number).maxTasks() for number in range(executors.size()))
 
