@@ -1,4 +1,4 @@
-"""Kafka Connect by its REST API: connectors, their state, their stored positions."""
+"""Kafka Connect through its REST API: connectors, their state, their stored positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The REST client. Every wait is bounded; every failure says what to do next."""
+"""The REST client. Every wait has a limit; every failure has a remedy."""
 
 from __future__ import annotations
 
@@ -39,8 +39,8 @@ class ConnectClient:
     """A Kafka Connect cluster. Safe to share among threads.
 
     Args:
-        config: Where its REST API is, and how to log in.
-        request_timeout_s: Bound of one request, in seconds.
+        config: Address of its REST API, and the login.
+        request_timeout_s: Limit for one request, in seconds.
     """
 
     def __init__(self, config: ConnectConfig, *, request_timeout_s: float = 30.0) -> None:
@@ -52,7 +52,7 @@ class ConnectClient:
         self._rest.close()
 
     def plugins(self) -> list[Plugin]:
-        """The connector plugins that the worker has."""
+        """Return the connector plugins that the worker has."""
         answer = self._rest.ask("GET", "connector-plugins")
         return [
             Plugin(str(item["class"]), str(item.get("type", "")), str(item.get("version", "")))
@@ -60,15 +60,15 @@ class ConnectClient:
         ]
 
     def worker(self) -> Worker:
-        """Version, plugins, and whether exactly-once source support is enabled.
+        """Return version, plugins, and whether exactly-once source support is enabled.
 
-        The REST API does not tell the last one, so a configuration that requires it is validated:
-        a worker without it objects.
+        The REST API does not report the last one. So this validates a configuration that requires
+        it, which a worker without the support refuses.
         """
         root = self._rest.ask("GET", "").json()
         plugins = tuple(self.plugins())
         exactly_once = None
-        # Any of its connectors tells, since the support is the worker's.
+        # Any of its connectors shows it, since the support belongs to the worker.
         ours = [one.name for one in plugins if one.name.startswith(_DEBEZIUM)]
         if ours:
             exactly_once = self._exactly_once(ours[0])
@@ -80,21 +80,21 @@ class ConnectClient:
         )
 
     def names(self) -> list[str]:
-        """All connectors, sorted."""
+        """Return the names of all connectors, sorted."""
         return sorted(str(name) for name in self._rest.ask("GET", "connectors").json())
 
     def connector(self, name: str) -> dict[str, str] | None:
-        """The effective configuration, references unresolved; None when there is no connector."""
+        """Return the effective configuration with its references, or None without a connector."""
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/config", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
         return {str(key): str(value) for key, value in answer.json().items()}
 
     def validate(self, config: Mapping[str, str]) -> list[FieldProblem]:
-        """Let the worker check a configuration; it connects to the database for that.
+        """Let the worker check a configuration; for this it connects to the database.
 
         Raises:
-            ConnectError: The worker has no such plugin, or could not validate at all.
+            ConnectError: The worker has no such plugin, or cannot validate.
         """
         plugin = config["connector.class"]
         path = f"connector-plugins/{quote(plugin, safe='')}/config/validate"
@@ -109,17 +109,16 @@ class ConnectClient:
     def put_connector(
         self, name: str, config: Mapping[str, str], *, progress: Progress | None = None
     ) -> bool:
-        """Create the connector, or give it another configuration.
+        """Create the connector, or change its configuration.
 
-        A changed configuration is applied to a stopped connector, so that no task of the former
-        configuration can be taken for a new one. An equal configuration changes nothing and
-        disturbs nothing.
+        A changed configuration is applied to a stopped connector, so that a task of the former
+        configuration cannot be mistaken for a new one. An equal configuration has no effect.
 
         Returns:
-            Whether anything was changed.
+            Whether the configuration was new or changed.
 
         Raises:
-            ConnectError: The worker refuses the configuration, naming each field.
+            ConnectError: The worker refuses the configuration; the error names each field.
         """
         wanted = {**config, "name": name}
         existing = self.connector(name)
@@ -142,7 +141,7 @@ class ConnectClient:
         return True
 
     def status(self, name: str) -> ConnectorStatus | None:
-        """The state of the connector and its tasks; None when there is no connector."""
+        """Return the state of the connector and its tasks, or None without a connector."""
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/status", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:
             return None
@@ -171,11 +170,12 @@ class ConnectClient:
 
         Args:
             name: The connector.
-            timeout_s: Bound of the wait, in seconds; ``connect.timeout_s`` when None.
-            progress: Where to show what is waited for.
+            timeout_s: Limit for the wait, in seconds; ``connect.timeout_s`` if None.
+            progress: Where to show the wait.
 
         Raises:
-            ConnectError: Something failed (with the reason from its trace), or time ran out.
+            ConnectError: The connector or a task failed (with the reason from its trace), or the
+                limit has passed.
         """
 
         def ready(status: ConnectorStatus | None) -> bool:
@@ -185,18 +185,18 @@ class ConnectClient:
         return self._wait(name, _TO_RUN, ready, timeout_s, progress)
 
     def require_sound(self, name: str) -> None:
-        """Look once whether the connector or a task has failed.
+        """Check once that neither the connector nor a task has failed.
 
         Raises:
-            ConnectError: One has, with the reason from its trace.
+            ConnectError: One has failed, with the reason from its trace.
         """
         self._refuse_failed(self.status(name))
 
     def restart(self, name: str, *, only_failed: bool = True) -> None:
-        """Restart the connector and its tasks, or only what has failed.
+        """Restart the connector and its tasks, or only those that have failed.
 
-        Returns once the failure is no longer what the worker reports, or after a few seconds when
-        it fails again in the same way.
+        It returns once the worker no longer reports the same failure. If the same failure comes
+        again, it returns after a few seconds.
         """
         before = self.status(name)
         query = f"includeTasks=true&onlyFailed={str(only_failed).lower()}"
@@ -211,7 +211,7 @@ class ConnectClient:
     def pause(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
     ) -> None:
-        """Stop reading but keep the tasks; waits until they pause."""
+        """Stop reading but keep the tasks; wait until they pause."""
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/pause")
 
         def paused(status: ConnectorStatus | None) -> bool:
@@ -223,14 +223,14 @@ class ConnectClient:
         self._wait(name, "to pause", paused, timeout_s, progress)
 
     def resume(self, name: str) -> None:
-        """Start again what was paused or stopped."""
+        """Resume a paused or stopped connector."""
         self._rest.ask("PUT", f"connectors/{quote(name, safe='')}/resume")
 
     def wake(self, name: str) -> bool:
-        """Start a connector that is stopped or paused; returns whether it was.
+        """Resume a connector if it is stopped or paused; return whether it was.
 
-        A process that was killed while it changed the settings leaves it so, and an equal
-        configuration is not put again.
+        A process that is killed while it changes the settings leaves the connector stopped, and a
+        later call with an equal configuration does not resume it.
         """
         status = self.status(name)
         if status is None or status.state not in _ASLEEP:
@@ -255,13 +255,13 @@ class ConnectClient:
     def delete(
         self, name: str, *, forget_offsets: bool = True, progress: Progress | None = None
     ) -> bool:
-        """Delete a connector; returns whether there was one.
+        """Delete a connector; return whether there was one.
 
         Args:
             name: The connector.
-            forget_offsets: Also delete its stored position. A connector of the same name with a
-                new slot would otherwise find a position that the slot no longer has.
-            progress: Where to show what is waited for.
+            forget_offsets: Also delete its stored position. Otherwise a later connector of the same
+                name with a new slot would find a position that the slot does not have.
+            progress: Where to show the wait.
         """
         if self.status(name) is None:
             return False
@@ -281,9 +281,9 @@ class ConnectClient:
         return True
 
     def offset(self, name: str) -> Mapping[str, Any] | None:
-        """What Connect has stored for a connector with one source partition, as it stores it.
+        """Return the offset that Connect has stored for a connector with one source partition.
 
-        None before the first position, or without such a connector.
+        It is None before the first position, or without such a connector.
         """
         path = f"connectors/{quote(name, safe='')}/offsets"
         answer = self._rest.ask("GET", path, missing_ok=True)
@@ -302,7 +302,7 @@ class ConnectClient:
         path = f"connector-plugins/{plugin}/config/validate"
         answer = self._rest.send("PUT", path, probe)
         if answer.status_code == httpx.codes.INTERNAL_SERVER_ERROR and "null" in answer.text:
-            return False  # some workers fail over the missing support instead of naming it
+            return False  # some workers fail with an error of their own if the support is missing
         if answer.status_code != httpx.codes.OK:
             raise self._rest.refused(answer, "PUT", path)
         objections = [
@@ -313,7 +313,7 @@ class ConnectClient:
         return not any(objections)
 
     def _tasks_current(self, name: str) -> bool:
-        """Whether the tasks run with the connector's present configuration."""
+        """Return whether the tasks run with the connector's present configuration."""
         wanted = self.connector(name) or {}
         answer = self._rest.ask("GET", f"connectors/{quote(name, safe='')}/tasks", missing_ok=True)
         if answer.status_code == httpx.codes.NOT_FOUND:

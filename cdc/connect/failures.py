@@ -111,7 +111,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
 
 
 def explain(trace: str) -> str:
-    """The outermost message of a trace and its root cause, in one line."""
+    """Return the outermost message of a trace and its root cause, in one line."""
     parts = [part for part in _CAUSE.split(trace.strip()) if part]
     if not parts:
         return "no reason was given"
@@ -120,7 +120,7 @@ def explain(trace: str) -> str:
 
 
 def remedy(trace: str, default: str) -> str:
-    """What to do about a failure that is known by its text, else ``default``."""
+    """Return the remedy of a failure that has a known text, or otherwise ``default``."""
     for pattern, advice in _REMEDIES:
         if re.search(pattern, trace, re.IGNORECASE):
             return advice
@@ -141,7 +141,7 @@ def _headline(text: str) -> str:
 
 
 def _exception_name(match: re.Match[str]) -> str:
-    """Keep only names that say something; ``ConnectException:`` in front of a text does not."""
+    """Keep an exception's name only if it is informative; ``ConnectException:`` is not."""
     name = match["name"]
     return (
         ""

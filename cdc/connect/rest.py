@@ -1,4 +1,4 @@
-"""Requests to the REST API: bounded, retried while transient, refusals as errors with a remedy."""
+"""Requests to the REST API: with a time limit, retries, and errors that have a remedy."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from cdc.config import ConnectConfig
 
 _RETRY = stamina.RetryingCaller(attempts=8, timeout=60.0, wait_max=4.0)
-# 409 is what a worker answers while its group rebalances.
+# A worker answers 409 while its group rebalances.
 _RETRIED_STATUS = frozenset({409, 429, 502, 503, 504})
 
 
@@ -24,8 +24,8 @@ class RestClient:
     """One worker's REST API. Safe to share among threads.
 
     Args:
-        config: Where it is, and how to log in.
-        request_timeout_s: Bound of one request, in seconds.
+        config: Its address, and the login.
+        request_timeout_s: Limit for one request, in seconds.
     """
 
     def __init__(self, config: ConnectConfig, *, request_timeout_s: float) -> None:
@@ -62,8 +62,8 @@ class RestClient:
         Args:
             method: The HTTP method.
             path: Path and query under the worker's URL.
-            body: What to send as JSON.
-            missing_ok: Let an answer of 404 through.
+            body: The JSON body.
+            missing_ok: Accept an answer of 404.
 
         Raises:
             ConnectError: The worker is unreachable or refuses.
@@ -77,7 +77,7 @@ class RestClient:
         return answer
 
     def send(self, method: str, path: str, body: Mapping[str, str] | None) -> httpx.Response:
-        """Send a request, whatever the answer.
+        """Send a request and return its answer, including a refusal.
 
         Raises:
             ConnectError: The worker is unreachable.
@@ -100,7 +100,7 @@ class RestClient:
             ) from error
 
     def refused(self, answer: httpx.Response, method: str, path: str) -> ConnectError:
-        """The error for an answer that is not what was asked for."""
+        """Return the error for an answer that is not the expected one."""
         status = answer.status_code
         try:
             text = str(answer.json().get("message", ""))
@@ -122,7 +122,7 @@ class RestClient:
 
 
 class _TransientAnswerError(Exception):
-    """An answer that is worth asking for again."""
+    """An answer that may be better after a retry."""
 
     def __init__(self, answer: httpx.Response) -> None:
         super().__init__(answer.status_code)

@@ -1,4 +1,4 @@
-"""What the REST API tells, as values."""
+"""What the REST API reports, as values."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ class Worker:
         version: Version of Kafka Connect.
         kafka_cluster_id: Id of the Kafka cluster it works for.
         plugins: Its connector plugins.
-        exactly_once: Whether exactly-once source support is enabled; None when the worker has no
-            source connector that could tell.
+        exactly_once: Whether exactly-once source support is enabled; None if the worker has no
+            connector of Debezium that could show it.
     """
 
     version: str
@@ -32,13 +32,13 @@ class Worker:
     exactly_once: bool | None
 
     def plugin(self, name: str) -> Plugin | None:
-        """The plugin of that class, or None."""
+        """Return the plugin of that class, or None."""
         return next((plugin for plugin in self.plugins if plugin.name == name), None)
 
 
 @dataclass(frozen=True)
 class FieldProblem:
-    """What the worker has against one property of a connector configuration."""
+    """The worker's objections to one property of a connector configuration."""
 
     field: str
     problems: tuple[str, ...]
@@ -46,7 +46,7 @@ class FieldProblem:
 
 @dataclass(frozen=True)
 class TaskStatus:
-    """One task: its state and, when it failed, the trace."""
+    """One task: its state and, if it failed, the trace."""
 
     id: int
     state: str
@@ -66,13 +66,13 @@ class ConnectorStatus:
 
     @property
     def running(self) -> bool:
-        """Whether the connector and at least one task run, and none does not."""
+        """Whether the connector and all of its tasks run, and it has at least one task."""
         states = [self.state, *(task.state for task in self.tasks)]
         return len(states) > 1 and all(state == "RUNNING" for state in states)
 
     @property
     def failure(self) -> str | None:
-        """The trace of what failed, or None."""
+        """The trace of a failed connector or task, or None."""
         if self.state == "FAILED":
             return self.trace or "the connector failed without a trace"
         for task in self.tasks:

@@ -1,7 +1,7 @@
-"""What Tributary asks of Kafka outside Spark: topics, offsets, last records.
+"""Tributary's access to Kafka outside Spark: topics, offsets, last records.
 
-Every call is bounded and retried while the failure is transient. Offsets of many topics are asked
-for in one call, so a run over thousands of idle tables costs a few round trips.
+Each call has a time limit and is retried while the failure is transient. One call reads the offsets
+of many topics, so a run over thousands of idle tables costs a few round trips.
 """
 
 from __future__ import annotations

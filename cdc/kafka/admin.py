@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 _POLL_S = 0.1
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 _LATEST_MS = 250_000_000_000_000
-"""The year 9892: a sender's clock may say anything, and Python's time ends before Kafka's."""
+"""The year 9892. A sender's clock may show any time, and Python's time ends before Kafka's."""
 _CONFIGS_AT_ONCE = 500
-"""Topics in one request for settings: an answer has 5 KB for each."""
+"""Topics in one request for settings, since an answer has 5 KB for each topic."""
 
 
 class KafkaAdmin:
     """Topics and offsets of one cluster. Safe to share among threads.
 
     Args:
-        config: Where the cluster is and how to log in.
-        timeout_s: Bound of one request, in seconds; transient failures are retried for a minute.
+        config: Address of the cluster, and the login.
+        timeout_s: Limit for one request, in seconds; transient failures are retried for a minute.
     """
 
     def __init__(self, config: KafkaConfig, *, timeout_s: float = 20.0) -> None:
@@ -42,7 +42,7 @@ class KafkaAdmin:
         self._client.renew = lambda: self._admin.list_topics(timeout=self._client.timeout_s)
 
     def ping(self) -> tuple[str, int]:
-        """The cluster's id and its number of brokers.
+        """Return the cluster's id and its number of brokers.
 
         Raises:
             KafkaError: The cluster is unreachable or refuses the login.
@@ -56,20 +56,21 @@ class KafkaAdmin:
     def ensure_topic(
         self, name: str, *, partitions: int = 1, config: Mapping[str, str] | None = None
     ) -> TopicInfo:
-        """Create a topic, or prove that the one that is there will do.
+        """Create a topic, or check that the existing one is suitable.
 
-        ``cleanup.policy`` is always ``delete``: compaction would drop changes that the lake has not
-        read. Should somebody alter it, the lag of compaction keeps the records until a run has seen
-        that. An existing topic is never altered.
+        ``cleanup.policy`` is always ``delete``, since compaction would drop changes that the lake
+        has not read. If the policy is altered later, the compaction lag keeps all records until a
+        run sees the change. An existing topic is never altered.
 
         Args:
             name: The topic.
-            partitions: How many; more than one would separate a key change from its delete.
-            config: Topic settings over those of ``kafka.topic``.
+            partitions: Number of partitions; with more than one, the delete and the insert of a key
+                change could be in different partitions.
+            config: Topic settings that override those of ``kafka.topic``.
 
         Raises:
-            KafkaError: The topic cannot be created, or exists with other partitions, with
-                compaction, or with a retention shorter than asked for.
+            KafkaError: The topic cannot be created, or it exists with another number of partitions,
+                with compaction, or with a retention that is too short.
         """
         wanted = self._topic_settings(config or {})
         existing = self.topics([name]).get(name)
@@ -121,18 +122,18 @@ class KafkaAdmin:
         return found
 
     def topic_id(self, topic: str) -> str:
-        """The topic's UUID as Kafka prints it (base64)."""
+        """Return the topic's UUID as Kafka prints it (base64)."""
         return self.topic(topic).id
 
     def topic_config(self, topic: str) -> dict[str, str]:
-        """The topic's effective settings, defaults included."""
+        """Return the topic's effective settings, including defaults."""
         found = self.topic_configs([topic])
         if topic not in found:
             raise missing(topic)
         return found[topic]
 
     def topic_configs(self, topics: Iterable[str]) -> dict[str, dict[str, str]]:
-        """The effective settings of many topics; those that do not exist are left out."""
+        """Return the effective settings of many topics; those that do not exist are left out."""
         names = list(dict.fromkeys(topics))
         found: dict[str, dict[str, str]] = {}
         for first in range(0, len(names), _CONFIGS_AT_ONCE):
@@ -140,7 +141,7 @@ class KafkaAdmin:
         return found
 
     def delete_topic(self, topic: str) -> bool:
-        """Delete a topic; False when there was none."""
+        """Delete a topic; return False if there was none."""
         found = self._client.call(
             f"delete topic {topic}",
             lambda: self._admin.delete_topics(
@@ -154,52 +155,54 @@ class KafkaAdmin:
         return topic in found
 
     def start_offsets(self, topic: str) -> dict[int, int]:
-        """Per partition, the first offset that is still in the log."""
+        """Return, per partition, the first offset that is still in the log."""
         return self._of_one(topic, self.start_offsets_many([topic]))
 
     def stable_offsets(self, topic: str) -> dict[int, int]:
-        """Per partition, the last stable offset: everything below is committed or aborted."""
+        """Return, per partition, the last stable offset: all below it is committed or aborted."""
         return self._of_one(topic, self.stable_offsets_many([topic]))
 
     def high_watermarks(self, topic: str) -> dict[int, int]:
-        """Per partition, the offset after the last record, open transactions included."""
+        """Return, per partition, the offset after the last record, including open transactions."""
         return self._of_one(topic, self.high_watermarks_many([topic]))
 
     def ends_many(self, topics: Iterable[str]) -> dict[str, dict[int, End]]:
-        """Last stable offsets and leader epochs of many topics in one call."""
+        """Return last stable offsets and leader epochs of many topics in one call."""
         return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def truncated(
         self, logs: Iterable[Reached], *, timeout_s: float | None = None
     ) -> dict[Reached, str | KafkaError | None]:
-        """How logs lost what they once held; None for one that did not.
+        """Find logs that were cut off below an offset that they had reached.
 
         Args:
-            logs: What they held.
-            timeout_s: Bound of the whole, in seconds; that of one request by default.
+            logs: The offsets that they had reached.
+            timeout_s: Limit for all logs together, in seconds; that of one request by default.
 
         Returns:
-            One answer for each; an error where its leader gives none.
+            For each log how it was cut off, None if it was not, or an error if its leader does not
+            answer.
         """
         deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
         return records.truncated(self._client, logs, deadline=deadline)
 
     def start_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """First offsets of many topics in one call; topics that do not exist are left out."""
+        """Return first offsets of many topics in one call; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.earliest(), committed=False)
 
     def stable_offsets_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """Last stable offsets of many topics in one call; missing topics are left out."""
+        """Return last stable offsets of many topics in one call; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def high_watermarks_many(self, topics: Iterable[str]) -> dict[str, dict[int, int]]:
-        """High watermarks of many topics in one call; missing topics are left out."""
+        """Return high watermarks of many topics in one call; missing topics are left out."""
         return self._offsets(topics, ck_admin.OffsetSpec.latest(), committed=False)
 
     def newest_times(self, topics: Iterable[str]) -> dict[str, datetime]:
-        """When the newest record of each topic was sent, in one call; without those that have none.
+        """Return the send time of each topic's newest record, in one call.
 
-        By the sender's clock, unless the topic has the broker's.
+        Topics without records are left out. The time is by the sender's clock, unless the topic
+        uses the broker's.
         """
         described, uncommitted = self.topics(topics), ck.IsolationLevel.READ_UNCOMMITTED
         found: dict[str, datetime] = {}
@@ -212,13 +215,13 @@ class KafkaAdmin:
         return found
 
     def latest_record(self, topic: str, *, timeout_s: float = 30.0) -> KafkaRecord | None:
-        """The newest committed record of a topic, or None when it holds none.
+        """Return the newest committed record of a topic, or None if it does not hold any.
 
-        Transaction markers take offsets too, so the last record is looked for backwards from the
-        last stable offset.
+        Transaction markers also take offsets, so the search goes backwards from the last stable
+        offset.
 
         Raises:
-            KafkaError: The topic does not exist, or it took longer than ``timeout_s``.
+            KafkaError: The topic does not exist, or the search took longer than ``timeout_s``.
         """
         deadline = time.monotonic() + timeout_s
         starts, ends = self.start_offsets(topic), self.stable_offsets(topic)
@@ -233,11 +236,11 @@ class KafkaAdmin:
             topic: The topic.
             partition: Its partition.
             start: First offset.
-            end: Offset after the last.
-            timeout_s: Bound of the whole read, in seconds.
+            end: Offset after the last one.
+            timeout_s: Limit for the whole read, in seconds.
 
         Raises:
-            KafkaError: The range cannot be read within the bound.
+            KafkaError: The range cannot be read in time.
         """
         deadline = time.monotonic() + timeout_s
         return records.read(self._client, topic, partition, start, end, deadline=deadline)
@@ -286,7 +289,7 @@ class KafkaAdmin:
         )
 
     def _wait_for(self, name: str) -> TopicInfo:
-        """Creation is acknowledged by the controller; brokers learn of it a moment later."""
+        """Wait for a new topic: the controller acknowledges it before all brokers know it."""
         deadline = time.monotonic() + self._client.timeout_s
         while True:
             found = self.topics([name]).get(name)
@@ -329,10 +332,10 @@ class KafkaAdmin:
     def _ends(
         self, topics: Iterable[str], spec: ck_admin.OffsetSpec, *, committed: bool
     ) -> dict[str, dict[int, End]]:
-        """Ask until every topic that exists has answered for each partition.
+        """Read the offsets again until all partitions of every existing topic have answered.
 
-        Right after its creation a topic is described before its partitions answer. Leaving it out
-        then would say that it does not exist.
+        A new topic can be described before its partitions answer. Without this wait it would be
+        left out, which means that it does not exist.
         """
         level = (
             ck.IsolationLevel.READ_COMMITTED if committed else ck.IsolationLevel.READ_UNCOMMITTED

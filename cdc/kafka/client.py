@@ -1,4 +1,4 @@
-"""A connection to the cluster: settings, retries, and errors that say what to do."""
+"""A connection to the cluster: settings, retries, and errors with a remedy."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ TRANSIENT = frozenset(
         ck.KafkaError.NETWORK_EXCEPTION,
         ck.KafkaError.OFFSET_NOT_AVAILABLE,
         ck.KafkaError.NOT_CONTROLLER,
-        # A topic that was just created: the client's metadata and the broker's are not yet one.
+        # The topic was just created: the metadata of the client and of the broker still differ.
         ck.KafkaError.UNKNOWN_LEADER_EPOCH,
         ck.KafkaError.FENCED_LEADER_EPOCH,
     }
@@ -52,11 +52,11 @@ _NOT_ALLOWED = frozenset(
 
 
 class KafkaClient:
-    """What every client of one cluster shares.
+    """The parts that all clients of one cluster share.
 
     Args:
-        config: Where the cluster is and how to log in.
-        timeout_s: Bound of one request, in seconds; transient failures are retried for a minute.
+        config: Address of the cluster, and the login.
+        timeout_s: Limit for one request, in seconds; transient failures are retried for a minute.
     """
 
     def __init__(self, config: KafkaConfig, *, timeout_s: float = 20.0) -> None:
@@ -64,8 +64,8 @@ class KafkaClient:
         self.servers = config.bootstrap_servers
         self.last_error = ""
         self.renew: Callable[[], object] | None = None
-        """Asks for the cluster as it is now: a client keeps the leaders and the controller that it
-        knows for minutes, also when they are gone."""
+        """Refreshes the client's metadata. Otherwise a client keeps the leaders and the controller
+        that it knows for minutes, even if they are gone."""
         self.settings: dict[str, Any] = {
             **config.librdkafka_config(),
             "error_cb": self._remember,
@@ -80,7 +80,7 @@ class KafkaClient:
         ignored: frozenset[int] = frozenset(),
         **context: Any,
     ) -> dict[_Key, _Value]:
-        """Send one request and collect its answers, again while the failure is transient."""
+        """Send one request and collect its answers; retry while the failure is transient."""
         tried = False
 
         def once() -> dict[_Key, _Value]:
@@ -108,12 +108,12 @@ class KafkaClient:
             ) from error
 
     def _remember(self, error: ck.KafkaError) -> None:
-        """Keep why a connection failed: the request that waits for it only reports a time-out."""
+        """Keep the reason of a failed connection; the waiting request reports only a time-out."""
         self.last_error = error.str()
         _log.debug("Kafka client: %s", error.str())
 
     def refused(self, what: str, error: ck.KafkaError, **context: Any) -> KafkaError:
-        """Turn a broker's or the client's error into ours."""
+        """Convert an error of a broker or of the client into a ``KafkaError``."""
         code, brokers = error.code(), self.servers
         if code in TRANSIENT:
             detail = self.last_error or error.str()
@@ -135,12 +135,12 @@ class KafkaClient:
 
 
 def is_transient(error: Exception) -> bool:
-    """Whether the same request may succeed in a moment."""
+    """Return whether the same request may succeed a moment later."""
     return isinstance(error, ck.KafkaException) and error.args[0].code() in TRANSIENT
 
 
 def missing(topic: str) -> KafkaError:
-    """The error for a topic that is not there."""
+    """Return the error for a topic that does not exist."""
     return KafkaError(
         f"topic {topic} does not exist",
         remedy="Run `tributary onboard` for its table, which creates the topic; if it was deleted,"

@@ -1,4 +1,4 @@
-"""Which settings let a topic drop changes that nobody has read."""
+"""The settings that let a topic drop unread changes."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ _HOUR_MS = 3_600_000
 
 @dataclass(frozen=True)
 class Expiry:
-    """A setting of a topic by which changes go before they must have been read.
+    """A setting of a topic that drops changes before a run must have read them.
 
     Args:
         setting: Its name.
         needed: The value that it needs.
-        what: What it does to changes.
+        what: Its effect on changes.
     """
 
     setting: str
@@ -23,22 +23,22 @@ class Expiry:
     what: str
 
     def remedy(self, topics: str) -> str:
-        """What to do for topics, which are named as in ``topic t``."""
+        """Return what to do for topics; the argument names them, as in ``topic t``."""
         return f"Set {self.setting}={self.needed} on {topics}."
 
 
 def kept_for(settings: Mapping[str, str]) -> str:
-    """How long a topic with these settings keeps records, for people."""
+    """Describe for people how long a topic with these settings keeps records."""
     kept = _kept_ms(settings)
     return "for ever" if kept < 0 else f"for {kept / _HOUR_MS:.1f} h"
 
 
 def expiries(settings: Mapping[str, str], wanted_ms: int) -> Iterator[Expiry]:
-    """How a topic's settings drop records earlier than they may.
+    """Yield the settings of a topic that drop records too early.
 
     Args:
-        settings: Its effective settings.
-        wanted_ms: How long records have to stay, in milliseconds; less than 0 is for ever.
+        settings: The topic's effective settings.
+        wanted_ms: How long records must stay, in milliseconds; less than 0 means forever.
     """
     kept = _kept_ms(settings)
     if kept >= 0 and (wanted_ms < 0 or kept < wanted_ms):

@@ -47,11 +47,11 @@ def read(
         topic: The topic.
         partition: Its partition.
         start: First offset.
-        end: Offset after the last.
-        deadline: When to give up, as a point of ``time.monotonic()``.
+        end: Offset after the last one.
+        deadline: When to give up, as a time of ``time.monotonic()``.
 
     Raises:
-        KafkaError: The range cannot be read within the bound.
+        KafkaError: The range cannot be read before the deadline.
     """
     if start >= end:
         return
@@ -88,7 +88,7 @@ def newest(
     ends: Mapping[int, int],
     deadline: float,
 ) -> KafkaRecord | None:
-    """The newest committed record between first and last stable offsets, or None."""
+    """Return the newest committed record between first and last stable offsets, or None."""
     found: KafkaRecord | None = None
     for partition, end in ends.items():
         window = _TAIL_WINDOW
@@ -107,18 +107,20 @@ def newest(
 def truncated(
     client: KafkaClient, logs: Iterable[Reached], *, deadline: float
 ) -> dict[Reached, str | KafkaError | None]:
-    """How logs lost what they once held; None for one that did not.
+    """Find logs that were cut off below an offset that they had reached.
 
-    The client asks each leader where that epoch ended (OffsetForLeaderEpoch) before it reads on.
-    A log that was cut below the offset ends the epoch there, however far it was filled since.
+    Before it reads, the client requests from each leader the end of the given epoch
+    (OffsetForLeaderEpoch). If the log was cut off below the offset, the epoch ends at the cut, even
+    if the log was refilled since.
 
     Args:
         client: The cluster.
-        logs: What they held.
-        deadline: When to give up, as a point of ``time.monotonic()``.
+        logs: The offsets that they had reached.
+        deadline: When to give up, as a time of ``time.monotonic()``.
 
     Returns:
-        One answer for each; an error where its leader gives none.
+        For each log how it was cut off, None if it was not, or an error if its leader does not
+        answer.
     """
     asked: dict[tuple[str | None, int | None], Reached] = {
         (one.topic, one.partition): one for one in logs

@@ -1,4 +1,4 @@
-"""What the cluster tells of topics, as values."""
+"""What the cluster reports about topics, as values."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 
 NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.ms": str(2**63 - 1)}
-"""Keeps every record also while somebody has the topic compacted, until a run has seen it."""
+"""Keeps every record if the topic is set to compaction, until a run sees the setting."""
 
 
 def never_compacted(settings: Mapping[str, str]) -> bool:
-    """Whether compaction leaves every record of a topic with these settings alone."""
+    """Return whether compaction spares every record of a topic with these settings."""
     (lag, *_) = NEVER_COMPACTED
     return int(settings.get(lag, "0")) >= int(NEVER_COMPACTED[lag])
 
@@ -21,9 +21,9 @@ class TopicInfo:
 
     Args:
         name: The topic's name.
-        id: Its UUID, which a deleted and re-created topic does not share.
-        partitions: How many partitions it has.
-        replicas: How many brokers have each of them, at least.
+        id: Its UUID; a topic that is deleted and created again gets another one.
+        partitions: Number of its partitions.
+        replicas: Number of replicas of the partition that has the fewest.
     """
 
     name: str
@@ -34,7 +34,7 @@ class TopicInfo:
 
 @dataclass(frozen=True)
 class End:
-    """Where a partition's log ends, and the epoch of the leader that says so, if it has one."""
+    """The end of a partition's log, with the epoch of the leader that reports it, if it has one."""
 
     offset: int
     epoch: int | None
@@ -42,13 +42,13 @@ class End:
 
 @dataclass(frozen=True)
 class Reached:
-    """Where a partition's log once ended.
+    """An offset that a partition's log had reached.
 
     Args:
         topic: The topic.
         partition: Its partition.
-        offset: The offset that the log reached.
-        epoch: The leader epoch under which it did.
+        offset: The offset that the log had reached.
+        epoch: The leader epoch at that time.
     """
 
     topic: str
@@ -58,5 +58,5 @@ class Reached:
 
 
 def leader_epochs(ends: Mapping[int, End]) -> dict[int, int]:
-    """The epoch of each partition's leader; without those whose brokers keep none."""
+    """Return the epoch of each partition's leader; partitions without an epoch are left out."""
     return {partition: end.epoch for partition, end in ends.items() if end.epoch is not None}
