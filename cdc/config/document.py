@@ -1,4 +1,4 @@
-"""Reading ``tributary.yaml``: every problem in it is found at once and named by its path."""
+"""Reading ``tributary.yaml``: one read finds all of its problems and names each by its path."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _PLAIN_TEXT = (
 
 @dataclass(frozen=True)
 class Problem:
-    """One thing that is wrong, and the path of the key where it is."""
+    """One problem, and the path of its key."""
 
     path: _Path
     reason: str
@@ -49,8 +49,8 @@ def load(path: Path | None = None) -> Config:
     """Read the configuration.
 
     Args:
-        path: The file; else the one that ``TRIBUTARY_CONFIG`` names, else ``tributary.yaml`` in
-            the working directory.
+        path: The file. By default it is the one that ``TRIBUTARY_CONFIG`` names, or
+            ``tributary.yaml`` in the working directory.
 
     Raises:
         ConfigError: The file is missing or wrong. ``field`` is the path of the first wrong key;
@@ -80,7 +80,7 @@ def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) 
 
     Args:
         text: The YAML document.
-        name: What to call it in errors.
+        name: The document's name in errors.
         base: Folder that relative paths start from; the working directory by default.
 
     Raises:
@@ -93,7 +93,10 @@ def parse(text: str, *, name: str = "tributary.yaml", base: Path | None = None) 
 
 
 def dotted(path: _Path) -> str:
-    """A path as text: names joined by dots, quoted where they hold one, list items in brackets."""
+    """Return a path as text: names joined by dots, numbers of list items in brackets.
+
+    A name with a character that is not a letter, a digit, ``_`` or ``-`` is quoted.
+    """
     text = ""
     for part in path:
         if isinstance(part, int):
@@ -106,7 +109,8 @@ def dotted(path: _Path) -> str:
 
 def _parse(text: str, name: str, base: Path) -> Config:
     try:
-        # _StrictLoader is a SafeLoader that also refuses doubled keys.
+        # _StrictLoader is a SafeLoader that also refuses a key given twice or a key that is not
+        # text.
         document = yaml.load(text, Loader=_StrictLoader)  # noqa: S506
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
@@ -128,14 +132,14 @@ def _parse(text: str, name: str, base: Path) -> Config:
         more = (Problem(path, reason) for path, reason in _conflicts(config, ()))
     problems += [found for found in more if not _is_below(found.path, known)]
     if problems:
-        # What is wrong with a value may be told by the value, and it may be a secret, wherever a
-        # person has put the reference; the reference is also what the person finds in the file.
+        # A reason may quote a value, which may be a secret of any key. The reference in its place
+        # hides it, and is also what the reader finds in the file.
         raise _failure(name, [replace(it, reason=fold(it.reason, text)) for it in problems])
     return config
 
 
 class _StrictLoader(yaml.SafeLoader):
-    """The safe loader, but a key given twice, or one that YAML takes for no text, is an error."""
+    """The safe loader, with an error for a key given twice or a key that is not text for YAML."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
         seen: set[object] = set()
@@ -171,7 +175,7 @@ def _failure(name: str, problems: list[Problem]) -> ConfigError:
 
 
 def _conflicts(section: BaseModel, path: _Path) -> Iterator[tuple[_Path, str]]:
-    """The impossible combinations of a section and of the sections in it."""
+    """Yield the impossible combinations of a section and of the sections in it."""
     if isinstance(section, Config) or (
         # Table settings may be partial; Config checks them once they are complete.
         hasattr(section, "conflicts") and path[:1] not in (("tables",), ("defaults",))
@@ -198,13 +202,13 @@ def _translate(error: ValidationError, document: Any) -> Iterator[Problem]:
 
 
 def _place(location: _Path, document: Any) -> tuple[_Path, Any]:
-    """The path of the key that an error is about, and the type of the section that it is in."""
+    """Return the path of an error's key, and the type of the section that holds the key."""
     path: _Path = ()
     section: Any = None
     annotation: Any = Config
     for part in location:
         if part == "[key]" or part in _variants(annotation):
-            continue  # what pydantic adds: an error of a key, the chosen member of a union
+            continue  # pydantic adds it: the mark of a key's error, or the member of a union
         path = (*path, part)
         section = _unwrap(annotation, _at(document, path[:-1]))[0]
         annotation = _raw_child(section, part)
@@ -236,9 +240,9 @@ def _reason(details: ErrorDetails, path: _Path, section: Any) -> str:
 
 
 def _expand(value: Any, annotation: Any, path: _Path, problems: list[Problem]) -> Any:
-    """Replace references in the document, except where the type keeps them as written."""
+    """Replace references in the document, unless the value's type keeps them as written."""
     if annotation is None:
-        return value  # below an unknown key, which is a problem of its own
+        return value  # below an unknown key, which is reported as a separate problem
     if isinstance(value, dict):
         result = {}
         for key, item in value.items():
@@ -284,7 +288,7 @@ def _url_password(url: str, path: _Path) -> Iterator[Problem]:
 
 
 def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
-    """Type of a value under a key of a value of that type, and the marks on it."""
+    """Return the type and the marks of a key's value, from the type of the map or section."""
     inner, marks = _unwrap(_raw_child(annotation, key), value)
     if _is_model(annotation) and (field := _fields(annotation).get(str(key))) is not None:
         marks = marks | {type(mark) for mark in field.metadata}
@@ -292,7 +296,7 @@ def _child(annotation: Any, key: object, value: Any) -> tuple[Any, set[type]]:
 
 
 def _raw_child(annotation: Any, key: object) -> Any:
-    """Type of what lies under a key of a value of that type, as it is written."""
+    """Return the type of a key's value as it is annotated, from the type of the map or section."""
     if _is_model(annotation):
         field = _fields(annotation).get(str(key))
         return None if field is None else field.annotation
@@ -302,7 +306,7 @@ def _raw_child(annotation: Any, key: object) -> Any:
 
 
 def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
-    """Strip ``Annotated`` and ``| None``; of a tagged union, take the member that the value is."""
+    """Strip ``Annotated`` and ``| None``; reduce a tagged union to the value's member."""
     if variants := _variants(annotation):
         kind = kind_of(value)
         return _unwrap(variants.get(str(kind), next(iter(variants.values()))), value)
@@ -316,12 +320,12 @@ def _unwrap(annotation: Any, value: Any) -> tuple[Any, set[type]]:
 
 
 def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields by the key that the file has for them: `as` is no name of Python's."""
+    """Return the fields by their keys in the file: `as`, for one, cannot be a name in Python."""
     return {field.alias or name: field for name, field in model.model_fields.items()}
 
 
 def _variants(annotation: Any) -> dict[Any, Any]:
-    """The members of a tagged union by their tags; empty for any other type."""
+    """Return the members of a tagged union by their tags; empty for any other type."""
     marks = getattr(annotation, "__metadata__", ())
     if not any(isinstance(mark, Discriminator) for mark in marks):
         return {}

@@ -35,7 +35,7 @@ _LOGIN_MODULES = {
 
 
 _PBES2 = bytes.fromhex("06092a864886f70d01050d")
-"""The scheme's object identifier, 1.2.840.113549.1.5.13, as it stands in a key."""
+"""The scheme's object identifier, 1.2.840.113549.1.5.13, as bytes of a key."""
 
 ConnectReference = Annotated[str, Field(pattern=r"^\$\{[A-Za-z0-9_-]+:[^{}]+\}$")]
 
@@ -62,7 +62,7 @@ class Security(Section):
 
     @property
     def sasl(self) -> bool:
-        """Whether the protocol asks for a login."""
+        """Whether the protocol requires a login."""
         return self.protocol.startswith("SASL_")
 
     @property
@@ -71,7 +71,7 @@ class Security(Section):
         return self.protocol.endswith("SSL")
 
     def conflicts(self) -> list[Conflict]:
-        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        """Return combinations that cannot work, as (path of the key, problem)."""
         found: list[Conflict] = []
         for name in ("mechanism", "username", "password"):
             if getattr(self, name) is not None and not self.sasl:
@@ -89,7 +89,7 @@ class Security(Section):
         return found
 
     def librdkafka(self) -> dict[str, str]:
-        """These settings by librdkafka's names, secrets resolved."""
+        """Return these settings by librdkafka's names, with secrets resolved."""
         settings: dict[str, str | None] = {
             "security.protocol": self.protocol,
             "sasl.mechanism": self.mechanism,
@@ -103,9 +103,9 @@ class Security(Section):
         return {key: value for key, value in settings.items() if value is not None}
 
     def java(self) -> dict[str, str]:
-        """These settings by the Java client's names, secrets resolved.
+        """Return these settings by the Java client's names, with secrets resolved.
 
-        Certificates go in as text, so that Spark executors on other hosts need no files.
+        Certificates are included as text, so that Spark executors on other hosts need no files.
 
         Raises:
             ConfigError: A certificate file cannot be read, or the key is not in PKCS#8 form.
@@ -124,7 +124,7 @@ class Security(Section):
         return settings
 
     def for_connect(self) -> dict[str, str]:
-        """These settings for a Java client inside Kafka Connect, secrets as its references.
+        """Return these settings for a Java client in Kafka Connect, with secrets as references.
 
         The worker reads the key itself, from the same path.
 
@@ -183,7 +183,7 @@ class TopicConfig(Section):
     """Other topic settings."""
 
     def conflicts(self) -> list[Conflict]:
-        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        """Return combinations that cannot work, as (path of the key, problem)."""
         found: list[Conflict] = []
         if self.replication_factor == 0:
             found.append((("replication_factor",), "must be -1 or at least 1"))
@@ -218,7 +218,7 @@ class KafkaConfig(Section):
     """How topics are created."""
 
     def conflicts(self) -> list[Conflict]:
-        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        """Return combinations that cannot work, as (path of the key, problem)."""
         raw = any(key.startswith("sasl.mechanism") for key in self.librdkafka)
         if self.security.sasl and self.security.mechanism is None and not raw:
             reason = f"protocol {self.security.protocol} needs a mechanism"
@@ -226,12 +226,12 @@ class KafkaConfig(Section):
         return []
 
     def librdkafka_config(self) -> dict[str, str]:
-        """Settings for a librdkafka client, secrets resolved, raw overrides last."""
+        """Return settings for a librdkafka client: secrets are resolved, raw overrides win."""
         servers = {"bootstrap.servers": self.bootstrap_servers}
         return servers | self.security.librdkafka() | dict(self.librdkafka)
 
     def java_config(self) -> dict[str, str]:
-        """Settings for a Java client, secrets resolved, raw overrides last."""
+        """Return settings for a Java client: secrets are resolved, raw overrides win."""
         servers = {"bootstrap.servers": self.bootstrap_servers}
         return servers | self.security.java() | dict(self.java)
 
@@ -266,12 +266,12 @@ class ConnectConfig(Section):
 
     @property
     def keeps_nulls(self) -> bool:
-        """Whether the NULL of a column with a default is sent as NULL, not as that default."""
+        """Whether the converter sends the NULL of a column with a default as NULL."""
         return self.converter == "confluent"
 
 
 def _unreadable_by_java(key: str) -> str | None:
-    """Why Kafka's Java client could not read a key, or None when it can.
+    """Return why Kafka's Java client cannot read a key, or None if it can.
 
     Source: https://kafka.apache.org/documentation/#brokerconfigs_ssl.keystore.key
     """

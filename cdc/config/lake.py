@@ -14,7 +14,7 @@ from cdc.config.values import LoginFreeUrl, Options, Positive, Section, Verbatim
 from cdc.errors import SecretError
 
 HADOOP_PREFIX = "spark.hadoop."
-"""What Spark settings begin with that are Hadoop's."""
+"""Prefix of the Spark settings that set Hadoop's."""
 
 _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
@@ -27,7 +27,7 @@ def _lake_url(url: str, info: ValidationInfo) -> str:
 
 
 def _state_url(url: str, info: ValidationInfo) -> str:
-    """Anchor a relative SQLite file at the configuration file, wherever the command runs."""
+    """Resolve a relative SQLite file from the configuration file's folder, for any command."""
     match = _SQLITE.match(url)
     path = url[match.end() :] if match else ""
     if match is None or not path or path.startswith((":", "file:")) or "${" in url:
@@ -70,14 +70,14 @@ class StateConfig(Section):
 
     @property
     def sqlite(self) -> bool:
-        """Whether the store is a SQLite file, as far as the URL can be read now."""
+        """Whether the store is a SQLite file; False if the URL cannot be resolved now."""
         try:
             return self.connection_url().startswith("sqlite")
         except SecretError:
-            return False  # said by whoever opens the store
+            return False  # the code that opens the store reports it
 
     def connection_url(self) -> str:
-        """The URL with its references resolved. Never to be shown.
+        """Return the URL with its references resolved. It must never be shown.
 
         Raises:
             SecretError: A reference does not resolve.
@@ -104,11 +104,11 @@ class SparkConfig(Section):
 
     @property
     def local(self) -> bool:
-        """Whether everything runs in this process."""
+        """Whether Spark runs on this machine only."""
         return self.master == "local" or self.master.startswith("local[")
 
     def conflicts(self) -> list[Conflict]:
-        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        """Return combinations that cannot work, as (path of the key, problem)."""
         reason = (
             "a secret that everyone on the machine could read, since Spark's settings are on the"
             " command line of its JVM; put it into the cluster's spark-defaults.conf, or a Hadoop"

@@ -1,4 +1,4 @@
-"""Patterns of table names, as they stand in ``tables`` and on the command line."""
+"""Patterns of table names, for ``tables`` and for the command line."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from schemas.table import TableId
 _WILD = frozenset("*?[")
 _QUOTED = re.compile(r'"(?:[^"]|"")*"')
 _LITERAL = re.compile(r"\[[*?\[]\]")
-"""A wildcard that stands for itself."""
+"""A wildcard that means itself."""
 _TOKEN = re.compile(r"\*|\?|\[(?P<not>!?)(?P<set>\]?[^\]]*)\](?P<more>\+?)|(?P<plain>.)", re.DOTALL)
 
 
@@ -21,8 +21,9 @@ _TOKEN = re.compile(r"\*|\?|\[(?P<not>!?)(?P<set>\]?[^\]]*)\](?P<more>\+?)|(?P<p
 class Pattern:
     """A key of ``tables``: a table name whose parts may hold wildcards.
 
-    These are ``*``, ``?``, ``[...]`` for one of some characters, and ``[...]+`` for one or more. A
-    part in double quotes is a name as it is written: so what ``discover`` prints is no pattern.
+    The wildcards are ``*``, ``?``, ``[...]`` for one character of a set, and ``[...]+`` for one or
+    more of them. A part in double quotes is a literal name, so a name that ``discover`` prints
+    matches only itself.
     """
 
     text: str
@@ -30,7 +31,7 @@ class Pattern:
 
     @classmethod
     def parse(cls, text: str) -> Pattern:
-        """Read ``*`` or ``[source:]schema.table``; without a source it matches every source.
+        """Parse ``*`` or ``[source:]schema.table``; without a source it matches every source.
 
         Raises:
             InvalidIdentifierError: The text is not of that form.
@@ -40,7 +41,7 @@ class Pattern:
         return cls(text, TableId.of_parts(text, _read, default_source="*"))
 
     def matches(self, table: TableId) -> bool:
-        """Whether the pattern covers the table."""
+        """Return whether the pattern matches the table."""
         return (
             matches(table.source, self.parts.source)
             and matches(table.schema, self.parts.schema)
@@ -48,12 +49,12 @@ class Pattern:
         )
 
     def covers_source(self, source: str) -> bool:
-        """Whether tables of the source can match."""
+        """Return whether tables of the source can match."""
         return matches(source, self.parts.source)
 
     @property
     def open_parts(self) -> set[str]:
-        """The parts, as places of a name template, for which the pattern lets many names stand."""
+        """The parts that can match many names, as places of a name template."""
         parts = {
             "source": self.parts.source,
             "schema": self.parts.schema,
@@ -63,7 +64,11 @@ class Pattern:
 
     @property
     def specificity(self) -> tuple[bool, bool, bool, int]:
-        """Higher wins: a whole table name, a whole schema, a whole source, then more letters."""
+        """The rank among patterns, where the higher one wins.
+
+        A table name without wildcards ranks first, then such a schema, then such a source, then the
+        number of literal letters.
+        """
         parts = (self.parts.name, self.parts.schema, self.parts.source)
         table, schema, source = (not _is_open(part) for part in parts)
         plain = _LITERAL.sub("x", "".join(parts))
@@ -71,12 +76,12 @@ class Pattern:
 
 
 def is_wildcard(text: str) -> bool:
-    """Whether a table's name stands for many; wildcards in double quotes stand for themselves."""
+    """Return whether a name matches many tables; wildcards in double quotes mean themselves."""
     return bool(_WILD & set(_QUOTED.sub("", text)))
 
 
 def _read(name: str, quoted: bool) -> str:
-    """A part of a pattern as one without quotes."""
+    """Convert a part of a pattern, quoted or not, into one that needs no quotes."""
     return "".join(f"[{one}]" if one in _WILD else one for one in name) if quoted else name
 
 
@@ -85,7 +90,7 @@ def _is_open(part: str) -> bool:
 
 
 def pattern_problem(text: str, sources: Iterable[str]) -> str | None:
-    """What is wrong with a key of ``tables``, or ``None``."""
+    """Return the problem of a key of ``tables``, or ``None``."""
     try:
         pattern = Pattern.parse(text)
     except InvalidIdentifierError:
@@ -96,7 +101,7 @@ def pattern_problem(text: str, sources: Iterable[str]) -> str | None:
 
 
 def matches(name: str, pattern: str) -> bool:
-    """Whether one part of a pattern covers a name; letters count as they are written."""
+    """Return whether one part of a pattern matches a name; upper and lower case differ."""
     return _expression(pattern).fullmatch(name) is not None
 
 
@@ -105,7 +110,7 @@ def _expression(pattern: str) -> re.Pattern[str]:
     text = "".join(_translated(token) for token in _TOKEN.finditer(pattern))
     try:
         return re.compile(text, re.DOTALL)
-    except re.error:  # [z-a]: no character is of that range
+    except re.error:  # [z-a]: no character is in that range
         return re.compile("(?!)")
 
 

@@ -52,10 +52,10 @@ class Config(Section):
     """Settings by table, schema.table or source:schema.table; * and ? match many."""
 
     def source(self, name: str) -> SourceConfig:
-        """The source of that name.
+        """Return the source of that name.
 
         Raises:
-            ConfigError: There is none.
+            ConfigError: There is no such source.
         """
         if name not in self.sources:
             raise ConfigError(
@@ -66,7 +66,7 @@ class Config(Section):
         return self.sources[name]
 
     def table_id(self, text: str) -> TableId:
-        """Read a table's name; the source may be left out when there is only one.
+        """Parse a table's name; the source may be left out if there is only one.
 
         Raises:
             InvalidIdentifierError: The text does not name a table.
@@ -78,10 +78,10 @@ class Config(Section):
         return table
 
     def table_settings(self, table: TableId) -> TableSettings:
-        """What the defaults and all matching patterns say about the table.
+        """Return the settings of a table, from the defaults and all matching patterns.
 
         Raises:
-            ConfigError: Together they are a combination that cannot work.
+            ConfigError: They combine to settings that cannot work.
         """
         settings = resolve(table, self.defaults, self.tables)
         for path, reason in settings.conflicts():
@@ -95,10 +95,11 @@ class Config(Section):
         return settings
 
     def settings_on_plan(self, table: TableId, tier: str) -> TableSettings:
-        """The settings of a table that was onboarded in a tier, as far as they still fit it.
+        """Return the settings of an onboarded table, after a check that they still fit its tier.
 
         Raises:
-            ConfigError: They do not: a log does not become a table of keys in place, or back.
+            ConfigError: They do not fit: a log cannot become a table with a key in place, nor a
+                table with a key a log.
         """
         settings = self.table_settings(table)
         if settings.appends != is_append_tier(tier):
@@ -113,10 +114,10 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """The table's part in a lake table that it feeds together with others, if it does.
+        """Return the table's shard of a lake table that several tables feed, or None.
 
         Raises:
-            ConfigError: It would feed two.
+            ConfigError: It would feed two lake tables.
         """
         name = fed_by(table, self.tables)
         if name is None:
@@ -124,14 +125,14 @@ class Config(Section):
         return shard_of(table, name, self.tables[name], self.lake.url)
 
     def require_shard(self, table: TableId, known: Shard | None) -> None:
-        """Refuse settings by which a table on the plan would be another part of the lake.
+        """Refuse settings that would make an onboarded table another part of the lake.
 
         Args:
             table: The table.
-            known: What it was onboarded as.
+            known: The shard that it was onboarded as; None for a table of its own.
 
         Raises:
-            ConfigError: They say otherwise than when it was onboarded.
+            ConfigError: The settings differ from those at onboarding.
         """
         if (now := self.shard(table)) != known:
             raise ConfigError(
@@ -148,14 +149,14 @@ class Config(Section):
         return frozenset(sharded(self.tables))
 
     def table_path(self, table: TableId) -> str:
-        """Folder in which the table is copied; names are encoded so that none leaves its folder."""
+        """Return the folder of the table's copy; names are encoded, so that none leaves it."""
         if (shard := self.shard(table)) is not None:
             return copy_path(shard)
         template = self.table_settings(table).name or self.lake.name
         return f"{self.lake.url}/{fill(template, table)}"
 
     def catalog_name(self, table: TableId, shard: Shard | None = None) -> tuple[str, str] | None:
-        """Database and name of the lake table in the catalog, None without one."""
+        """Return database and name of the lake table in the catalog, or None without a catalog."""
         if self.catalog is None:
             return None
         if shard is not None:
@@ -164,7 +165,7 @@ class Config(Section):
         return fill_name(self.catalog.database, table), fill_name(self.catalog.table, table)
 
     def conflicts(self) -> list[Conflict]:
-        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        """Return combinations that cannot work, as (path of the key, problem)."""
         found: list[Conflict] = []
         if not self.sources:
             found.append((("sources",), "name at least one source"))
@@ -205,7 +206,7 @@ class Config(Section):
                     yield (*place, "columns", "hash"), "hashes need a key: set lake.hash_key"
 
     def _all_settings(self) -> Iterator[tuple[tuple[str, ...], TableSettings]]:
-        """The sections of table settings, each with its path."""
+        """Yield the sections of table settings, each with its path."""
         yield ("defaults",), self.defaults
         for text, settings in self.tables.items():
             yield ("tables", text), settings
@@ -222,7 +223,7 @@ class Config(Section):
                 yield (*place, "mode"), reason
 
     def _name_conflicts(self) -> Iterator[Conflict]:
-        """Name templates that are none, or that would give several tables one path."""
+        """Yield name templates that are malformed, or that would give several tables one path."""
         several = {"source"} if len(self.sources) > 1 else set()
         everything = {"schema", "table"} | several
         yield from template_problems(("lake", "name"), self.lake.name, TABLE_PLACES, everything)
@@ -241,7 +242,7 @@ class Config(Section):
                 yield from template_problems(place, settings.name, TABLE_PLACES, open_parts)
 
     def _capture_conflicts(self) -> Iterator[Conflict]:
-        """Name templates of the capture that are none, or that two connectors would share."""
+        """Yield malformed name templates of captures, and names that two captures would share."""
         wanted = [self.defaults, *(overlay(self.defaults, [one]) for one in self.tables.values())]
         tiers = {settings.capture_tier for settings in wanted}
         taken: dict[tuple[str, str], str] = {}
@@ -252,8 +253,9 @@ class Config(Section):
                 yield from problems
                 for tier in () if problems else sorted(tiers):
                     filled = template.format(source=name, tier=tier).replace(".", "_")
-                    # Publications live in a database; topics and connectors do not, and a
-                    # PostgreSQL source's connector has the name of its slot.
+                    # Publication names must be unique in a database, so in one source. Names of
+                    # topics and connectors must be unique everywhere, and a PostgreSQL source's
+                    # connector has the name of its slot.
                     what = {"publication": f"{name}:{key}", "slot": "connector"}.get(key, key)
                     owner = f"source {name}, tier {tier}"
                     if other := taken.get((what, filled)):
@@ -263,13 +265,13 @@ class Config(Section):
 
     @classmethod
     def json_schema(cls) -> dict[str, Any]:
-        """The JSON Schema of ``tributary.yaml``, for editors and for checks before a deployment."""
+        """Return the JSON Schema of ``tributary.yaml``, for editors and for deployment checks."""
         schema = _or_reference(cls.model_json_schema())
         return {"$schema": SCHEMA_DIALECT, **schema, "title": "tributary.yaml"}
 
 
 def _or_reference(schema: Any) -> Any:
-    """Let a reference such as ``${PORT}`` stand where the schema asks for a number or a choice."""
+    """Allow a reference such as ``${PORT}`` where the schema requires a number or a choice."""
     if isinstance(schema, list):
         return [_or_reference(item) for item in schema]
     if not isinstance(schema, dict):

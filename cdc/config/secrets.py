@@ -1,4 +1,4 @@
-"""References to secrets: what the configuration holds instead of passwords."""
+"""References to secrets, which the configuration holds instead of passwords."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _PATTERN = r"^\$\{([A-Za-z_][A-Za-z0-9_]*|file:/[^{}]+)\}$"
 
 @dataclass(frozen=True)
 class SecretRef:
-    """Where a secret is kept; the secret itself is read only when it is used.
+    """The place of a secret; the secret itself is read only when it is used.
 
     Args:
         kind: ``env`` for an environment variable, ``file`` for a file.
@@ -37,10 +37,11 @@ class SecretRef:
 
     @classmethod
     def parse(cls, text: str) -> SecretRef:
-        """Read ``${NAME}`` or ``${file:/absolute/path}``.
+        """Parse ``${NAME}`` or ``${file:/absolute/path}``.
 
         Raises:
-            SecretError: The text is neither; it may be the secret itself, so it is not repeated.
+            SecretError: The text is neither of them. The error does not repeat it, since it may be
+                the secret itself.
         """
         match = _REFERENCE.fullmatch(text)
         if match is None:
@@ -53,7 +54,7 @@ class SecretRef:
         return cls("file", match["file"])
 
     def resolve(self) -> str:
-        """Read the secret now. One trailing line break of a file is dropped.
+        """Read the secret now, without a trailing line break of its file.
 
         Raises:
             SecretError: The variable is not set, or the file cannot be read or is empty.
@@ -63,7 +64,7 @@ class SecretRef:
         return value
 
     def read(self) -> str:
-        """Read a value that is no secret, though it is kept like one.
+        """Read a value that is not a secret, though it is stored like one.
 
         Raises:
             SecretError: As for ``resolve``.
@@ -96,7 +97,7 @@ class SecretRef:
         return value
 
     def connect_reference(self) -> str:
-        """The same secret for Kafka Connect, which reads it itself through a ConfigProvider.
+        """Return the reference for Kafka Connect, which reads the secret by a ConfigProvider.
 
         Source: https://kafka.apache.org/documentation/#config_providers
         """
@@ -125,13 +126,13 @@ class SecretRef:
 
 
 def expand(text: str, *, secret: bool = False) -> str:
-    """Replace each ``${NAME}`` and ``${file:/path}`` in the text by what it refers to.
+    """Replace each ``${NAME}`` and ``${file:/path}`` in the text by its value.
 
-    ``$${`` stands for a literal ``${``.
+    ``$${`` means a literal ``${``.
 
     Args:
-        text: What may hold references.
-        secret: Whether what they refer to is to be kept out of logs.
+        text: A text that may hold references.
+        secret: Whether the values are secrets, which logs must not show.
 
     Raises:
         SecretError: A reference does not resolve.
@@ -147,12 +148,12 @@ def expand(text: str, *, secret: bool = False) -> str:
 
 
 def fold(text: str, written: str) -> str:
-    """The text with references in place of the values that they stand for: ``expand`` turned back.
+    """Replace the values in a text by their references: the reverse of ``expand``.
 
     Args:
-        text: What may hold such values, a message for instance.
-        written: Where the references are, before ``expand``. One that does not resolve, or whose
-            value is shorter than four characters, changes nothing.
+        text: A text that may hold such values, for example a message.
+        written: The text with the references, before ``expand``. A reference that does not resolve,
+            or whose value is shorter than four characters, is not used.
     """
     values: dict[str, str] = {}
     for match in _REFERENCE.finditer(written):
@@ -165,12 +166,12 @@ def fold(text: str, written: str) -> str:
 
 
 def is_reference(text: str) -> bool:
-    """Whether the text holds a reference of ours or of a Connect ConfigProvider."""
+    """Return whether the text holds a reference of ours or of a Connect ConfigProvider."""
     return re.search(r"\$\{[^{}]+\}", text) is not None
 
 
 def is_only_references(text: str) -> bool:
-    """Whether nothing of the text is plain: it is references of ours, or empty."""
+    """Return whether the text is empty or consists only of our references."""
     return not _REFERENCE.sub("", text)
 
 

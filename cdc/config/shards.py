@@ -1,4 +1,4 @@
-"""Which source tables feed one table of the lake together, and under which name each does."""
+"""The source tables that feed one lake table together, and the shard name of each."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from schemas.table import Shard, TableId
 
 _NAME = re.compile(r"[A-Za-z0-9_]+(\.[A-Za-z0-9_]+)?")
 _FOLDER = "_shards"
-"""Holds the copies of shards until they are in the table."""
+"""Folder of the copies of shards until their rows are in the table."""
 
 
 def sharded(tables: Mapping[str, TableSettings]) -> dict[str, TableSettings]:
-    """The sections of lake tables that several source tables feed, by the lake table's name."""
+    """Return the sections of lake tables that several source tables feed, by name."""
     return {name: settings for name, settings in tables.items() if settings.from_}
 
 
 def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
-    """The name of the lake table that a source table feeds together with others.
+    """Return the name of the lake table that a source table feeds together with others, or None.
 
     Raises:
-        ConfigError: It would feed two.
+        ConfigError: It would feed two lake tables.
     """
     found = [
         name
@@ -44,13 +44,14 @@ def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
 
 
 def shard_of(table: TableId, name: str, section: TableSettings, lake_url: str) -> Shard:
-    """A source table's part in the lake table of that name.
+    """Return a source table's shard of the lake table of that name.
 
     Args:
         table: The source table.
         name: The lake table's name.
-        section: Its section; patterns that match the source table do not rename the whole.
-        lake_url: Where the lake is.
+        section: The lake table's section. Only this section can set the lake table's path, not a
+            pattern that matches the source table.
+        lake_url: URL of the lake.
     """
     return Shard(
         of=name,
@@ -65,21 +66,21 @@ def _path(name: str, section: TableSettings) -> str:
 
 
 def described(shard: Shard | None) -> str:
-    """A table's part in the lake, in words."""
+    """Describe a table's part in the lake, in words."""
     if shard is None:
         return "a table of its own"
     return f"shard {shard.name} of {shard.of} (column {shard.column}) in {shard.base_path}"
 
 
 def copy_path(shard: Shard) -> str:
-    """Where a shard's rows are until they are in the table; different for different names."""
+    """Return the path of a shard's copy until its rows are in the table; each name has its own."""
     return f"{shard.base_path}/{_FOLDER}/{encoded(shard.name)}"
 
 
 def shard_conflicts(
     tables: Mapping[str, TableSettings], sources: Iterable[str]
 ) -> Iterator[Conflict]:
-    """What is wrong with sections of tables that several source tables feed."""
+    """Yield the problems of the sections of lake tables that several source tables feed."""
     known = list(sources)
     paths = {name: _path(name, one).casefold() + "/" for name, one in sharded(tables).items()}
     for name, other in itertools.permutations(paths, 2):

@@ -37,7 +37,7 @@ class Endpoint(Section):
     """Other connection parameters, in libpq's terms."""
 
     def conflicts(self) -> list[Conflict]:
-        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        """Return combinations that cannot work, as (path of the key, problem)."""
         found: list[Conflict] = []
         if (self.sslcert is None) != (self.sslkey is None):
             missing = "sslkey" if self.sslkey is None else "sslcert"
@@ -92,7 +92,7 @@ class PostgresSourceConfig(Section):
     """How often the connector writes a heartbeat row."""
 
     def name_templates(self) -> Mapping[str, str]:
-        """The templates of names by their keys."""
+        """Return the templates of names by their keys."""
         return {
             "topic_prefix": self.topic_prefix,
             "publication": self.publication,
@@ -117,7 +117,7 @@ class MysqlEndpoint(Section):
     """PEM file with the client's key."""
 
     def conflicts(self) -> list[Conflict]:
-        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        """Return combinations that cannot work, as (path of the key, problem)."""
         found: list[Conflict] = []
         if (self.ssl_cert is None) != (self.ssl_key is None):
             missing = "ssl_key" if self.ssl_key is None else "ssl_cert"
@@ -152,16 +152,16 @@ class MysqlSourceConfig(Section):
     """How often the connector writes a heartbeat row."""
 
     def name_templates(self) -> Mapping[str, str]:
-        """The templates of names by their keys."""
+        """Return the templates of names by their keys."""
         return {"topic_prefix": self.topic_prefix, "connector": self.connector}
 
 
 SOURCE_KINDS = ("postgres", "mysql", "mariadb")
-"""What ``kind`` may be."""
+"""The values that ``kind`` may have."""
 
 
 def kind_of(section: Any) -> str | None:
-    """The ``kind`` of a source as written, or PostgreSQL where none is."""
+    """Return the ``kind`` of a source as it is written; by default it is ``postgres``."""
     if isinstance(section, Mapping):
         return str(section.get("kind", "postgres"))
     return getattr(section, "kind", None)

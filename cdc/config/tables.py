@@ -29,16 +29,16 @@ _WINDOW = f"^{_TIME}-{_TIME}$"
 _DIGITS = "[12]?[0-9]|3[0-8]"
 _LAKE_TYPE = rf"string|decimal\((?P<digits>{_DIGITS}), ?(?P<scale>{_DIGITS})\)"
 _APPEND = "_append"
-"""Ends the tier of what tables in mode append share; no configured tier has an underscore."""
+"""Suffix of the tier of tables in mode append; no configured tier has an underscore."""
 
 
 def is_append_tier(tier: str) -> bool:
-    """Whether tables that share this tier's capture are logs: see `TableSettings.capture_tier`."""
+    """Return whether the tables of this tier's capture are logs: `TableSettings.capture_tier`."""
     return tier.endswith(_APPEND)
 
 
 def configured_tier(tier: str) -> str:
-    """The tier as the configuration names it."""
+    """Return the tier as the configuration names it."""
     return tier.removesuffix(_APPEND)
 
 
@@ -59,7 +59,7 @@ LakeType = Annotated[
     AfterValidator(_lake_type),
     WithJsonSchema({"type": "string", "pattern": f"^({re.sub('[?]P<[a-z]+>', '', _LAKE_TYPE)})$"}),
 ]
-"""What the lake's type of a column can be by choice."""
+"""The lake types that the settings may choose for a column."""
 
 
 class ColumnRules(Section):
@@ -83,16 +83,16 @@ class ColumnRules(Section):
     without a copy. Set it before the source does; afterwards it may stay."""
 
     def asks(self, column: str) -> bool:
-        """Whether the column's values are asked of the source, as text."""
+        """Return whether the column's values are read from the source by key, as text."""
         return self.as_.get(column) == "string"
 
     def decimal(self, column: str) -> str:
-        """The decimal that the column's values are to be; empty when the source decides."""
+        """Return the decimal type that the settings choose for the column, or an empty text."""
         chosen = self.as_.get(column, "string")
         return "" if chosen == "string" else chosen
 
     def hides(self, column: str) -> str:
-        """``hash``, ``mask``, or empty: what the lake gets in place of the column's values."""
+        """Return what replaces the column's values in the lake: ``hash``, ``mask`` or empty."""
         return "hash" if column in self.hash else "mask" if column in self.mask else ""
 
 
@@ -105,7 +105,7 @@ class ResyncLimits(Section):
     """When it may begin, in UTC, for example 22:00-05:00; none for any time."""
 
     def allows(self, at: datetime) -> bool:
-        """Whether it may begin then.
+        """Return whether a resync may begin at a time.
 
         Args:
             at: An aware time.
@@ -114,7 +114,7 @@ class ResyncLimits(Section):
             return True
         now = f"{at.astimezone(timezone.utc):%H:%M}"
         first, last = self.window.split("-")
-        # A window that ends before it begins goes over midnight.
+        # A window whose end is before its beginning includes midnight.
         return first <= now < last if first <= last else now >= first or now < last
 
 
@@ -200,7 +200,7 @@ class TableSettings(Section):
 
     @property
     def min_commit_interval_s(self) -> float:
-        """``min_commit_interval``, or what stands for it, in seconds."""
+        """``min_commit_interval`` in seconds; by default a tenth of the freshness target."""
         chosen = self.min_commit_interval
         return self.freshness_target_s / 10 if chosen is None else seconds_of(chosen)
 
@@ -211,15 +211,16 @@ class TableSettings(Section):
 
     @property
     def capture_tier(self) -> str:
-        """The tier with which connector, slot and publication are named.
+        """The tier in the names of connector, slot and publication.
 
-        Logs have their own: what a publication publishes holds for all of its tables, and one that
-        publishes updates and deletes makes PostgreSQL refuse them on tables without a key.
+        Logs have a tier of their own. A publication publishes the same operations for all of its
+        tables, and if it publishes updates and deletes, PostgreSQL refuses them on tables without a
+        key.
         """
         return f"{self.tier}{_APPEND}" if self.appends else self.tier
 
     def conflicts(self) -> list[Conflict]:
-        """Combinations that cannot work, as (path of the key, what is wrong)."""
+        """Return combinations that cannot work, as (path of the key, problem)."""
         found: list[Conflict] = list(self._mode_conflicts())
         if self.from_ and self.appends:
             found.append((("mode",), "append is for tables of one source table"))
@@ -280,10 +281,10 @@ def _names(columns: Iterable[str]) -> str:
 def resolve(
     table: TableId, base: TableSettings, overrides: Mapping[str, TableSettings]
 ) -> TableSettings:
-    """Settings of one table: the defaults, overlaid by what each matching pattern sets.
+    """Return the settings of one table: the defaults, overridden by each matching pattern.
 
-    Patterns apply from the least to the most specific; among equals the later in the file wins.
-    Those of a table that many source tables feed are the ones it is fed ``from``.
+    Patterns apply from the least to the most specific; of two equals, the later in the file wins.
+    The section of a lake table that several source tables feed has the patterns of its ``from``.
     """
     matching = [
         (pattern.specificity, settings)
@@ -296,7 +297,7 @@ def resolve(
 
 
 def overlay(base: TableSettings, overrides: Iterable[TableSettings]) -> TableSettings:
-    """The defaults with the keys that the overrides set; maps are merged key by key."""
+    """Return the defaults with the keys that the overrides set; maps are merged key by key."""
     merged = base.model_dump(exclude_unset=True, by_alias=True)
     for settings in overrides:
         merged = _merge(merged, settings.model_dump(exclude_unset=True, by_alias=True))

@@ -1,4 +1,4 @@
-"""Templates of names: which places they may hold, and how they are filled."""
+"""Templates of names: the places that they may hold, and how they are filled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping, Set
 from schemas.table import TableId
 
 Conflict = tuple[tuple[str, ...], str]
-"""The path of a key, and what is wrong with it."""
+"""The path of a key, and its problem."""
 
 TABLE_PLACES = frozenset({"source", "schema", "table"})
 CAPTURE_PLACES = frozenset({"source", "tier"})
@@ -18,13 +18,13 @@ CAPTURE_PLACES = frozenset({"source", "tier"})
 def template_problems(
     path: tuple[str, ...], template: str, places: Set[str], needed: Set[str]
 ) -> Iterator[Conflict]:
-    """What is wrong with a template.
+    """Yield the problems of a template.
 
     Args:
-        path: Where it is in the configuration.
+        path: Path of the template in the configuration.
         template: The template.
-        places: Names that may stand in braces.
-        needed: Those that have to, lest several things get one name.
+        places: Names that it may have in braces.
+        needed: Names that it must have, since otherwise several things would get one name.
     """
     listed = ", ".join(f"{{{place}}}" for place in sorted(places))
     try:
@@ -47,9 +47,10 @@ def template_problems(
 
 
 def fill(template: str, table: TableId) -> str:
-    """Fill a table's template; what is unsafe in a path becomes ``~`` and two hex digits.
+    """Fill a table's template; each byte that is unsafe in a path becomes ``~`` and two hex digits.
 
-    The encoding is one to one, so different tables never share a folder, and no name leaves it.
+    The encoding is one to one, so different tables never share a folder, and no name leaves its
+    folder.
     """
     return template.format(
         source=_safe(table.source), schema=_safe(table.schema), table=_safe(table.name)
@@ -57,9 +58,9 @@ def fill(template: str, table: TableId) -> str:
 
 
 def fill_name(template: str, table: TableId) -> str:
-    """Fill a template of names that hold lower-case letters, digits and ``_``, one to one.
+    """Fill a template of names of lower-case letters, digits and ``_``; the encoding is one to one.
 
-    Anything else becomes ``_x``, its code in hex, and ``_``.
+    Any other character becomes ``_x``, its code in hex, and ``_``.
     """
     return template.format(
         source=_encoded(table.source), schema=_encoded(table.schema), table=_encoded(table.name)
@@ -67,17 +68,17 @@ def fill_name(template: str, table: TableId) -> str:
 
 
 def _encoded(name: str) -> str:
-    # What looks like an encoded character is encoded as well.
+    # A text that looks like an encoded character is also encoded.
     return re.sub(r"[^a-z0-9_]|_(?=x[0-9a-f]+_)", lambda match: f"_x{ord(match[0]):x}_", name)
 
 
 def encoded(name: str) -> str:
-    """The name as one part of a path, one to one."""
+    """Encode a name as one part of a path, one to one."""
     return _safe(name)
 
 
 def overlapping(path: str, taken: Mapping[str, TableId]) -> TableId | None:
-    """The table whose path is this one, lies under it or above it; by any writing of letters.
+    """Return the table whose path equals, contains or is inside this one, regardless of case.
 
     Args:
         path: A table's base path.

@@ -1,4 +1,4 @@
-"""Building blocks of the sections: the base class and the types of single values."""
+"""Building blocks of the sections: the base class, and the types of single values."""
 
 from __future__ import annotations
 
@@ -34,20 +34,20 @@ class Section(BaseModel):
 
 @dataclass(frozen=True)
 class Verbatim:
-    """Marks a value in which ``${...}`` is kept as written while the file is read."""
+    """Marks a value whose ``${...}`` stay as written when the file is read."""
 
 
 @dataclass(frozen=True)
 class RawOptions:
-    """Marks a map that is passed on to another program; keys that hold secrets need references."""
+    """Marks a map of settings for another program; its secrets must be references."""
 
 
-# What names of harmless settings go on with: a provider of tokens, a file of them, their age.
+# Continuations in names of harmless settings: a provider of tokens, a file of them, their age.
 _ABOUT = (
     r"(?:(?:providers?|source|file|path|location|binding|service|class|impl|type|mechanism|endpoint"
     r"|ur[il]|scope|id|enabled?|fallback|expiry|lifetime|interval|ratio|timeout|ms)(?![a-z]))"
 )
-# The same, where it has to follow at once: further on it may be part of an account's name.
+# Continuations that must follow directly: later in the name they may be part of an account's name.
 _NEXT = (
     r"[._-]?(?:(?:files?|(?:driver|executor)\.file|name|binary)(?![a-z.])|itemkey|bit_?length"
     r"|role|fetch|retry|renew|confregex)"
@@ -64,20 +64,20 @@ _SENSITIVE = re.compile(
 )
 
 
-# Spark on Kubernetes: which of the cluster's secrets to mount where, no secret itself.
+# Spark on Kubernetes: these settings name a secret of the cluster to mount, and are not a secret.
 _NAMED_ON_KUBERNETES = re.compile(r"spark\.kubernetes\.(driver|executor)\.secret(s|KeyRef)\.")
 
 
 def is_sensitive(key: str) -> bool:
-    """Whether a setting of another program, by its name, holds a secret.
+    """Return whether a setting of another program holds a secret, judged by its name.
 
-    When in doubt it does: what is taken for one has to be a reference, and is not shown.
+    In doubt the answer is yes: the value must then be a reference, and is not shown.
     """
     return _SENSITIVE.search(key) is not None and not _NAMED_ON_KUBERNETES.match(key)
 
 
 def _text(value: object) -> object:
-    """Let ``true``, ``8`` and ``0.5`` stand in raw maps as the text another program expects."""
+    """Convert ``true``, ``8`` and ``0.5`` of raw maps to the text that another program expects."""
     if isinstance(value, bool):
         return "true" if value else "false"
     return str(value) if isinstance(value, (int, float)) else value
@@ -88,11 +88,11 @@ def _absolute(path: Path, info: ValidationInfo) -> Path:
     return Path(base, path.expanduser()).absolute()
 
 
-# In URLs of Azure's file systems, what stands before the @ is a container.
+# In URLs of Azure's file systems, the part before the @ is a container.
 _CONTAINER = re.compile(r"(?:abfss?|wasbs?)://[^/?#:@]*@(?![^/?#]*@)", re.IGNORECASE)
 
 
-# A password may have a slash; what follows a colon and is a number is a port.
+# A password may have a slash; a number after a colon is a port.
 _LOGIN = re.compile(r"[^/]*//(?:[^/?#]*@|[^/:@]+:(?!\d+(?:/|$))[^@]*@)")
 
 
@@ -121,7 +121,7 @@ def _http(url: str) -> str:
 
 
 def defaults() -> Any:
-    """An empty section as a default: its own defaults are validated in the context of the file."""
+    """Return an empty section as a default; its defaults are validated in the file's context."""
     return {}
 
 
@@ -143,5 +143,5 @@ _UNITS_S = {"s": 1, "m": 60, "h": 3600, "d": 86400}
 
 
 def seconds_of(duration: str) -> int:
-    """The seconds of a :data:`Duration`."""
+    """Return the seconds of a :data:`Duration`."""
     return int(duration[:-1]) * _UNITS_S[duration[-1]]
