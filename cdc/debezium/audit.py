@@ -25,16 +25,16 @@ def audit(
     exactly_once: bool = True,
     table: TableId | None = None,
 ) -> list[Finding]:
-    """Compare a connector's effective configuration with what the handoff rests on.
+    """Compare a connector's effective configuration with the settings that the handoff needs.
 
     Args:
-        effective: The configuration as Connect returns it, references unresolved.
+        effective: The configuration as Connect returns it, with references.
         capture: The names that it must use.
         exactly_once: Whether exactly-once support must be required.
-        table: A table that must be captured; where there is a publication, that tells.
+        table: A table that the include list must have; a connector with a publication ignores it.
 
     Returns:
-        What is not as it must be, sorted by property; empty when the capture is proven.
+        The wrong properties, sorted by name; empty if the capture is proven.
     """
     kind = KINDS[capture.kind]
     required = kind.settings(capture)
@@ -66,7 +66,7 @@ def _forbidden(effective: Mapping[str, str], rules: Rules) -> Iterator[Finding]:
 
 
 def _converters(effective: Mapping[str, str]) -> Iterator[Finding]:
-    """Keys and values must be Avro with the writer's schema id in the Confluent wire format."""
+    """Check that keys and values are Avro with the writer's schema id, in Confluent's format."""
     for side in ("key", "value"):
         name = f"{side}.converter"
         kind = effective.get(name, NOT_SET)

@@ -1,4 +1,4 @@
-"""The connector's configuration: the settings that the handoff's proof rests on, and no secret."""
+"""The connector's configuration: the settings that the handoff's proof needs, and no secrets."""
 
 from __future__ import annotations
 
@@ -32,65 +32,65 @@ _CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
 
 
 def connector_class(kind: Kind) -> str:
-    """The class of the connector, as Connect names the plugin."""
+    """Return the class of the connector, as Connect names the plugin."""
     return KINDS[kind].connector_class
 
 
 def followed_settings(capture: CaptureNames) -> tuple[str, ...]:
-    """What a connector that runs takes over when the configuration changes."""
+    """Return the settings that a running connector takes over when the configuration changes."""
     return KINDS[capture.kind].followed
 
 
 def capture_settings(capture: CaptureNames) -> dict[str, str]:
-    """The settings that the handoff's proof rests on; `audit` compares each.
+    """Return the settings that the handoff's proof needs; `audit` compares each.
 
     Args:
-        capture: What the connector captures.
+        capture: The connector's names.
     """
     return KINDS[capture.kind].settings(capture)
 
 
 def heartbeat_sql(capture: CaptureNames) -> str:
-    """The statement that the connector runs at each heartbeat."""
+    """Return the statement that the connector runs at each heartbeat."""
     return KINDS[capture.kind].heartbeat_sql(capture)
 
 
 def listing(capture: CaptureNames, tables: Collection[TableId]) -> dict[str, str]:
-    """The settings by which a connector captures these tables; none where a publication does."""
+    """Return the settings that name these tables; none if a publication selects the tables."""
     return KINDS[capture.kind].listing(tables)
 
 
 def captured_tables(effective: Mapping[str, str], capture: CaptureNames) -> list[TableId] | None:
-    """The application's tables that a connector's include list names, in order.
+    """Return the application's tables that a connector's include list names, in order.
 
     Args:
         effective: The configuration as Connect returns it.
         capture: The connector's names.
 
     Returns:
-        None where a publication has them instead.
+        The tables; None if a publication selects them instead.
     """
     return KINDS[capture.kind].captured_tables(effective, capture.source)
 
 
 def silence(capture: CaptureNames) -> str:
-    """What to look at when a connector runs and no heartbeat comes."""
+    """Return what to check when a connector runs and no heartbeat comes."""
     return KINDS[capture.kind].silence(capture)
 
 
 def stored_position(connect: ConnectClient, capture: CaptureNames) -> LogPosition | None:
-    """The position up to which Kafka has acknowledged every change, as Connect has stored it.
+    """Return the position up to which Kafka has acknowledged every change, as stored by Connect.
 
     Args:
         connect: Kafka Connect.
         capture: The connector's names.
 
     Returns:
-        None before the first, or without such a connector.
+        The position; None before the first one, or without such a connector.
 
     Raises:
-        ConnectError: Connect cannot be asked.
-        StateError: What it has stored is not in the form of its kind.
+        ConnectError: Connect does not answer.
+        StateError: The stored position is malformed.
     """
     offset = connect.offset(capture.connector)
     return None if offset is None else KINDS[capture.kind].stored_position(offset)
@@ -104,10 +104,10 @@ def connector_config(
     connect: ConnectConfig,
     tables: Collection[TableId] = (),
 ) -> dict[str, str]:
-    """The configuration of the connector for one source and tier.
+    """Return the configuration of the connector for one source and tier.
 
     Secrets are references that the worker resolves through its ConfigProviders. Raw overrides of
-    ``connect.connector`` come last; `audit` refuses those that break the capture.
+    ``connect.connector`` win; `audit` refuses those that break the capture.
 
     Args:
         source_name: Key of the source.
@@ -115,10 +115,10 @@ def connector_config(
         tier: The tier.
         kafka: The cluster and registry.
         connect: Kafka Connect.
-        tables: What it captures; where there is a publication, that knows.
+        tables: The tables that it captures; a connector with a publication ignores them.
 
     Raises:
-        ConfigError: The worker cannot do what the source's configuration asks for.
+        ConfigError: The worker does not support the source's configuration.
     """
     capture = names(source_name, source, tier)
     kind = KINDS[capture.kind]
@@ -132,8 +132,8 @@ def connector_config(
         "heartbeat.interval.ms": str(source.heartbeat_interval_ms),
         "heartbeat.action.query": kind.heartbeat_sql(capture),
         "poll.interval.ms": "50",
-        # `onboard` creates the topics; this is for the connector's own heartbeats, and for a topic
-        # that was deleted, which must not stop the other tables (its new id stops its own).
+        # `onboard` creates the topics. These settings are for the connector's own heartbeats, and
+        # for a deleted topic: it must not stop the other tables (its new id stops its own table).
         "topic.creation.default.partitions": "1",
         "topic.creation.default.replication.factor": replication,
         "topic.creation.default.cleanup.policy": "delete",
@@ -158,7 +158,7 @@ def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
             "": _APICURIO_CONVERTER,
             ".apicurio.registry.url": apicurio_url(url),
             ".apicurio.registry.auto-register": "true",
-            # Each record names the id of the very schema it was written with.
+            # Each record has the id of exactly the schema that it was written with.
             ".apicurio.registry.find-latest": "false",
             ".apicurio.registry.as-confluent": "true",
             ".apicurio.registry.use-id": "contentId",
@@ -173,7 +173,7 @@ def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
             ".schema.registry.url": url,
             ".auto.register.schemas": "true",
             ".use.latest.version": "false",
-            # Without it a NULL arrives as the default of its column.
+            # Without this setting a NULL arrives as the default of its column.
             ".ignore.default.for.nullables": "true",
         }
         if user is not None and password is not None:
@@ -187,7 +187,7 @@ def _converters(kafka: KafkaConfig, connect: ConnectConfig) -> dict[str, str]:
 
 
 def apicurio_url(url: str) -> str:
-    """Apicurio's own API beside its Confluent-compatible one."""
+    """Return the URL of Apicurio's own API, beside its Confluent-compatible one."""
     root, found, _ = url.partition("/apis/")
     return f"{root if found else url.rstrip('/')}/apis/registry/v2"
 

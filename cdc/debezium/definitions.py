@@ -1,9 +1,11 @@
-"""What a binlog's connector tells of changed definitions, in the topic named by its prefix.
+"""The changes of table definitions that a binlog's connector reports, in the topic of its prefix.
 
-Each statement is one record per table that it changes, with the transaction that it is: RENAME
-TABLE of two is two. TRUNCATE is a change of rows and comes in the table's own topic; OPTIMIZE and
-ANALYZE come nowhere. A connector that starts without a stored position first tells the definitions
-of all tables that it can see, as a snapshot.
+- Each statement is one record per table that it changes, with its transaction: a RENAME TABLE of
+  two tables is two records.
+- TRUNCATE is a change of rows, so it is in the table's own topic. OPTIMIZE and ANALYZE are in no
+  topic.
+- A connector that starts without a stored position first sends the definitions of all tables that
+  it can see, as a snapshot.
 """
 
 from __future__ import annotations
@@ -32,14 +34,15 @@ _ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 
 @dataclass(frozen=True)
 class DefinitionChange:
-    """One statement, as far as it concerns one table.
+    """One statement's change of one table.
 
     Args:
-        kind: CREATE, ALTER (also RENAME, with the new name) or DROP; None where it names no table.
-        table: The table.
-        statement: The statement, as the connector tells it.
-        gtid: The transaction; None in a snapshot, and where the server has no GTIDs.
-        place: Its first byte in the binlog, as text of a place that covers it.
+        kind: CREATE, ALTER (also RENAME, with the new name) or DROP; None if the statement names no
+            table.
+        table: The table; None in the same case.
+        statement: The statement, as the connector sends it.
+        gtid: GTID of its transaction; None in a snapshot, or if the server has no GTIDs.
+        place: The binlog place, as text, that covers the first byte of the statement's event.
         snapshot: Whether it was read from the catalog, since the connector had no position.
         offset: Offset of the record in the topic.
     """
@@ -60,19 +63,19 @@ def definition_changes(
     start: int | None = None,
     end: int | None = None,
 ) -> Iterator[DefinitionChange]:
-    """The changes in the order of the binlog.
+    """Yield the changes in the order of the binlog.
 
     Args:
         kafka: The cluster.
         registry: The writers' schemas.
         capture: The connector's names.
-        start: First offset; the first that there is when None.
-        end: The offset after the last; the end of what is committed when None.
+        start: First offset; by default the first that is in the topic.
+        end: Offset after the last one; by default the last stable offset.
 
     Raises:
         KafkaError: The topic does not exist or cannot be read.
         RegistryError: The registry does not know a record's schema.
-        DecodeError: A record is not of that form.
+        DecodeError: A record is not a changed definition.
     """
     topic, known = capture.schema_change_topic, dict[int, Any]()
     first = kafka.start_offsets(topic)[0] if start is None else start
@@ -97,11 +100,11 @@ def definition_changes(
 
 
 def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
-    """The tables whose definition the connector knows.
+    """Return the tables whose definition the connector knows.
 
-    Another one must not come into its include list: the first change of it would stop the
-    connector for all. It is one that the capture role could not see when the connector first
-    started, and that nobody altered since.
+    Any other table must not be added to its include list, since its first change would stop the
+    connector for all tables. The connector does not know a table that the capture role could not
+    see when the connector first started, and that was not altered since.
     """
     found: set[TableId] = set()
     for change in changes:
@@ -115,16 +118,16 @@ def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:
 
 
 def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
-    """Offsets at which the connector began without a stored position.
+    """Return the offsets at which the connector started without a stored position.
 
-    More than one means that its position was deleted: what was written until it began again was
-    never captured, and nothing else shows that. Its stored position is that of now, and contains
-    what was lost; heartbeats go on without a gap, since none was written meanwhile.
+    More than one means that its stored position was deleted. Changes between the deletion and the
+    new start were never captured, and nothing else shows the loss. The new stored position covers
+    the lost changes, and the count of the heartbeats has no gap, since none was written meanwhile.
     """
     found: list[int] = []
     before = False
     for change in changes:
-        # The settings of the server come first in each snapshot, whatever came before it.
+        # Each snapshot begins with the settings of the server.
         opens = change.table is None and change.statement.startswith("SET character_set_server")
         if change.snapshot and (opens or not before):
             found.append(change.offset)
@@ -135,7 +138,7 @@ def fresh_starts(changes: Iterable[DefinitionChange]) -> list[int]:
 def _changes(event: Any, source: str, offset: int) -> Iterator[DefinitionChange]:
     origin = event["source"]
     statement, gtid = str(event["ddl"]), origin["gtid"]
-    # The connector gives the place where the event begins.
+    # The connector sends the place where the event begins.
     place = f"{origin['file']}:{origin['pos'] + 1}" if origin.get("file") else None
     snapshot = origin["snapshot"] not in (None, "false")
     if not event["tableChanges"]:

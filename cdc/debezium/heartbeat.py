@@ -1,4 +1,4 @@
-"""Reading the heartbeat row: which server the stream comes from, and until when it is alive."""
+"""Reading the heartbeat row: the server that the stream comes from, and its last sign of life."""
 
 from __future__ import annotations
 
@@ -29,18 +29,19 @@ _SILENCE_S = 120.0
 
 
 def silence_bound_s(interval_ms: int) -> float:
-    """A running connector whose newest heartbeat is older than this many seconds is stuck.
+    """Return the age, in seconds, from which a newest heartbeat shows that its connector is stuck.
 
     Args:
-        interval_ms: From beat to beat, in milliseconds.
+        interval_ms: Interval between two beats, in milliseconds.
     """
     return _SILENCE_S + 10 * interval_ms / 1000
 
 
 def came_lately(sent: datetime | None, bound_s: float) -> bool:
-    """Whether something was sent within the bound, by its sender's clock.
+    """Return whether a record was sent within the bound, by its sender's clock.
 
-    What is dated ahead of this machine's clock tells nothing: it would say so until that time.
+    A time that is ahead of this machine's clock by more than the bound does not count, since it
+    would look recent until that time has passed.
     """
     if sent is None:
         return False
@@ -52,11 +53,11 @@ class Heartbeat:
     """One beat, as the stream carries it.
 
     Args:
-        owner: Whose beat it is: the slot's name where there is one, else the connector's.
+        owner: Name of the slot, or of the connector if its kind has no slot.
         system_identifier: Identity of the server, or of its cluster.
-        timeline: The server's timeline, which grows with every promotion; None where there is none.
+        timeline: The server's timeline, which grows with every promotion; None if there is none.
         beat_at: The server's clock at the beat.
-        beats: Grows by one with each beat, so that one that is missing shows; None without a count.
+        beats: Number of the beat, which shows a missing one; None if the row has no count.
         topic_offset: Offset of the record in the heartbeat topic.
     """
 
@@ -75,7 +76,7 @@ def latest_heartbeat(
     *,
     timeout_s: float = 30.0,
 ) -> Heartbeat | None:
-    """The newest committed heartbeat of a connector, or None before the first.
+    """Return the newest committed heartbeat of a connector, or None before the first one.
 
     Raises:
         KafkaError: The heartbeat topic does not exist or cannot be read in time.
@@ -97,17 +98,20 @@ def wait_for_heartbeat(
 ) -> None:
     """Wait until a beat has travelled from the database to Kafka.
 
-    Connect calls a connector RUNNING that cannot read the log (a slot that another reader holds, no
-    replication right, a publication that was away when a change was written) or cannot write its
-    heartbeat row: it tries again for ever. Only a beat shows that changes flow.
+    Only a beat shows that changes flow, since a connector retries some failures forever while
+    Connect reports it as RUNNING:
+
+    - It cannot read the log: another reader holds the slot, the replication right is missing, or
+      the publication was missing when a change was written.
+    - It cannot write its heartbeat row.
 
     Args:
         kafka: The cluster.
         capture: The connector's names.
         after: Last stable offset of the heartbeat topic before the connector was started.
-        timeout_s: Bound of the wait, in seconds.
-        progress: Where to show it.
-        require_running: Raises when the connector has failed meanwhile, with its own reason.
+        timeout_s: Limit for the wait, in seconds.
+        progress: Where to show the wait.
+        require_running: Raises an error if the connector has failed meanwhile, with the reason.
 
     Raises:
         CaptureError: No beat came in time.
@@ -143,7 +147,7 @@ def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: Kind) -
         kind: The kind of source.
 
     Raises:
-        DecodeError: It is not a heartbeat.
+        DecodeError: The record is not a heartbeat.
     """
     try:
         schema_id, body = split_wire(record.value or b"")

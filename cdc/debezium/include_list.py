@@ -1,8 +1,8 @@
-"""Debezium's ``table.include.list``: names of tables as regular expressions, and back.
+"""Debezium's ``table.include.list``: from names of tables to regular expressions, and back.
 
-Debezium splits the list at commas, trims each part, and matches it against all of
-``database.table``, without regard to the case of ASCII letters: a table whose name differs in case
-only is captured too, into a topic of its own.
+Debezium splits the list at commas, trims each part, and matches it against the whole
+``database.table``. It ignores the case of ASCII letters, so a table whose name differs only in case
+is also captured, into a topic of its own.
 """
 
 from __future__ import annotations
@@ -19,26 +19,26 @@ _ENTRY = re.compile(rf"({_NAME})\\\.({_NAME})")
 _CODE = re.compile(r"\\x\{([0-9a-f]+)\}")
 
 OWN = tuple((SCHEMA, name) for name in (HEARTBEAT_TABLE, MARKER_TABLE))
-"""Our own tables, which every list has."""
+"""Our own tables, which are in every list."""
 
 
 def entry(database: str, table: str) -> str:
-    """One table's part of the list.
+    """Return one table's part of the list.
 
-    What is not a plain letter or digit is written as its number: no comma can split the list, no
-    blank be trimmed away, and no character mean anything but itself.
+    Each character that is not a plain letter, a digit or ``_`` is written as its code. So no comma
+    splits the list, no blank is trimmed, and each character matches only itself.
     """
     return rf"{_quoted(database)}\.{_quoted(table)}"
 
 
 def include_list(tables: Iterable[TableId]) -> str:
-    """The list of these tables and our own, the same text for the same tables."""
+    """Return the list of these tables and our own; the same tables give the same text."""
     names = {*OWN, *((table.schema, table.name) for table in tables)}
     return ",".join(sorted(entry(*name) for name in names))
 
 
 def listed(text: str) -> set[tuple[str, str]]:
-    """Database and table of each part that names one table; other expressions are left out."""
+    """Return database and table of each part that names one table, and leave out other parts."""
     matches = (_ENTRY.fullmatch(part) for part in text.split(","))
     return {(_unquoted(match[1]), _unquoted(match[2])) for match in matches if match}
 

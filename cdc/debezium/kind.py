@@ -1,4 +1,4 @@
-"""What a kind of connector says about itself, so that nothing else asks which kind it is."""
+"""The interface of a kind of connector, so that other code does not depend on the kind."""
 
 from __future__ import annotations
 
@@ -16,33 +16,34 @@ NOT_SET = "(not set)"
 NOT_SHOWN = "(not shown)"
 
 LARGEST_REQUEST = 20 * 1024 * 1024
-"""Size of the largest event where ``kafka.topic`` names none, in bytes."""
+"""Size of the largest event if ``kafka.topic`` does not set one, in bytes."""
 
 COMMON_SETTINGS: Mapping[str, str] = {
     "tasks.max": "1",
-    # The snapshot is ours: a second one would put old images behind newer changes.
+    # The snapshot is ours: one by the connector would send old images after newer changes.
     "snapshot.mode": "no_data",
     "skipped.operations": "none",
     "skip.messages.without.change": "false",
     "tombstones.on.delete": "true",
     "provide.transaction.metadata": "false",
-    # The defaults turn a value that cannot be converted into NULL with a warning.
+    # By default, a value that cannot be converted becomes NULL, with only a warning.
     "event.converting.failure.handling.mode": "fail",
     "event.processing.failure.handling.mode": "fail",
     "errors.tolerance": "none",
-    # Strings keep NaN, infinity and every digit; `precise` makes NULL of the first two.
+    # Strings keep NaN, infinity and every digit; `precise` turns NaN and infinity into NULL.
     "decimal.handling.mode": "string",
     "binary.handling.mode": "bytes",
-    # One to one, so names of any script travel and no two become one. With `avro`, columns such as
-    # "größe" and "grüße" do, and a table that has both stops the connector for all.
+    # This mode is one to one, so names of any script are kept, and no two become one. With `avro`,
+    # columns such as "größe" and "grüße" become one name, and a table with both of them stops the
+    # connector for all tables.
     "schema.name.adjustment.mode": "avro_unicode",
     "field.name.adjustment.mode": "avro_unicode",
-    # Brings each column's own name and type into the schema: the field is found by the name in
-    # the catalog, and a changed type shows up as a new schema id.
+    # It adds each column's own name and type to the schema. So the field is found by the name in
+    # the catalog, and a changed type has a new schema id.
     "column.propagate.source.type": ".*",
     "topic.delimiter": ".",
 }
-"""What every connector has, whatever it captures."""
+"""The settings of every connector, of any kind."""
 
 COMMON_REASONS: Mapping[str, str] = {
     "snapshot.mode": "old images would arrive behind newer changes, or changes would be skipped",
@@ -85,18 +86,18 @@ COMMON_HARMLESS: Mapping[str, frozenset[str]] = {
 }
 
 FOLLOWED_SETTINGS = ("producer.override.max.request.size", "producer.override.buffer.memory")
-"""What a connector that runs takes over when the configuration changes, whatever its kind."""
+"""The settings that a running connector of any kind takes over when the configuration changes."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One property that is not as it must be.
+    """One property with a wrong value.
 
     Args:
         property: Name of the connector property.
-        found: Its value, ``(not set)``, or ``(not shown)`` where that may be a secret.
-        required: What it must be.
-        reason: What goes wrong otherwise.
+        found: Its value, ``(not set)``, or ``(not shown)`` if the value may be a secret.
+        required: The value that it must have.
+        reason: What goes wrong with the wrong value.
     """
 
     property: str
@@ -110,12 +111,12 @@ class Finding:
 
 @dataclass(frozen=True)
 class Rules:
-    """What the audit of a kind knows beside the required values, which `settings` gives.
+    """A kind's rules for the audit, in addition to the required values of `settings`.
 
     Args:
-        reasons: Required property -> what goes wrong otherwise.
+        reasons: Required property -> what goes wrong with another value.
         forbidden: Pattern of properties that must not be set, and why.
-        harmless: Forbidden property -> values by which it changes nothing.
+        harmless: Forbidden property -> values with which it has no effect.
     """
 
     reasons: Mapping[str, str]
@@ -125,12 +126,12 @@ class Rules:
 
 @dataclass(frozen=True)
 class Beat:
-    """What a kind's heartbeat row says.
+    """The facts of a kind's heartbeat row.
 
     Args:
         system_identifier: The server's identity.
-        timeline: PostgreSQL's timeline; None where there is none.
-        beats: Counts the beats of this capture; None where the row has no such count.
+        timeline: PostgreSQL's timeline; None for other kinds.
+        beats: Number of beats of this capture so far; None if the row has no such count.
     """
 
     system_identifier: str
@@ -151,18 +152,18 @@ class ConnectorKind(Protocol):
 
     @property
     def rules(self) -> Rules:
-        """What its audit knows."""
+        """The rules of its audit."""
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """The settings that the handoff's proof rests on; `audit` compares each."""
+        """Return the settings that the handoff's proof needs; `audit` compares each."""
 
     def connection(
         self, source_name: str, source: SourceConfig, connect: ConnectConfig
     ) -> dict[str, str]:
-        """How the worker reaches the database.
+        """Return the settings by which the worker reaches the database.
 
         Raises:
-            ConfigError: The worker cannot do what the source's configuration asks for.
+            ConfigError: The worker does not support the source's configuration.
         """
 
     def more(
@@ -172,34 +173,34 @@ class ConnectorKind(Protocol):
         kafka: KafkaConfig,
         tables: Collection[TableId],
     ) -> dict[str, str]:
-        """Settings besides that this kind of connector needs."""
+        """Return further settings that this kind of connector needs."""
 
     def listing(self, tables: Collection[TableId]) -> dict[str, str]:
-        """The settings that name the tables to capture; none where a publication does."""
+        """Return the settings that name the tables; none if a publication selects the tables."""
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
-        """The statement that the connector runs at each heartbeat."""
+        """Return the statement that the connector runs at each heartbeat."""
 
     def beat(self, row: Mapping[str, Any]) -> Beat:
         """Read the heartbeat row.
 
         Raises:
             KeyError: It lacks a column.
-            ValueError: A value is not what it must be.
+            ValueError: A value is malformed.
         """
 
     def silence(self, capture: CaptureNames) -> str:
-        """What to look at when a connector runs and no heartbeat comes."""
+        """Return what to check when a connector runs and no heartbeat comes."""
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """The position in the log up to which Kafka has acknowledged every change."""
+        """Return the position in the log up to which Kafka has acknowledged every change."""
 
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str
     ) -> list[TableId] | None:
-        """The application's tables in a connector's include list; None where it has none."""
+        """Return the application's tables in the include list; None if this kind has no list."""
 
     def missing_tables(
         self, effective: Mapping[str, str], table: TableId | None
     ) -> Iterator[Finding]:
-        """What the connector's include list lacks."""
+        """Yield what the connector's include list lacks."""

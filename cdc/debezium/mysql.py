@@ -43,16 +43,16 @@ _CLASSES = {
 
 _SETTINGS: Mapping[str, str] = {
     **COMMON_SETTINGS,
-    # A connector without it goes on as RUNNING, and reads nothing, once its connection is lost.
+    # Without it, a connector whose connection is lost stays RUNNING and reads nothing.
     "connect.keep.alive": "true",
-    # It would hold a lock on the whole primary while it reads the definitions of all tables.
+    # By default it would lock the whole primary while it reads the definitions of all tables.
     "snapshot.locking.mode": "none",
     "inconsistent.schema.handling.mode": "fail",
-    # Of every table: one that is added later needs its definition from before it was added.
+    # The history has every table, since a table that is added later needs its earlier definition.
     f"{_HISTORY}.store.only.captured.tables.ddl": "false",
     f"{_HISTORY}.store.only.captured.databases.ddl": "false",
     f"{_HISTORY}.skip.unparseable.ddl": "false",
-    # Statements that change tables go to the topic that is named by the prefix.
+    # Statements that change tables go to the topic with the name of the prefix.
     "include.schema.changes": "true",
     "time.precision.mode": "adaptive_time_microseconds",
     "bigint.unsigned.handling.mode": "long",
@@ -106,7 +106,7 @@ _TLS = {
     "mysql": {
         mode: mode for mode in ("disabled", "preferred", "required", "verify_ca", "verify_identity")
     },
-    # It has no mode that takes TLS only where the server offers it.
+    # MariaDB's connector has no mode that uses TLS only if the server offers it.
     "mariadb": {
         "disabled": "disable",
         "preferred": "disable",
@@ -117,16 +117,16 @@ _TLS = {
 }
 _KEEP_ALIVE_MS = 10_000
 _SERVER_IDS = (10**9, 2**32 - 1)
-# MariaDB's @@server_uid is not there in all versions.
+# Not all versions of MariaDB have @@server_uid.
 _IDENTITY = {"mysql": "@@server_uuid", "mariadb": "CONCAT(@@hostname, ':', @@port)"}
 
 
 @dataclass(frozen=True)
 class Mysql:
-    """An include list filters; Connect's stored offset alone holds the place.
+    """The include list filters the tables, and only Connect's stored offset keeps the position.
 
     Args:
-        kind: Which of the two servers.
+        kind: The kind of server, MySQL or MariaDB.
     """
 
     kind: Literal["mysql", "mariadb"]
@@ -138,16 +138,16 @@ class Mysql:
 
     @property
     def followed(self) -> tuple[str, ...]:
-        """The include list, too: by it tables come and go."""
+        """The settings of all kinds and the include list, since it adds and removes tables."""
         return (*FOLLOWED_SETTINGS, INCLUDE_LIST)
 
     @property
     def rules(self) -> Rules:
-        """What its audit knows."""
+        """The rules of its audit."""
         return _RULES
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """The settings that the handoff's proof rests on."""
+        """Return the settings that the handoff's proof needs."""
         return {
             **_SETTINGS,
             "connector.class": self.connector_class,
@@ -159,7 +159,7 @@ class Mysql:
     def connection(
         self, source_name: str, source: SourceConfig, connect: ConnectConfig
     ) -> dict[str, str]:
-        """How the worker reaches the database."""
+        """Return the settings by which the worker reaches the database."""
         if not isinstance(source, MysqlSourceConfig):
             raise TypeError(f"a {self.kind} source is needed, not {source.kind}")
         endpoint = source.endpoint_for_connect or source.primary
@@ -174,7 +174,7 @@ class Mysql:
         if login.password is not None:
             settings["database.password"] = login.password.connect_reference()
         if self.kind == "mysql" and endpoint.ssl_mode == "disabled":
-            # Without TLS the driver sends a password only by the server's key.
+            # Without TLS the driver encrypts the password by the server's key, which it must fetch.
             settings["driver.allowPublicKeyRetrieval"] = "true"
         return settings
 
@@ -185,12 +185,13 @@ class Mysql:
         kafka: KafkaConfig,
         tables: Collection[TableId],
     ) -> dict[str, str]:
-        """The tables, the connector's number among replicas, and how it keeps definitions.
+        """Return the settings of tables, of the connector's server id, and of the schema history.
 
-        The connector beats only when something comes from the server, and an idle server says
-        "still here" after 0.8 of the keep-alive interval; the default of a minute would let each
-        wait take that long. After a stall of the whole interval the connector reads a transaction
-        again, and sends its first rows twice; so it is not shorter.
+        The keep-alive interval is a compromise. The connector beats only when the server sends
+        something, and an idle server sends a sign of life after 0.8 of that interval: with the
+        default of a minute, each wait would take that long. After a stall of a whole interval, the
+        connector reads a transaction again and sends its first rows twice, so the interval must not
+        be shorter.
         """
         largest = kafka.topic.max_message_bytes or LARGEST_REQUEST
         settings = {
@@ -203,21 +204,22 @@ class Mysql:
             f"{_HISTORY}.producer.max.request.size": str(largest),
             f"{_HISTORY}.producer.buffer.memory": str(2 * largest),
         }
-        # The history has clients of its own, to which the worker's settings do not apply.
+        # The history has its own Kafka clients, which do not use the worker's settings.
         for client in ("producer", "consumer"):
             for key, value in kafka.security.for_connect().items():
                 settings[f"{_HISTORY}.{client}.{key}"] = value
         return settings
 
     def listing(self, tables: Collection[TableId]) -> dict[str, str]:
-        """The include list of these tables."""
+        """Return the include list of these tables."""
         return {INCLUDE_LIST: include_list(tables)}
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
-        """The statement that the connector runs at each heartbeat.
+        """Return the statement that the connector runs at each heartbeat.
 
-        The row names the server, so that another one shows itself in the order of the stream; and
-        it counts: a number that is left out in the topic is a change that was lost.
+        The row names the server, so that a switch to another server shows in the order of the
+        stream. The row also counts the beats: a number that is missing in the topic shows that a
+        change was lost.
         """
         server = _IDENTITY[self.kind]
         table = f"{SCHEMA}.{capture.heartbeat_table}"
@@ -232,7 +234,7 @@ class Mysql:
         return Beat(str(row["server"]), None, int(row["beats"]))
 
     def silence(self, capture: CaptureNames) -> str:
-        """What to look at when a connector runs and no heartbeat comes."""
+        """Return what to check when a connector runs and no heartbeat comes."""
         return (
             "Check that the capture role may insert into and update tributary.heartbeat (`tributary"
             " onboard` for a table of the source grants that), that no other client of the primary"
@@ -241,14 +243,17 @@ class Mysql:
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> LogPosition | None:
-        """The transactions that are complete in Kafka; the one that is being read is not in it.
+        """Return the position that covers all transactions that are complete in Kafka.
 
-        By file and position: what is stored with a row, or with a heartbeat amid a transaction, is
-        where its BEGIN begins, and how many of its events and rows to skip; after its commit the
-        commit's end (BinlogOffsetContext: startNextTransaction, commitTransaction). So all that
-        lies before it is in Kafka, with one exception: outside of a transaction it is the end of
-        the event itself, also with the first of several records of one statement (RENAME TABLE of
-        two). Therefore the last byte does not count: an event counts once a later one has begun.
+        It does not cover the transaction that is being read. Connect stores a file and a position:
+
+        - With a row, or with a heartbeat inside a transaction, it is the place where BEGIN begins,
+          with the number of events and rows to skip. After the commit it is the commit's end
+          (BinlogOffsetContext: startNextTransaction, commitTransaction). So everything before the
+          stored place is in Kafka.
+        - Outside of a transaction there is an exception: the place is the end of the event itself,
+          even with the first of several records of one statement (RENAME TABLE of two tables).
+          Therefore the last byte does not count, and an event counts once a later one has begun.
         """
         gtids = offset.get("gtids")
         if self.kind == "mariadb":
@@ -262,14 +267,14 @@ class Mysql:
     def captured_tables(
         self, effective: Mapping[str, str], source_name: str
     ) -> list[TableId] | None:
-        """The application's tables in a connector's include list, in order."""
+        """Return the application's tables in a connector's include list, in order."""
         names = listed(effective.get(INCLUDE_LIST, "")) - set(OWN)
         return sorted(TableId(source_name, *name) for name in names)
 
     def missing_tables(
         self, effective: Mapping[str, str], table: TableId | None
     ) -> Iterator[Finding]:
-        """What the connector's include list lacks."""
+        """Yield what the connector's include list lacks."""
         found = effective.get(INCLUDE_LIST, NOT_SET)
         for name in (*OWN, *([(table.schema, table.name)] if table is not None else [])):
             if name not in listed(found):
@@ -278,9 +283,10 @@ class Mysql:
 
 
 def server_id(connector: str) -> int:
-    """A number for the connector among the primary's replicas: always the same, and its own.
+    """Return the connector's server id among the primary's replicas.
 
-    It is far above those that people give to servers.
+    It is always the same for a connector, and its own, since it is a hash of the connector's name.
+    It is far above the ids that people assign to servers.
     """
     low, high = _SERVER_IDS
     digest = hashlib.sha256(connector.encode()).digest()
@@ -290,7 +296,7 @@ def server_id(connector: str) -> int:
 def _refuse_unusable_certificate(
     source_name: str, endpoint: MysqlEndpoint, connect: ConnectConfig
 ) -> None:
-    """The connectors read certificates from Java's key stores only."""
+    """Refuse a PEM certificate: the connectors read certificates only from Java key stores."""
     if endpoint.ssl_cert is None or "database.ssl.keystore" in connect.connector:
         return
     raise ConfigError(

@@ -1,4 +1,4 @@
-"""How a source's capture is named: publication, slot, connector, topics."""
+"""The names of a source's capture: publication, slot, connector, topics."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 SCHEMA = "tributary"
 HEARTBEAT_TABLE = "heartbeat"
 HEARTBEAT_LOG_TABLE = "heartbeat_log"
-"""Heartbeats as inserts, for publications that publish nothing else."""
+"""Heartbeats as inserts, for publications that do not publish updates."""
 MARKER_TABLE = "marker"
 OWN_TABLES = (HEARTBEAT_TABLE, HEARTBEAT_LOG_TABLE, MARKER_TABLE)
 
@@ -32,16 +32,17 @@ _TOPIC_ALLOWED = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ
 
 @dataclass(frozen=True)
 class CaptureNames:
-    """The names of one connector and what it reads: one per source and tier.
+    """The names of one capture: one per source and tier.
 
     Args:
         source: Key of the source in ``tributary.yaml``.
         tier: The tier.
-        publication: Publication on the primary; the only filter. The connector's name where the
-            kind of source has none.
-        slot: Replication slot on the primary; likewise.
+        publication: Publication on the primary, the only filter. If the kind of source has no
+            publications, it is the connector's name.
+        slot: Replication slot on the primary. If the kind of source has no slots, it is the
+            connector's name.
         connector: Connector in Kafka Connect.
-        topic_prefix: What all its topics begin with.
+        topic_prefix: Prefix of the names of all its topics.
         kind: The kind of source.
     """
 
@@ -54,68 +55,68 @@ class CaptureNames:
     kind: Kind
 
     def topic(self, table: TableId) -> str:
-        """The topic of a table's changes."""
+        """Return the topic of a table's changes."""
         return topic_for(self.topic_prefix, table.schema, table.name)
 
     @property
     def placeholder(self) -> str:
-        """What a column holds in this capture's events whose unchanged TOAST value is not there.
+        """The value that this capture's events have for an unchanged TOAST value they lack.
 
-        Each capture has its own, so that events which someone keeps in a table, stand-ins and
-        all, travel like any text.
+        Each capture has its own placeholder, so that a table may store events of another capture:
+        their placeholders count as ordinary text.
         """
         digest = hashlib.sha256(f"{self.topic_prefix}\0{self.slot}".encode()).hexdigest()
         return f"__tributary_unavailable_{digest[:32]}__"
 
     @property
     def resource(self) -> str:
-        """What is leased by whoever changes what the tables of this capture share."""
+        """The resource that a process leases to change what the tables of this capture share."""
         return f"the capture of {self.source}, tier {self.tier}"
 
     @property
     def append(self) -> bool:
-        """Whether its tables are logs; PostgreSQL publishes only inserts and TRUNCATE of them."""
+        """Whether its tables are logs; PostgreSQL then publishes only inserts and TRUNCATE."""
         return is_append_tier(self.tier)
 
     @property
     def heartbeat_table(self) -> str:
-        """Our table, in schema ``tributary``, that the connector's heartbeats write to."""
+        """Our table, in schema ``tributary``, that the connector's heartbeats are written to."""
         inserts_only = self.append and self.kind == "postgres"
         return HEARTBEAT_LOG_TABLE if inserts_only else HEARTBEAT_TABLE
 
     @property
     def heartbeat_topic(self) -> str:
-        """The topic of the heartbeat row's changes, which carry server identity and timeline."""
+        """The topic of the heartbeat row's changes, which have server identity and timeline."""
         return topic_for(self.topic_prefix, SCHEMA, self.heartbeat_table)
 
     @property
     def transaction_topic(self) -> str:
-        """The topic in which the connector of logs says where each transaction ends."""
+        """The topic in which the connector of logs reports the end of each transaction."""
         return f"{self.topic_prefix}.transaction"
 
     @property
     def schema_history_topic(self) -> str:
-        """The topic in which a binlog's connector keeps the definitions of all tables, its own."""
+        """The topic in which a binlog's connector keeps, for itself, all tables' definitions."""
         return f"{self.topic_prefix}.schema_history"
 
     @property
     def schema_change_topic(self) -> str:
-        """The topic of the statements that change tables, as a binlog's connector tells them."""
+        """The topic of the statements that change tables, as a binlog's connector reports them."""
         return self.topic_prefix
 
     @property
     def tells_definitions(self) -> bool:
-        """Whether the connector tells the statements that change tables."""
+        """Whether the connector reports the statements that change tables."""
         return self.kind != "postgres"
 
     @property
     def tells_transactions(self) -> bool:
-        """Whether it tells where transactions begin and end, and events their place in these."""
+        """Whether it reports begin and end of transactions, and each event's number in its own."""
         return self.append
 
     @property
     def own_topics(self) -> tuple[str, ...]:
-        """The topics beside those of the tables."""
+        """The topics of the capture beside those of the tables."""
         own: tuple[str, ...] = (self.heartbeat_topic, self.marker_topic)
         if self.tells_definitions:
             own = (*own, self.schema_change_topic, self.schema_history_topic)
@@ -123,15 +124,16 @@ class CaptureNames:
 
     @property
     def evidence_topics(self) -> tuple[str, ...]:
-        """Those of them that tell what no event of a table does."""
+        """The own topics with facts that no event of a table shows."""
         passing = (self.heartbeat_topic, self.marker_topic)
         return tuple(topic for topic in self.own_topics if topic not in passing)
 
     def topic_config(self, topic: str) -> Mapping[str, str]:
-        """What a topic needs over the settings of ``kafka.topic``.
+        """Return the settings that a topic needs in addition to those of ``kafka.topic``.
 
-        Without its first records the history tells no table's columns, and the connector does not
-        start; and nobody could tell which tables it knows.
+        Two topics must keep their first records. Without those of the schema history, the connector
+        does not start, since no table's columns are known. Without those of the schema changes, a
+        run cannot find out which tables the connector knows.
         """
         forever = {"retention.ms": "-1", "retention.bytes": "-1"}
         kept = (self.schema_history_topic, self.schema_change_topic)
@@ -174,10 +176,10 @@ def names(source_name: str, source: SourceConfig, tier: str = "default") -> Capt
 
 
 def topic_for(prefix: str, schema: str, table: str) -> str:
-    """The topic that the connector writes a table's changes to.
+    """Return the topic that the connector writes a table's changes to.
 
-    Follows Debezium: parts that are blank are left out, each UTF-16 unit that Kafka does not
-    allow becomes an underscore, and the name is cut at 249 characters.
+    The rules are Debezium's. Blank parts are left out, each UTF-16 unit that Kafka does not allow
+    becomes an underscore, and the name is cut after 249 characters.
     """
     joined = ".".join(part for part in (prefix, schema, table) if part.strip())
     topic = "".join(
@@ -190,10 +192,10 @@ def topic_for(prefix: str, schema: str, table: str) -> str:
 
 
 def topic_collisions(prefix: str, tables: Iterable[TableId]) -> dict[str, list[TableId]]:
-    """Topics that several tables would share, each with its tables in order.
+    """Return topics that several tables would share, each with its tables in order.
 
-    Kafka refuses a topic that differs from another one only in dots and underscores, so names are
-    compared with both taken as one. The topics of the heartbeat and marker tables are taken, too.
+    Kafka refuses a topic that differs from another one only in dots and underscores, so the two
+    count as equal here. The topics of the heartbeat and marker tables are also taken.
     """
     taken: defaultdict[str, set[TableId]] = defaultdict(set)
     shown: dict[str, str] = {}

@@ -32,11 +32,11 @@ _SETTINGS: Mapping[str, str] = {
     **COMMON_SETTINGS,
     "connector.class": _CONNECTOR_CLASS,
     "plugin.name": "pgoutput",
-    # The publication is the only filter, and only `onboard` changes it.
+    # The publication is the only filter, and the connector must not change it.
     "publication.autocreate.mode": "disabled",
     # The slot advances only past what Kafka has acknowledged, never by the driver's keepalives.
     "lsn.flush.mode": "connector",
-    # A slot that is ahead of the stored position has lost changes: fail instead of going on.
+    # A slot that is ahead of the stored position has lost changes: fail instead of continuing.
     "offset.mismatch.strategy": "trust_offset",
     "slot.drop.on.stop": "false",
     "schema.refresh.mode": "columns_diff",
@@ -44,8 +44,8 @@ _SETTINGS: Mapping[str, str] = {
     "time.precision.mode": "microseconds",
     "interval.handling.mode": "string",
     "hstore.handling.mode": "json",
-    # The server prints what the log carries as the connector's session says. What a session asks
-    # for when it begins goes before what server, database and role are set to.
+    # The server prints the values of the log by the settings of the connector's session. Options of
+    # the connection override the settings of server, database and role.
     "driver.options": " ".join(f"-c {name}={value}" for name, value in PRINTED.items()),
     "topic.naming.strategy": "io.debezium.schema.SchemaTopicNamingStrategy",
 }
@@ -84,17 +84,18 @@ _RULES = Rules(
 
 
 class Postgres:
-    """A publication filters, a slot holds the place."""
+    """The publication filters the tables, and the slot keeps the position."""
 
     connector_class = _CONNECTOR_CLASS
     followed = FOLLOWED_SETTINGS
     rules = _RULES
 
     def settings(self, capture: CaptureNames) -> dict[str, str]:
-        """The settings that the handoff's proof rests on.
+        """Return the settings that the handoff's proof needs.
 
-        Where each transaction ends decides which events of a log its copy contains; all else is
-        exact without, and the topic would hold two records per transaction.
+        Only a log needs the topic of transactions: the end of a transaction decides whether the
+        log's copy contains its events. Other tables are exact without it, and the topic has two
+        records per transaction.
         """
         return {
             **_SETTINGS,
@@ -111,7 +112,7 @@ class Postgres:
         source: SourceConfig,
         connect: ConnectConfig,
     ) -> dict[str, str]:
-        """How the worker reaches the database."""
+        """Return the settings by which the worker reaches the database."""
         if not isinstance(source, PostgresSourceConfig):
             raise TypeError(f"a PostgreSQL source is needed, not {source.kind}")
         endpoint = source.endpoint_for_connect or source.primary
@@ -136,19 +137,19 @@ class Postgres:
         kafka: KafkaConfig,
         tables: Collection[TableId],
     ) -> dict[str, str]:
-        """Nothing besides."""
+        """Return nothing: this kind needs no further settings."""
         return {}
 
     def listing(self, tables: Collection[TableId]) -> dict[str, str]:
-        """Nothing: the publication is the only filter."""
+        """Return nothing, since the publication is the only filter."""
         return {}
 
     def heartbeat_sql(self, capture: CaptureNames) -> str:
-        """The statement that the connector runs at each heartbeat.
+        """Return the statement that the connector runs at each heartbeat.
 
-        The row changes with every beat, so a slot moves on while other tables are idle, and a
-        promoted or restored server shows itself in the order of the stream. Where only inserts
-        are published it is a new row, and those of the last hour stay.
+        The row changes with every beat, so the slot advances while other tables are idle, and a
+        promoted or restored server shows in the order of the stream. If the publication does not
+        publish updates, each beat is a new row, and the rows of the last hour stay.
         """
         table = f"{SCHEMA}.{capture.heartbeat_table}"
         insert = (
@@ -172,7 +173,7 @@ class Postgres:
         return Beat(row[field_name("system_identifier")], int(row["timeline"]), None)
 
     def silence(self, capture: CaptureNames) -> str:
-        """What to look at when a connector runs and no heartbeat comes."""
+        """Return what to check when a connector runs and no heartbeat comes."""
         rights = "INSERT, DELETE" if capture.append else "INSERT, UPDATE"
         return (
             f"Check that nothing else reads slot {capture.slot}, that the capture role has USAGE on"
@@ -184,7 +185,7 @@ class Postgres:
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:
-        """The last commit that was processed. Positions are stored as signed 64-bit numbers."""
+        """Return the last processed commit; Connect stores it as a signed 64-bit number."""
         value = offset.get("lsn_commit")
         return None if value is None else Lsn(int(value) % (1 << 64))
 
@@ -193,7 +194,7 @@ class Postgres:
         effective: Mapping[str, str],
         source_name: str,
     ) -> list[TableId] | None:
-        """None: the publication knows them."""
+        """Return None, since the publication selects the tables."""
         return None
 
     def missing_tables(
@@ -201,5 +202,5 @@ class Postgres:
         effective: Mapping[str, str],
         table: TableId | None,
     ) -> Iterator[Finding]:
-        """Nothing: there is no include list."""
+        """Return nothing, since there is no include list."""
         return iter(())

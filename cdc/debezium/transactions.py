@@ -1,7 +1,7 @@
-"""Where each transaction ends, as the connector of logs says it in a topic of its own.
+"""The end of each transaction, which the connector of logs reports in a topic of its own.
 
-A row's own position is no answer: a transaction that was open when a view was taken has rows below
-the view's position and its commit above.
+A row's own position does not show it: a transaction that was open when a view was taken has rows
+below the view's position, and its commit is above.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 
 class TransactionReader:
-    """Reads transactions out of records.
+    """Reads transactions from records.
 
     Args:
         kafka: The cluster.
@@ -45,20 +45,20 @@ class TransactionReader:
         *,
         timeout_s: float,
     ) -> frozenset[int]:
-        """Ids of the transactions that ended at or before a position.
+        """Return the ids of the transactions that ended at or before a position.
 
-        Ends are in the order of the log, so no more is read than up to the first that lies beyond.
+        The ends are in the order of the log, so this stops at the first end beyond the position.
 
         Args:
             topic: The connector's topic of transactions.
             split: The position.
-            start: Where to begin: recorded before the position was.
-            end: Where everything up to the position has been captured.
-            timeout_s: Bound of the reading, in seconds.
+            start: First offsets, recorded before the position was.
+            end: Offsets at which everything up to the position has been captured.
+            timeout_s: Limit for the read of one partition, in seconds.
 
         Raises:
             CaptureError: No transaction ends beyond the position.
-            DecodeError: A record does not tell of a transaction.
+            DecodeError: A record is not the beginning or end of a transaction.
             KafkaError: The topic cannot be read in time.
         """
         found: set[int] = set()
@@ -78,7 +78,7 @@ class TransactionReader:
         )
 
     def of(self, record: KafkaRecord) -> int:
-        """Id of the transaction that a change event belongs to.
+        """Return the id of the transaction that a change event belongs to.
 
         Raises:
             DecodeError: The record is not a change event.
@@ -89,7 +89,7 @@ class TransactionReader:
             raise _unreadable(record, f"a change event: {error}") from error
 
     def gtid(self, record: KafkaRecord) -> str:
-        """GTID of the transaction that a change event of a binlog belongs to.
+        """Return the GTID of the transaction that a change event of a binlog belongs to.
 
         Raises:
             DecodeError: The record is not such an event, or names no GTID.
@@ -110,7 +110,7 @@ class TransactionReader:
             yield from self._kafka.read(topic, partition, first, last, timeout_s=timeout_s)
 
     def _end(self, record: KafkaRecord) -> tuple[int, Lsn | None]:
-        """A transaction's id, and where it ends; None where the record says that it begins."""
+        """Return a transaction's id and its end, or None instead of the end at its beginning."""
         try:
             event = self._decoded(record)
             xid, _, position = str(event["id"]).partition(":")
