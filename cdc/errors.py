@@ -84,7 +84,7 @@ class LakeError(TributaryError):
 
 
 class FencedError(LakeError):
-    """Another writer has committed to the table since; this run's commit was refused."""
+    """Another writer has taken over the table since; this run's commit was refused."""
 
 
 class StoppedError(FencedError):

@@ -73,7 +73,8 @@ class EventPlan:
         order: Number of the event within the transaction.
         tagged: Whether the transaction is one that MySQL's connector sends again.
         values: By column, its value in its lake type.
-        given: Only of columns whose lake type may not hold a value: whether a value was sent.
+        given: Only of columns whose lake type may be unable to hold a value: whether a value was
+            sent. For a decimal type that the settings chose, it is the value itself.
         unavailable: Names of the columns whose value the connector did not have.
         unclear: Whether the value of one of these columns may have changed.
         garbled: Names of the columns whose text is not UTF-8.
@@ -155,7 +156,7 @@ class _ColumnSql:
         unclear: Whether the value may have changed though it was not sent.
         garbled: Whether the text is not UTF-8.
         zeroed: Only of a key column: whether it may hold a zero date.
-        given: Only if the lake's type may not hold the value: whether a value was sent.
+        given: Only if the lake's type may be unable to hold the value: see :class:`EventPlan`.
         former: Only of a key column: its value before the change.
     """
 
@@ -216,9 +217,10 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
 
 
 def _given(raw: str, lacked: str | None, column: Column) -> str:
-    """Return whether a value was sent that the lake's type may not hold.
+    """Return whether a value was sent that the lake's type may be unable to hold.
 
-    If the settings chose that type, return the value itself, since a person must see it.
+    If the settings chose that type and the column is not secret, return the value itself, since a
+    person must see it.
     """
     real = f"{raw} IS NOT NULL" + (f" AND NOT {lacked}" if lacked is not None else "")
     if column.decimal and not column.secret:

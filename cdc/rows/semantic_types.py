@@ -84,9 +84,9 @@ def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | 
     """Spark SQL that is true for the placeholder that the connector sends for an unchanged value.
 
     A real value that equals the placeholder counts as one, since the event does not distinguish
-    them. The value is then filled from the table or the source. They have that same value, unless
-    the update that is read now has set it; so the placeholder is a text that no application stores.
-    Numbers, dates and booleans do not have a placeholder.
+    them. The value is then filled from the table or the source. They have the same value, except
+    if the update that is being read has just set it; so the placeholder is a text that no
+    application stores. Numbers, dates and booleans do not have a placeholder.
 
     Returns:
         The expression, or None when the type does not have a placeholder.

@@ -54,7 +54,7 @@ Stage = tuple[int, int]
 
 
 class StageProgress:
-    """The time since when each stage has had the same counts.
+    """How long each stage has shown the same counts.
 
     Args:
         timeout_s: How long a stage may have the same counts, in seconds.

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from cdc.store.state_store import Store
 
 LIMIT = 8
-"""Restarts in a row, over two hours; after them a person must restart the connector."""
+"""Restarts in a row, in about two hours; after them a person must restart the connector."""
 
 _FIRST_PAUSE_S = 30.0
 _LAST_PAUSE_S = 3600.0

@@ -20,9 +20,9 @@ _log = logging.getLogger(__name__)
 class KeptSchemas:
     """A registry's schemas by id; a schema that was ever read is available without the registry.
 
-    Each process reads each id from the registry once, before it uses a kept schema. This shows
-    whether the registry has lost its store and gives out its ids again. Safe to share among
-    threads.
+    Each process first tries to read each id from the registry, and uses the kept schema only if
+    the registry does not answer. A successful read shows whether the registry has lost its store
+    and gives out its ids again; it is not repeated. Safe to share among threads.
 
     Args:
         registry: The registry.
