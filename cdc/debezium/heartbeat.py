@@ -57,7 +57,8 @@ class Heartbeat:
         system_identifier: Identity of the server, or of its cluster.
         timeline: The server's timeline, which grows with every promotion; None if there is none.
         beat_at: The server's clock at the beat.
-        beats: Number of the beat, which shows a missing one; None if the row has no count.
+        beats: Count of the beats so far, so that a missing beat shows; None if the row has no
+            count.
         topic_offset: Offset of the record in the heartbeat topic.
     """
 

@@ -76,7 +76,7 @@ class BinlogPosition:
         return self if self.reaches(other) else other
 
     def moved(self, by: int) -> BinlogPosition:
-        """Return the place that many bytes further in the same file, and never before its start."""
+        """Return the place ``by`` bytes further in the same file, and never before its start."""
         return BinlogPosition(self.file, max(0, self.offset + by))
 
     def __str__(self) -> str:

@@ -133,7 +133,7 @@ class Quarantine:
         return {(row.partition_no, row.record_offset) for row in rows}
 
     def counts(self) -> dict[str, int]:
-        """Count the records that lake tables lack, by attempt; others are absent."""
+        """Count the records that lake tables lack, by attempt; leave out complete tables."""
         query = sa.select(quarantine.c.attempt, sa.func.count().label("records"))
         with self._store.transaction() as connection:
             rows = connection.execute(query.group_by(quarantine.c.attempt)).all()
