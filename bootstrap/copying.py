@@ -285,7 +285,7 @@ class Copying:
             source=self.source,
             table=table,
             schema=schema,
-            lake=self.context.lake(self.record, schema, self.settings),
+            lake=self.context.copied(self.record, schema, self.settings),
             lake_config=self.context.config.lake,
             taken_at=self._attempt.started_at,
             parallel=self.settings.parallel_chunks,

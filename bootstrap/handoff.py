@@ -305,7 +305,7 @@ class _Bootstrap:
         described, now = self._source.described(self._table, self._record.publication)
         self._require_unspoiled(now)
         schema = self._source.schema(described, self._settings)
-        lake = self._context.lake(self._record, schema, self._settings)
+        lake = self._context.copied(self._record, schema, self._settings)
         commit = handoff_commit(self._record, self._attempt, schema, self._context)
         lake.empty_commit(commit, self._guard_handoff)
         crash("bootstrap.after_handoff_commit")

@@ -84,7 +84,7 @@ def _joined(
                 path=attempt.path,
             )
         schema = handoff.lake_schema(record.table)
-        copied = context.lake(record, schema, settings)
+        copied = context.copied(record, schema, settings)
         context.shared(path).write(
             ShardWrite(
                 shard,

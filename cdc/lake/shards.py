@@ -25,6 +25,7 @@ from pyspark.sql import functions as F
 from cdc.errors import FencedError, LakeError, LeaseHeldError
 from cdc.lake.commit import CommitRecord, SharedState
 from cdc.lake.layout import RowLayout, column
+from cdc.lake.options import check_overrides
 from cdc.lake.publish import attempt_path, current_path, delete_path
 from cdc.lake.shard_write import (
     ShardWrite,
@@ -39,7 +40,7 @@ from cdc.lake.shard_write import (
     types_of,
 )
 from cdc.lake.timeline import Committed, Timeline
-from cdc.lake.write import LakeTable
+from cdc.lake.write import LakeTable, layout_of, live_rows, read_table
 from cdc.rows.columns import OFFSET, OP, is_reserved
 from schemas.table import Shard, TableSchema
 
@@ -267,8 +268,10 @@ class SharedTable:
         return lake.overwrite(_filled(there.where(~mine), lake).unionByName(rows), commit, guard)
 
 
-class ShardTable(LakeTable):
-    """A shard's part of a shared Hudi table, as the table that the shard would be by itself.
+class ShardTable:
+    """A shard's part of a shared Hudi table: a `FollowedTable`, as a table of its own would be.
+
+    It is not a `LakeTable`: every write goes through `SharedTable.write`, under the shared lease.
 
     Args:
         spark: The session.
@@ -289,13 +292,19 @@ class ShardTable(LakeTable):
         shard: Shard,
         shared: SharedTable,
     ) -> None:
-        super().__init__(spark, path, schema, settings)
+        self.path = path
+        self.layout = layout_of(schema, settings)
+        check_overrides(schema.table, settings.hudi)
+        self._spark = spark
+        self._settings = settings
         self._shard = shard
         self._shared = shared
 
     def read(self) -> DataFrame:
         """The shard's rows as of the last commit, with its own columns and their types."""
-        rows = super().read().where(column(self._shard.column) == F.lit(self._shard.name))
+        rows = read_table(self._spark, self.path).where(
+            column(self._shard.column) == F.lit(self._shard.name)
+        )
         latest = self.timeline().latest_offsets()
         handoff = latest.record.handoff if latest is not None else None
         types = handoff.lake_columns.types if handoff is not None else {}
@@ -308,30 +317,41 @@ class ShardTable(LakeTable):
         )
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Nothing: who commits to the shared table does it, for all shards."""
+        """Do nothing: a commit to the shared table does it, for all shards."""
         return False
 
     def timeline(self) -> Timeline:
         """The shard's own commits, as of now."""
         return ShardTimeline(self._spark, self.path, self._shard.name)
 
-    def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record without rows; else like `upsert`."""
-        return self._change(None, "insert", commit, guard)
+    def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
+        """Apply changes in one commit, as `LakeTable.upsert`."""
+        return self._write(rows, commit, guard)
 
-    def _change(
-        self, rows: DataFrame | None, operation: str, commit: CommitRecord, guard: Guard
+    def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
+        """Add rows in one commit; by their keys, as `upsert`, since the commit is a joint one."""
+        return self._write(rows, commit, guard)
+
+    def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
+        """Replace the shard's rows in one commit, as `LakeTable.overwrite`."""
+        return self._write(live_rows(rows, self.layout), commit, guard, replaces=True)
+
+    def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
+        """Commit a record without rows, as `LakeTable.empty_commit`."""
+        return self._write(None, commit, guard)
+
+    def _write(
+        self,
+        rows: DataFrame | None,
+        commit: CommitRecord,
+        guard: Guard,
+        *,
+        replaces: bool = False,
     ) -> str:
-        wanted = ShardWrite(
-            self._shard,
-            self.layout.schema,
-            self._settings,
-            rows,
-            commit,
-            guard,
-            replaces=operation.startswith("insert_overwrite"),
+        schema, settings = self.layout.schema, self._settings
+        return self._shared.write(
+            ShardWrite(self._shard, schema, settings, rows, commit, guard, replaces=replaces)
         )
-        return self._shared.write(wanted)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from dataclasses import replace
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
@@ -36,6 +36,37 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 
+class FollowedTable(Protocol):
+    """What runs and verify do with a lake table, or with a shard's part of a shared one.
+
+    `LakeTable` says what each operation does and raises.
+    """
+
+    path: str
+    layout: RowLayout
+
+    def read(self) -> DataFrame:
+        """The rows as of the last commit."""
+
+    def timeline(self) -> Timeline:
+        """The table's commits."""
+
+    def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
+        """Apply changes."""
+
+    def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
+        """Add rows that are not there yet."""
+
+    def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
+        """Replace all rows."""
+
+    def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
+        """Commit a record without rows."""
+
+    def keep_up(self, check: Callable[[], None]) -> bool:
+        """Do what is due after a commit."""
+
+
 class LakeTable:
     """One table of the lake, written through Hudi's Spark writer.
 
@@ -56,11 +87,8 @@ class LakeTable:
         self._spark = spark
         self.path = path
         self._settings = settings
-        require_keyed(schema, settings)
         self._overrides = check_overrides(schema.table, settings.hudi)
-        self.layout = RowLayout(
-            schema, tuple(settings.partition_by), settings.delete_mode == "soft"
-        )
+        self.layout = layout_of(schema, settings)
 
     def bulk_insert(
         self, rows: DataFrame, commit: CommitRecord, size: SnapshotSize | None = None
@@ -134,9 +162,7 @@ class LakeTable:
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
         """Replace everything the table holds by ``rows``, in one commit; else like `upsert`."""
-        if not self.layout.soft_delete:
-            rows = rows.filter(column(OP) != "d")
-        return self._change(rows, "insert_overwrite_table", commit, guard)
+        return self._change(live_rows(rows, self.layout), "insert_overwrite_table", commit, guard)
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
         """Commit a record without rows: offsets or a handoff; else like `upsert`."""
@@ -188,7 +214,7 @@ class LakeTable:
 
     def read(self) -> DataFrame:
         """The table as of its last commit, with Hudi's and our meta columns."""
-        return self._spark.read.format("hudi").load(self.path)
+        return read_table(self._spark, self.path)
 
     def timeline(self) -> Timeline:
         """The table's commits, as of now."""
@@ -317,3 +343,23 @@ class LakeTable:
 
     def _java(self, name: str) -> Any:
         return java_class(self._spark, name)
+
+
+def layout_of(schema: TableSchema, settings: TableSettings) -> RowLayout:
+    """How the settings lay a table's rows out.
+
+    Raises:
+        SchemaError: It cannot be laid out as lake rows, or lacks a key.
+    """
+    require_keyed(schema, settings)
+    return RowLayout(schema, tuple(settings.partition_by), settings.delete_mode == "soft")
+
+
+def live_rows(rows: DataFrame, layout: RowLayout) -> DataFrame:
+    """The rows that a table holds: deleted ones only where deletes are soft."""
+    return rows if layout.soft_delete else rows.filter(column(OP) != "d")
+
+
+def read_table(spark: SparkSession, path: str) -> DataFrame:
+    """A Hudi table as of its last commit, with Hudi's and our meta columns."""
+    return spark.read.format("hudi").load(path)

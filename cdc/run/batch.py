@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
     from cdc.config import TableSettings
     from cdc.lake.guard import Guard
-    from cdc.lake.write import LakeTable
+    from cdc.lake.write import FollowedTable
     from cdc.rows.kafka_records import Range
     from cdc.run.context import RunContext
     from cdc.sources.values import SourceTable
@@ -86,7 +86,7 @@ class BatchWriter:
         *,
         source_table: SourceTable,
         source_schema: TableSchema,
-        lake: LakeTable,
+        lake: FollowedTable,
         settings: TableSettings,
         record: TableRecord,
     ) -> None:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.debezium import names
 from cdc.errors import StateError, begin_anew
 from cdc.lake.shards import ShardTable, SharedTable, timeline_of
-from cdc.lake.write import LakeTable
+from cdc.lake.write import FollowedTable, LakeTable
 from cdc.run.published_generation import Served
 from cdc.runtime.jvm_guard import was_killed
 from cdc.runtime.spark import in_this_thread
@@ -99,22 +99,18 @@ class RunContext:
         """The commits of an attempt."""
         return timeline_of(self.spark, attempt)
 
-    def lake(self, record: TableRecord, schema: TableSchema, settings: TableSettings) -> LakeTable:
+    def lake(
+        self, record: TableRecord, schema: TableSchema, settings: TableSettings
+    ) -> FollowedTable:
         """The lake table of a record's attempt, or its part of one that several shards share.
 
         Raises:
             ConfigError: ``settings.hudi`` changes what the lake's correctness depends on.
             SchemaError: The table cannot be laid out as lake rows.
         """
-        attempt = record.attempt
-        if attempt is None:
-            raise StateError(
-                f"table {record.table} has no attempt",
-                remedy=f"The state store was altered: {begin_anew(record.table)}.",
-                table=record.table,
-            )
+        attempt = _attempt(record)
         if attempt.shard is None or record.shard is None:
-            return LakeTable(self.spark, attempt.path, schema, settings)
+            return self.copied(record, schema, settings)
         return ShardTable(
             self.spark,
             attempt.path,
@@ -123,6 +119,17 @@ class RunContext:
             shard=record.shard,
             shared=self.shared(attempt.path),
         )
+
+    def copied(
+        self, record: TableRecord, schema: TableSchema, settings: TableSettings
+    ) -> LakeTable:
+        """The lake table that a record's attempt copies into, which no other table shares.
+
+        Raises:
+            ConfigError: ``settings.hudi`` changes what the lake's correctness depends on.
+            SchemaError: The table cannot be laid out as lake rows.
+        """
+        return LakeTable(self.spark, _attempt(record).path, schema, settings)
 
     def shared(self, path: str) -> SharedTable:
         """The one writer of a table that several shards share, in this process."""
@@ -184,3 +191,13 @@ class RunResult:
             "skipped": self.skipped,
             "warnings": list(self.warnings),
         }
+
+
+def _attempt(record: TableRecord) -> Attempt:
+    if record.attempt is None:
+        raise StateError(
+            f"table {record.table} has no attempt",
+            remedy=f"The state store was altered: {begin_anew(record.table)}.",
+            table=record.table,
+        )
+    return record.attempt

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from cdc.config import LakeConfig
     from cdc.lake.guard import Guard
-    from cdc.lake.write import LakeTable
+    from cdc.lake.write import FollowedTable
     from cdc.run.context import RunContext
     from cdc.sources.values import SourceTable
     from cdc.store.table_state import TableRecord
@@ -45,7 +45,7 @@ class LakeShape:
         source_schema: Its lake schema by that catalog.
     """
 
-    lake: LakeTable
+    lake: FollowedTable
     source_table: SourceTable
     source_schema: TableSchema
 
@@ -145,7 +145,7 @@ def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
 
 
 def _rewritten(
-    lake: LakeTable, fills: Mapping[str, str], renamed: Mapping[str, str], config: LakeConfig
+    lake: FollowedTable, fills: Mapping[str, str], renamed: Mapping[str, str], config: LakeConfig
 ) -> DataFrame:
     """All rows of the lake with its new columns.
 

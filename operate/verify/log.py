@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from bootstrap.capture import Capture
     from cdc.config import TableSettings
-    from cdc.lake.write import LakeTable
+    from cdc.lake.write import FollowedTable
     from cdc.log.position import LogPosition
     from cdc.run import RunContext
     from cdc.sources.values import KeyRange
@@ -54,7 +54,7 @@ class LogComparison:
 
     context: RunContext
     capture: Capture
-    lake: LakeTable
+    lake: FollowedTable
     settings: TableSettings
     ranges: Callable[[], list[KeyRange]]
     read_source: Callable[[list[KeyRange], View], DataFrame]
