@@ -110,8 +110,8 @@ def _capture(services: Services, group: capture.Group) -> list[Outcome]:
             try:
                 capture.prepare(services, group)
             except TributaryError as error:
-                left = undo(services, group, before)
-                error.remedy = f"{error.remedy} {left}".strip()
+                if left := undo(services, group, before):
+                    raise error.advising(left) from error
                 raise
             outcomes = for_each(
                 group.tables, lambda table: register(services, table), action="register"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from schemas.redaction import redact, redact_own
+
+if TYPE_CHECKING:
+    from typing_extensions import Self
 
 
 class TributaryError(Exception):
@@ -34,6 +37,10 @@ class TributaryError(Exception):
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (type(self), self.message, self.remedy, self.context)
+
+    def advising(self, more: str) -> Self:
+        """The same error with more to do about it, after what it says already."""
+        return type(self)(self.message, remedy=f"{self.remedy} {more}", **self.context)
 
     def to_dict(self) -> dict[str, Any]:
         """The error as plain values for JSON output and the state store."""

@@ -108,15 +108,11 @@ def replica_view(
     with ExitStack() as stack:
         task = progress.start(f"open {sessions} sessions at once", sessions, "sessions")
         stack.callback(task.done)
-        if not _TURN.acquire(timeout=timeout_s):
-            raise ReplicaError(
-                f"another copy of this process has waited for {timeout_s:.0f} s for its sessions on"
-                " a replica to open",
-                remedy="Run the command again; if this repeats, copy fewer tables at once.",
-            )
         opening = _Opening(connections, sessions, resuming, timeout_s, task)
         opening.start()
         stack.callback(opening.end)
+        if (error := opening.failure()) is not None:
+            raise error
         yield View(
             snapshot_id=opening.gate.name,
             upper_bound=marker.position,
@@ -126,6 +122,21 @@ def replica_view(
             identity=identity,
             split=opening,
         )
+
+
+@contextmanager
+def _turn(timeout_s: float) -> Iterator[None]:
+    """The right of one copy of this process to open its sessions, while a block runs."""
+    if not _TURN.acquire(timeout=timeout_s):
+        raise ReplicaError(
+            f"another copy of this process has waited for {timeout_s:.0f} s for its sessions on a"
+            " replica to open",
+            remedy="Run the command again; if this repeats, copy fewer tables at once.",
+        )
+    try:
+        yield
+    finally:
+        _TURN.release()
 
 
 class _Opening(threading.Thread):
@@ -144,6 +155,7 @@ class _Opening(threading.Thread):
         self._connections = connections
         self._sessions = sessions
         self._resuming = resuming
+        self._turn_timeout_s = timeout_s
         self._timeout_s = min(timeout_s, ARRIVALS_S)
         self._task = task
         self._closed, self._given_up = threading.Event(), threading.Event()
@@ -151,7 +163,7 @@ class _Opening(threading.Thread):
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Begin, once nobody can pass the gate."""
+        """Begin, and wait until nobody can pass the gate, or there is a `failure`."""
         super().start()
         self._closed.wait()
 
@@ -185,10 +197,8 @@ class _Opening(threading.Thread):
     def run(self) -> None:
         """Wait, stop the applier, open the gate, see that all have passed, let the applier go."""
         try:
-            try:
+            with _turn(self._turn_timeout_s):
                 self._split = self._open()
-            finally:
-                _TURN.release()
         except BaseException as error:  # noqa: BLE001 - raised where S is asked for
             self._error = error
         finally:
