@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc.errors import FencedError, LakeError, LeaseHeldError
+from cdc.errors import FencedError, LakeError, LeaseHeldError, begin_anew
 from cdc.lake.commit import CommitRecord, SharedState
 from cdc.lake.layout import RowLayout, column
 from cdc.lake.options import check_overrides
@@ -404,6 +404,6 @@ def _not_there(wanted: ShardWrite, path: str) -> LakeError:
     return LakeError(
         f"there is no lake table at {path}, which shard {wanted.shard.name} of"
         f" {wanted.shard.of} was written to",
-        remedy="Restore it; or bootstrap the shards again.",
+        remedy=f"Restore it; or {begin_anew(wanted.shard.of, without_data=True)}.",
         path=path,
     )
