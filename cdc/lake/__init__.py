@@ -1,1 +1,1 @@
-"""The only modules that speak Hudi."""
+"""The only modules that use Hudi."""

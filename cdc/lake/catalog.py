@@ -1,7 +1,7 @@
 """Names of lake tables in a Hive Metastore, and their move from generation to generation.
 
-The metastore has three places that say where a table is: its location, a property of its serde,
-and the location of each partition. Engines read different ones, so they change together or not at
+The metastore has the path of a table in three places: its location, a property of its serde, and
+the location of each partition. Engines read different ones, so all three change together or not at
 all.
 """
 
@@ -25,15 +25,15 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NEXT, _FORMER = "__next", "__former"
-"""What is appended to a table's name while it moves."""
+"""Suffixes of a table's name while it moves."""
 
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A table of the lake as readers by name are to find it.
+    """A table of the lake as readers find it by name.
 
     Args:
-        database: Its database, made when it is missing.
+        database: Its database, created when it is missing.
         name: Its name.
         table_base: Folder of the table, which holds all its generations.
         path: Base path of the published generation's Hudi table.
@@ -51,22 +51,22 @@ class CatalogEntry:
 
 
 def reach(spark: SparkSession, metastore: str) -> int:
-    """Ask the metastore; returns how many databases it has.
+    """Query the metastore for its number of databases.
 
     Raises:
-        LakeError: It cannot be reached, or refuses.
+        LakeError: The metastore cannot be reached, or refuses.
     """
     with _client(spark, metastore, "the databases could not be listed") as client:
         return int(client.getAllDatabases().size())
 
 
 def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
-    """Let the name stand for the path, with the columns and partitions that are there now.
+    """Point the name at the path, with the columns and partitions that the table has now.
 
-    A name that stood for another generation moves in one step of the metastore. Where that is
-    refused (partitions, or a column type that it does not let change in place) the name is taken
-    by two renames; between them, for milliseconds, it is missing. A move that was cut short there
-    is finished by the next call.
+    A name that points at another generation moves in one step of the metastore. A table with
+    partitions, or with a change of a column type that the metastore refuses, moves by two renames.
+    Between them, for milliseconds, the name is missing. If a process dies there, the next call
+    finishes the move.
 
     Args:
         spark: The session, whose JVM has the clients.
@@ -74,7 +74,7 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
         entry: The table.
 
     Raises:
-        LakeError: The metastore refuses or cannot be reached, or the name is someone else's.
+        LakeError: The metastore refuses or cannot be reached, or the name is of another table.
     """
     with _client(spark, metastore, _not_kept(entry), entry.path) as client:
         _finish_move(spark, client, entry)
@@ -91,10 +91,11 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
 
 
 def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
-    """Take the name out of the metastore; data stays. A name that is someone else's is left.
+    """Remove the name from the metastore; the data stays.
 
     Raises:
-        LakeError: The metastore refuses or cannot be reached.
+        LakeError: The metastore refuses or cannot be reached; or the name is of another table,
+            which keeps it.
     """
     with _client(spark, metastore, _not_kept(entry), entry.path) as client:
         for suffix in ("", _NEXT, _FORMER):
@@ -103,7 +104,7 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
 
 
 def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
-    """Give a name back that was missing between two renames when a process died."""
+    """Restore a name that is missing because a process died between two renames."""
     if client.tableExists(entry.database, entry.name):
         return
     for suffix in (_NEXT, _FORMER):
@@ -114,7 +115,7 @@ def _finish_move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
 
 def _move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
     if not entry.partition_by:
-        # Without partitions, one object says all there is to say of a table.
+        # Without partitions, one object of the metastore describes the whole table.
         table = client.getTable(entry.database, entry.name + _NEXT)
         table.setTableName(entry.name)
         try:
@@ -136,15 +137,15 @@ def _rename(client: Any, entry: CatalogEntry, of: str, to: str) -> None:
 
 
 def _drop(client: Any, entry: CatalogEntry, suffix: str) -> None:
-    """Forget a name of ours; its data stays."""
+    """Drop a name of the table; its data stays."""
     client.dropTable(entry.database, entry.name + suffix, False, True)
 
 
 def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) -> str | None:
-    """Where a name leads, None when there is no such name.
+    """The location that a name points at; None when the name does not exist.
 
     Raises:
-        LakeError: It leads out of the table's folder: it is not ours to change.
+        LakeError: The location is outside of the table's folder, so the name is of another table.
     """
     if not client.tableExists(entry.database, name):
         return None
@@ -162,7 +163,7 @@ def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) 
 
 
 def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: str) -> None:
-    """Make the name, or renew its columns and partitions, by Hudi's own tool."""
+    """Create the name, or update its columns and partitions, with Hudi's own tool."""
     properties = java_class(spark, "java.util.Properties")()
     kind = "MultiPartKeysValueExtractor" if entry.partition_by else "NonPartitionedExtractor"
     for key, value in {
@@ -228,7 +229,7 @@ def _conf(spark: SparkSession, metastore: str) -> Any:
 
 
 def _plain(spark: SparkSession, path: str) -> str:
-    """A path as the metastore has it, with its file system."""
+    """A path in the metastore's form, with its file system."""
     hadoop = java_class(spark, "org.apache.hadoop.fs.Path")(path)
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     return str(hadoop.getFileSystem(conf).makeQualified(hadoop).toString())

@@ -1,4 +1,4 @@
-"""What a lake commit says about itself, as one JSON document in its metadata."""
+"""The record of a lake commit: one JSON document in the commit's metadata."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def _user() -> str:
 
 @dataclass(frozen=True)
 class ShardAccount(Part):
-    """What the commits of a shared table carry along of one shard.
+    """One shard's account, which every commit of a shared table carries along.
 
     Args:
-        text: The shard's own last :class:`CommitRecord`, as its JSON: who looks for one shard reads
-            no other's.
-        readers_keep_s: How long its readers may take by its settings, in seconds.
-        instant: The instant of the commit that it was written in; None for this commit.
+        text: The shard's last :class:`CommitRecord`, as JSON text: a reader of one shard does not
+            parse the records of the others.
+        readers_keep_s: How long the shard's readers may take by its settings, in seconds.
+        instant: Instant of the commit that wrote the record; None for this commit.
     """
 
     text: str
@@ -65,7 +65,7 @@ class ShardAccount(Part):
         """The shard's last record.
 
         Raises:
-            LakeError: It cannot be read.
+            LakeError: The text cannot be read.
         """
         return CommitRecord.from_json(self.text, "the account of a shard in a lake commit")
 
@@ -86,12 +86,12 @@ def _unpacked(text: Any) -> dict[str, ShardAccount]:
 
 @dataclass(frozen=True)
 class SharedState(Part):
-    """What a commit of a table that several source tables feed says of all of them.
+    """The state of all shards of a shared table, as one commit records it.
 
     Args:
-        types: The table's columns without that of the shard: Spark SQL type by name.
-        accounts: The last account of each shard, by the shard's name. They are much alike, and each
-            commit carries all of them: they are stored compressed.
+        types: Spark SQL types of the table's columns by name, without the shard column.
+        accounts: The last account of each shard, by shard name. They are stored compressed, since
+            they are much alike and each commit carries all of them.
     """
 
     types: Mapping[str, str]
@@ -102,7 +102,7 @@ class SharedState(Part):
 
 @dataclass(frozen=True)
 class CommitRecord(Part):
-    """One commit's account of what it holds; stored in the commit, so it is as durable as the data.
+    """The record of what one commit holds, stored in the commit: it is as durable as the data.
 
     Args:
         kind: ``chunk`` (snapshot rows), ``handoff`` (the end of a snapshot) or ``run`` (changes).
@@ -114,14 +114,16 @@ class CommitRecord(Part):
         epochs: Epoch of each partition's leader when the log was seen to reach ``offsets``.
         topic: Data topic.
         topic_id: UUID of the topic, so that a recreated topic is noticed.
-        position: Source position, as text, up to which every commit of the table is in the lake.
+        position: Source position, as text, up to which the lake has all transactions of the table.
         watermark: Event time up to which the table is complete, aware UTC.
-        counts: Events by operation.
+        counts: Records by operation, tombstones among them, and those left out as ``quarantined``;
+            for a replay, only the records applied, as ``replayed``.
         schema_ids: Registry ids of the writer schemas of the events.
         last_event: How far the binlog has been read; None unless the table is a log from a binlog.
         chunk_ids: Snapshot chunks that this commit holds.
-        handoff: What the stream rests on and the lake follows; None before the end of a snapshot.
-        shared: All shards of a table that several source tables feed; None for any other table.
+        handoff: Where the stream starts, and the schema that the lake follows; None before the end
+            of a snapshot.
+        shared: State of all shards of a shared table; None for any other table.
         run_id: The run that wrote it.
         tool_version: Version of this product.
         host: Machine that wrote it.
@@ -160,14 +162,14 @@ class CommitRecord(Part):
 
     @property
     def shards(self) -> Mapping[str, ShardAccount]:
-        """The accounts of the shards that feed the table, by name; empty for any other table."""
+        """The accounts of a shared table's shards, by name; empty for any other table."""
         return {} if self.shared is None else self.shared.accounts
 
     def require_handoff(self) -> Handoff:
-        """The handoff, which every commit has that the stream makes.
+        """The handoff, which every commit of the stream carries.
 
         Raises:
-            LakeError: This one has none.
+            LakeError: This commit carries none.
         """
         if self.handoff is None:
             raise LakeError(
@@ -190,7 +192,7 @@ class CommitRecord(Part):
             name: What errors call the record.
 
         Raises:
-            LakeError: The text is something else, or of another version.
+            LakeError: The text is not such a record, or is of another version.
         """
         return _CODEC.read(text, name, field=COMMIT_KEY)
 

@@ -1,7 +1,7 @@
-"""What the folders of a table are: which one serves, which one is built, and which may go.
+"""Classifies the folders of a table: which one serves, which one is built, which may be removed.
 
-Decided from three facts alone, so that nothing stays for ever: the folders that are there, the
-pointer of readers, and the attempts that the state store goes on with.
+Three facts decide this, so that no folder stays forever: the existing folders, the pointer for
+readers, and the attempts that the state store continues.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ class Kind(str, Enum):
     SERVING = "serving"
     """Readers are sent to it."""
     BUILDING = "building"
-    """An attempt that has yet to be published writes it."""
+    """An attempt that is not published yet writes it."""
     FORMER = "former"
     """Readers were sent to it, and may have it open."""
     ABANDONED = "abandoned"
-    """It was never shown to readers, and nothing goes on with it."""
+    """The pointer does not name it, and no record continues its attempt."""
 
 
 @dataclass(frozen=True)
@@ -36,11 +36,11 @@ class Generation:
     """One folder of a table.
 
     Args:
-        attempt: UUID of the attempt that wrote it; its folder is named by it.
+        attempt: UUID of the attempt that wrote it; a part of the folder's name.
         kind: What it is.
-        size_bytes: What it holds.
-        number: Its generation, None when nothing that is left tells.
-        published_at: When it was shown to readers.
+        size_bytes: Bytes that it holds.
+        number: Its generation; None when neither the pointer nor a record has it.
+        published_at: When it was published; None when the pointer does not name it.
         beside: Whether it is built beside the table's own record.
     """
 
@@ -53,7 +53,7 @@ class Generation:
 
     @property
     def removable(self) -> bool:
-        """Whether it may be removed as it is."""
+        """Whether it may be removed: it neither serves readers nor is built."""
         return self.kind in (Kind.FORMER, Kind.ABANDONED)
 
 
@@ -63,9 +63,9 @@ def generations(
     """The folders of a table: published ones by time, newest first, then the others.
 
     Args:
-        folders: Bytes by attempt. Looked at before the other two: an attempt is on record before
-            it has a folder, so one that is not on record then is nobody's.
-        pointer: What readers are sent to.
+        folders: Bytes by attempt. Read them before the other two arguments: an attempt is recorded
+            before it has a folder, so a folder without a record is abandoned.
+        pointer: The pointer for readers; None when nothing is published.
         records: The table's records: its own, and that of a generation beside it.
     """
     published = (pointer.current, *pointer.former) if pointer is not None else ()
@@ -73,7 +73,7 @@ def generations(
         str(record.attempt.id): record
         for record in records
         if record.attempt is not None
-        and record.attempt.shard is None  # else its rows are in the table that shards share
+        and record.attempt.shard is None  # a shard's rows are in the shared table
         and record.state not in _GIVEN_UP
     }
     found = []
@@ -97,12 +97,12 @@ def generations(
 def superfluous(
     found: Sequence[Generation], retain: int, *, keep: timedelta, now: datetime
 ) -> list[Generation]:
-    """What nobody needs: former generations but the newest ones, and abandoned attempts.
+    """The superfluous folders: former generations except the newest ones, and abandoned attempts.
 
     Args:
-        found: What there is, as :func:`generations` orders it.
+        found: The folders, as :func:`generations` orders them.
         retain: How many former generations stay.
-        keep: How long one stays, at least, after another was shown in its place.
+        keep: How long a generation stays, at least, after another one replaced it.
         now: The time, aware UTC.
     """
     published = [one for one in found if one.kind in (Kind.SERVING, Kind.FORMER)]
@@ -115,7 +115,7 @@ def superfluous(
 
 
 def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list[Generation]]:
-    """The generations that each name means: a number, or the beginning of an attempt's UUID."""
+    """The generations by name: a generation's number, or the beginning of an attempt's UUID."""
     listed = list(found)
     return {
         name: [one for one in listed if name == str(one.number)]
@@ -125,4 +125,4 @@ def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list
 
 
 _SHORTEST = 4
-"""Characters of a UUID that name it, at least."""
+"""The fewest characters of a UUID that name an attempt."""

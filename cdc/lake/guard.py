@@ -25,21 +25,23 @@ class CommitGuard:
         path: Base path of the table.
         check: Called with the table's timeline, fresh from storage.
         began: Commits that were complete when this writer began to read the table.
-        passed: Called last, when nothing speaks against the commit.
+        passed: Called last, after all checks have passed.
 
-    Hudi calls it after all data files are written and before the commit file is. If the check
-    raises, Hudi fails the commit, and :attr:`refusal` holds the original exception.
-    :attr:`instant` is the instant of the commit, once Hudi has asked.
+    Hudi calls it after it has written all data files, and before it writes the commit file. If the
+    check raises, Hudi fails the commit, and :attr:`refusal` holds the original exception.
+    :attr:`instant` is the instant of the commit, once Hudi has called the guard.
 
-    Beside the caller's check it refuses a commit that is no longer the only pending one (a newer
-    writer has rolled it back, or goes on beside it), that does not know of a completed one (a
-    clustering may have replaced the files that it changed), or whose instant is below a completed
-    one (a clock went backwards): instants order offsets. And it refuses one that lacks rows: where
-    a row cannot be written, Hudi counts it and goes on.
+    Besides the caller's check, it refuses a commit
+
+    * that is not the only pending one: a newer writer has rolled it back, or works beside it;
+    * that misses a completed one: a clustering may have replaced the files that it changed;
+    * whose instant is not above all completed ones (a clock went backwards), since instants order
+      offsets;
+    * that lacks rows: Hudi only counts a row that it cannot write.
     """
 
     class Java:
-        """Tells py4j which interface this object implements."""
+        """Names for py4j the interface that this object implements."""
 
         implements = ("java.util.function.BiConsumer",)
 
@@ -78,7 +80,7 @@ class CommitGuard:
             raise
 
     def verdict(self, timeline: Timeline) -> BaseException | None:
-        """Why the commit failed, where it was refused or another writer undid it.
+        """The error of a commit that was refused or undone by another writer; None for others.
 
         Args:
             timeline: The table's timeline after the failure.

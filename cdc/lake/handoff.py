@@ -1,6 +1,6 @@
-"""What a copy handed over to the stream, as the lake's commits carry it on, and what becomes of it.
+"""The document that a copy hands over to the stream and that the lake's commits carry along.
 
-This module owns the document: whoever makes it, reads it or moves it on does so by these types.
+This module owns the document: all code creates, reads and changes it through these types.
 """
 
 from __future__ import annotations
@@ -36,15 +36,15 @@ class LakeColumn(Part):
 
     Args:
         name: Its name.
-        source: Its type as the source prints it; ``DROPPED`` where only the lake still has it.
+        source: Its type as the source prints it; ``DROPPED`` if only the lake still has it.
         lake: Its Spark SQL type in the lake.
-        asked: Whether its values are asked of the source by key.
-        hide: ``hash`` or ``mask`` where the lake holds that in place of the values, else empty.
-        plain: The Spark SQL type of values that are hidden, else empty.
+        asked: Whether its values are read from the source by key.
+        hide: ``hash`` or ``mask`` if the lake holds that in place of the values; empty otherwise.
+        plain: The Spark SQL type of the values that are hidden; empty if they are not hidden.
         late: Whether the next events may lack it, since it is new.
-        added: Whether it is younger than the copy, so that events which are replayed may lack it.
-        fill: Spark SQL of its value in rows and events that are older than it; None where they
-            have none.
+        added: Whether it is younger than the copy, so that replayed events may lack it.
+        fill: Spark SQL of its value in rows and events that are older than it; None if they have
+            no value.
         renamed: Whether the next events may have it under a former name.
         former: Its former names, newest first.
     """
@@ -79,12 +79,12 @@ class LakeColumn(Part):
         )
 
     def with_name(self, change: RenameColumn) -> LakeColumn:
-        """The column under its new name; events without any name lack what the old one lacked."""
+        """The column under its new name; ``late``, ``added`` and ``fill`` stay as they are."""
         former = (*change.former, *self.former)
         return replace(self, name=change.to, renamed=True, former=former)
 
     def as_in(self, column: Column) -> LakeColumn:
-        """The column with the types that the source has now; what events may lack stays."""
+        """The column with the source's types; ``late``, ``added``, ``fill`` and names stay."""
         return replace(
             LakeColumn.of(column),
             late=self.late,
@@ -104,9 +104,9 @@ class FollowedSchema(Part):
     """The newest change of the source's schema that the lake has followed.
 
     Args:
-        version: Counts these changes in a generation; the columns as copied are version 1.
+        version: Number of the schema in its generation; the columns as copied are version 1.
         at: When the lake followed, aware UTC.
-        schema_ids: Registry ids of the schemas that were read last before.
+        schema_ids: Registry ids of the writers' schemas that were read last before the change.
         changes: What changed, as ``Change.to_json`` gives it.
     """
 
@@ -118,22 +118,23 @@ class FollowedSchema(Part):
 
 @dataclass(frozen=True)
 class Handoff(Part):
-    """What a table's stream rests on: the places of its copy, and what the lake follows.
+    """The base of a table's stream: the places of its copy, and the schema that the lake follows.
 
     Args:
         start_offsets: O, the first offset per partition that the stream applies.
         handoff_offsets: H, the offset per partition at which everything up to R was captured.
         reads_upto: R, an upper bound of the log position that the copy contains, as text.
-        x0: What showed that no transaction is captured in part: a transaction id, or a marker's.
+        x0: Proof that no transaction is captured in part: x0, or the id of a marker.
         marker_id: Identity of M, the marker row that the copy's view contains.
         topic_id: UUID of the topic.
-        told_upto: Where the topic of statements ended before O; None without such a topic.
+        told_upto: Offset at which the topic of statements ended before O; None without such a
+            topic.
         view: The image of the source that was copied.
-        fingerprint: The catalog's facts that the columns were taken from.
-        columns: The lake's columns, those first that the source has.
+        fingerprint: The catalog's facts from which the columns were derived.
+        columns: The lake's columns; those that the source has come first.
         key: Names of the columns that identify a row; empty for a log.
-        key_text: Form of the text that is the record key; None where Hudi renders the key.
-        hash_key: Identifies the key of hashes; None where no column is hashed.
+        key_text: Form of the text that is the record key; None if Hudi renders the key.
+        hash_key: Identifies the key of hashes; None if no column is hashed.
         schema: The newest change that the lake has followed; None for the columns as copied.
     """
 
@@ -156,7 +157,7 @@ class Handoff(Part):
     def of_copy(
         cls, attempt: Attempt, schema: TableSchema, *, shared: bool, hash_key: str | None
     ) -> Handoff:
-        """What an attempt hands over that has recorded all its places.
+        """The handoff of an attempt that has recorded all its places.
 
         Args:
             attempt: The attempt.
@@ -196,12 +197,12 @@ class Handoff(Part):
 
     @property
     def version(self) -> int:
-        """Counts the changes that the lake has followed, from 1 for the columns as copied."""
+        """Version of the schema that the lake follows; 1 for the columns as copied."""
         return 1 if self.schema is None else self.schema.version
 
     @property
     def lake_columns(self) -> LakeColumns:
-        """The lake's columns, as they are compared with the source's."""
+        """The lake's columns, in the form that is compared with the source's."""
         return LakeColumns(
             {one.name: one.lake for one in self.columns},
             dropped=frozenset(one.name for one in self.columns if one.dropped),
@@ -210,7 +211,7 @@ class Handoff(Part):
         )
 
     def lake_schema(self, table: TableId) -> TableSchema:
-        """The lake's columns by their types there, whatever they are at the source."""
+        """The lake's columns with their types in the lake, not those at the source."""
         columns = (Column(one.name, one.lake, one.lake) for one in self.columns)
         return TableSchema(table, tuple(columns), self.key)
 
@@ -235,17 +236,17 @@ class Handoff(Part):
     ) -> Handoff:
         """The handoff after the lake has followed its source.
 
-        A new column is ``late`` until a batch has shown that its events have begun: events from
-        before lack it, and have there what old rows have. It stays ``added``, for events that are
-        replayed. In the same way one that was ``renamed`` is looked for under its ``former`` names.
+        A new column is ``late`` until all events of a batch have it. Older events lack it; they get
+        the value that old rows have. The column stays ``added``, for events that are replayed. In
+        the same way, events may have a ``renamed`` column under one of its ``former`` names.
 
         Args:
             wanted: The columns that the settings replicate.
-            changes: What is not as the lake has it.
+            changes: How the source differs from the lake.
             fingerprint: The catalog's facts now.
-            fills: By new column, Spark SQL of what old rows have.
+            fills: Spark SQL of the value in old rows, by new column.
             at: Now, aware UTC.
-            schema_ids: Registry ids of the schemas that were read last.
+            schema_ids: Registry ids of the writers' schemas that were read last.
             hash_key: As :func:`hash_key_of` gives it.
         """
         had = {one.name: one for one in self.columns}
@@ -268,7 +269,7 @@ class Handoff(Part):
         )
 
     def settled(self, written: Mapping[int, DebeziumSchema]) -> Handoff:
-        """The handoff after a batch: a column that all its events had is late no more.
+        """The handoff after a batch: a column that all its events had is no longer late or renamed.
 
         Args:
             written: The writers' schemas of the batch, by registry id.
@@ -287,14 +288,14 @@ class Handoff(Part):
 
 
 def renames(changes: Iterable[Change]) -> Iterator[RenameColumn]:
-    """The columns that go on under another name."""
+    """The renames that the lake follows by moving a column's values to its new name."""
     for change in changes:
         if isinstance(change, RenameColumn) and change.verdict is Verdict.FILL:
             yield change
 
 
 def hash_key_of(columns: Iterable[Column], config: LakeConfig) -> str | None:
-    """What identifies the key of hashes; None where no column is hashed.
+    """The identity of the key of hashes; None if no column is hashed.
 
     Raises:
         SecretError: The key cannot be read.

@@ -61,10 +61,10 @@ class IndexLayout(Part):
     ) -> IndexLayout:
         """The index of a table that does not exist yet.
 
-        A bucket index needs no look-up and is the cheapest for tables of few files, but each
-        bucket can be written by one bulk insert only, and by one partition's rows. So a table
-        whose snapshot takes several commits, or whose rows move between partitions, gets bloom
-        filters, which prune by key ranges.
+        A bucket index needs no look-up and is the cheapest for tables of few files. But each bucket
+        takes only one bulk insert, and only the rows of one partition. So bloom filters, which
+        prune by key ranges, are for a log, for a table whose snapshot takes several commits, and
+        for a table whose rows move between partitions.
 
         Args:
             settings: The table's settings.
@@ -72,7 +72,7 @@ class IndexLayout(Part):
             size: What the snapshot will write; None for a table that begins empty.
 
         Raises:
-            ConfigError: A bucket index is asked for where it would lose rows.
+            ConfigError: The settings require a bucket index where it would lose rows.
         """
         if settings.index == "bucket" and layout.moves_partitions:
             table = layout.schema.table
@@ -86,7 +86,7 @@ class IndexLayout(Part):
         automatic = settings.index == "auto"
         kind = str(settings.index)
         if automatic:
-            # A bucket is written anew with each commit that adds to it, and a log only ever grows.
+            # Each commit that adds to a bucket rewrites it, and a log only ever grows.
             several = layout.is_log or (size is not None and size.commits > 1)
             kind = "bloom" if several or layout.moves_partitions else "bucket"
         if kind != "bucket":
@@ -100,24 +100,24 @@ class IndexLayout(Part):
 
     @property
     def filter_options(self) -> dict[str, str]:
-        """Hudi's settings for the bloom filters that it writes whatever the index; mere cost."""
+        """Hudi's settings for bloom filters, which it writes with every index; they affect cost."""
         if self.is_bucket:
-            # These soon let every key pass: a table that outgrows its buckets is still found by
-            # key ranges until its files are written again.
+            # These filters soon let every key pass. In a table that outgrows its buckets, key
+            # ranges alone find rows until the files are rewritten.
             return {
                 "hoodie.index.bloom.num_entries": "1000",
                 "hoodie.bloom.index.filter.dynamic.max.entries": "1000",
                 "hoodie.index.bloom.fpp": "0.5",
             }
-        # Half the hashes per row of the default 1e-9: one file too many in ten thousand look-ups
-        # costs less than they do.
+        # Half the hashes per row of the default 1e-9: one needless file in ten thousand look-ups
+        # costs less than the other half.
         return {"hoodie.index.bloom.fpp": "0.0001"}
 
     def options(self, *, global_index: bool) -> dict[str, str]:
         """Hudi's settings for this index.
 
         Args:
-            global_index: Whether a row's partition can change, so that all are searched.
+            global_index: Whether a row's partition can change, so that Hudi searches all of them.
         """
         if self.is_bucket:
             return {

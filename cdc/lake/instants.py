@@ -1,9 +1,10 @@
 """Instants of a table whose newest commit lies in the future of this machine's clock.
 
-Hudi takes a commit's instant from the clock, and the next commit must have a greater one. After a
-commit from a machine whose clock was ahead, none could follow for as long. Hudi remembers the
-last instant for the whole process, so it cannot be moved on there: every other table would wait.
-A write client of the table's own does it, which Spark's own Java compiler makes of the lines below.
+Hudi takes a commit's instant from the clock, and each commit needs a greater instant than the one
+before. After a commit from a machine whose clock was ahead, no commit could follow until this clock
+catches up. Hudi remembers its last instant per process, so raising it there would make every other
+table wait. Instead, such a table gets its own write client, which Spark's Java compiler compiles
+from the lines below.
 """
 
 from __future__ import annotations
@@ -62,7 +63,7 @@ def lead(newest: str | None) -> timedelta:
 def ordered_client(
     spark: SparkSession, timeline: Timeline, options: Mapping[str, str], rows: DataFrame
 ) -> Any:
-    """Hudi's write client for one commit, whose instant comes after all of the timeline.
+    """Hudi's write client for one commit, whose instant follows all instants of the timeline.
 
     Args:
         spark: The session.
@@ -77,7 +78,7 @@ def ordered_client(
     properties = java_class(spark, "org.apache.hudi.common.config.TypedProperties")()
     for key, value in options.items():
         properties.setProperty(key, value)
-    # The schema that Hudi's writer takes, too, when it makes the client by itself.
+    # Hudi's writer uses the same schema when it creates the client itself.
     schema = _module(spark, "org.apache.hudi.HoodieSchemaUtils$").deduceWriterSchema(
         conversion.convertStructTypeToHoodieSchema(
             rows._jdf.schema(), f"{name}_record", f"hoodie.{name}"

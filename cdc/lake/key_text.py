@@ -1,9 +1,9 @@
-"""The record key as one text, which differs wherever two keys differ and is never taken apart.
+"""The record key as one text: different keys have different texts, and no code splits a text.
 
-Hudi's bucket index reads the columns back out of a record key that has a comma and a colon, and
-for some values never comes to an end. So the text of a key has no comma.
+Hudi's bucket index parses the columns out of a record key that has a comma and a colon, and for
+some values this never ends. So the text of a key has no comma.
 
-The source decides what one key is: it takes 0.0 for -0.0, and NaN for NaN.
+The source decides which keys are equal: for it, 0.0 equals -0.0, and NaN equals NaN.
 """
 
 from __future__ import annotations
@@ -21,38 +21,38 @@ if TYPE_CHECKING:
     from schemas.table import Column
 
 FORM = 2
-"""Which text it is. A table whose rows have another is copied again."""
+"""The form of the text. A table whose rows have another form is copied again."""
 
 _NATURAL_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
 _ESCAPES = (("\\", "\\\\"), (",", "\\."), ("|", "\\|"))
 _NULL = "\\N"
-"""No value's text: there an escape follows each backslash."""
+"""The text of NULL. No value has it, since each backslash in a value begins an escape."""
 _REAL = ("float", "double")
 
 
 def is_natural(column: Column) -> bool:
     """Whether Hudi's key generators render the column as they should.
 
-    Integers and UUIDs have none of their separators. Text may have them, or be empty
-    (``__empty__`` to them); dates, timestamps and decimals render differently in bulk insert and
-    upsert.
+    Integers and UUIDs contain none of the generators' separators. Text may contain them, or be
+    empty, which the generators render as ``__empty__``. Dates, timestamps and decimals render
+    differently in bulk insert and upsert.
     """
     return column.lake_type in _NATURAL_TYPES or column.source_type == "uuid"
 
 
 def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
-    """Which form of the text the rows of a table have for their keys; None if they need none.
+    """The form of the key text that the rows of a table need; None if they need no key text.
 
     Args:
         key: The columns of the table's key.
-        shared: Whether several source tables feed it: then the name of each is a part of the key.
+        shared: Whether several source tables feed it: the shard's name is then a part of the key.
     """
     columns = tuple(key)
     return FORM if columns and (shared or not all(map(is_natural, columns))) else None
 
 
 def key_text(key: Iterable[Column]) -> SparkColumn:
-    """The text of a key, which is neither empty nor one of the words that mean so to Hudi."""
+    """The text of a key, which is never empty and never one of Hudi's words for an empty key."""
     parts = (
         _text(F.col(quoted(column.name)).cast(column.lake_type), column.lake_type) for column in key
     )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 class RowLayout:
     """How rows of one table are laid out in the lake.
 
-    A table without a key is a log: its rows come with a `ROW`, and none is ever replaced.
+    A table without a key is a log: its rows have a `ROW`, and no row is ever replaced.
 
     Args:
         schema: The table.
@@ -30,8 +30,8 @@ class RowLayout:
         soft_delete: Whether deleted rows stay, with ``DELETED`` set.
 
     Raises:
-        SchemaError: The table cannot be laid out: a reserved or colliding column name, or a
-            partition column that it does not have.
+        SchemaError: The table cannot be laid out: a column name is reserved, invalid or collides
+            with another, or the table does not have a partition column.
     """
 
     schema: TableSchema
@@ -64,7 +64,7 @@ class RowLayout:
 
     @property
     def needs_key_column(self) -> bool:
-        """Whether the record key is the column ``KEY``; integers and UUIDs need none."""
+        """Whether the record key is the column ``KEY``; integers and UUIDs do not need it."""
         return not all(map(is_natural, self._key))
 
     @property
@@ -89,7 +89,7 @@ class RowLayout:
 
     @property
     def input_columns(self) -> tuple[tuple[str, str], ...]:
-        """Name and Spark type of the columns that rows to write have."""
+        """Name and Spark type of each column of the rows to write."""
         source = ((column.name, column.lake_type) for column in self.schema.columns)
         return (*self._meta, *source)
 
@@ -132,8 +132,8 @@ class RowLayout:
             else:
                 selected.append(column(name).cast(lake_type).alias(name))
         projected = rows.select(*selected)
-        # Whatever the input promises, lake columns are nullable: else a column that is missing
-        # in a later schema, or a delete that carries only its key, could not be written.
+        # Lake columns are nullable even if the input's are not: a later schema may lack a column,
+        # and a delete carries only its key.
         return projected.select(
             *(
                 column(name) if projected.schema[name].nullable else _nullable(name)
@@ -143,7 +143,7 @@ class RowLayout:
 
 
 def column(name: str) -> SparkColumn:
-    """The column of that exact name, whatever characters it has."""
+    """The column of exactly this name, which may have any characters."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 

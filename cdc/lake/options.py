@@ -33,13 +33,13 @@ _FIXED = {
     "hoodie.write.auto.upgrade": "false",
     # Instants order offsets; local time would go back for an hour each autumn.
     "hoodie.table.timeline.timezone": "UTC",
-    # The wait is for clocks of concurrent writers; there is one writer, and the guard compares.
+    # Hudi waits for the clocks of concurrent writers. Here is one, and the guard checks instants.
     "hoodie.time.generator.max_expected_clock_skew_ms": "1",
     # Offsets advance even when a batch changes no row.
     "hoodie.allow.empty.commit": "true",
     # A row that cannot be written fails its commit; Hudi's default drops the row.
     "hoodie.write.ignore.failed": "false",
-    # A clustering that runs inside a commit is asked nothing; upkeep makes it, under the guard.
+    # No guard checks a clustering that runs inside a commit; upkeep runs it, under the guard.
     "hoodie.clustering.inline": "false",
     # One writer, fenced by the lease, the guard and the next writer's rollback of what it left.
     "hoodie.write.concurrency.mode": "SINGLE_WRITER",
@@ -47,7 +47,7 @@ _FIXED = {
     # A retried stale batch would bring deleted rows back.
     "hoodie.write.num.retries.on.conflict.failures": "0",
     "hoodie.datasource.write.precombine.field": OFFSET,
-    # Rows stay Spark's from the batch to the file; the default merger takes them through Avro.
+    # Rows stay in Spark's format from batch to file; the default merger converts them to Avro.
     "hoodie.write.record.merge.custom.implementation.classes": (
         "org.apache.hudi.DefaultSparkRecordMerger"
     ),
@@ -61,20 +61,20 @@ _FIXED = {
     "hoodie.datasource.write.partitionpath.urlencode": "true",
     "hoodie.datasource.write.drop.partition.columns": "false",
     "hoodie.populate.meta.fields": "true",
-    # Which of both spellings matters little, as long as it stays the same for a table's life.
+    # Either encoding works, as long as it stays the same for a table's life.
     "hoodie.write.complex.keygen.new.encoding": "false",
     "hoodie.write.complex.keygen.validation.enable": "false",
     # Listing files is cheaper than 0.6 CPU seconds per commit for a metadata table.
     "hoodie.metadata.enable": "false",
 }
-"""Settings that the meaning of a table depends on."""
+"""Settings on which the correctness of a table depends."""
 
 _DELETES = {"hoodie.payload.delete.field": OP, "hoodie.payload.delete.marker": "d"}
 
 _DEFAULTS = {
     "hoodie.parquet.compression.codec": "zstd",
-    # Also the size above which a column's dictionary is given up. Rows' own keys and numbers are
-    # all different: at the default of 1 MiB a tenth of the time of a snapshot went into theirs.
+    # Parquet also gives up a column's dictionary above this size. Keys and numbers differ in every
+    # row: at the default of 1 MiB, their dictionaries took a tenth of the time of a snapshot.
     "hoodie.parquet.page.size": str(128 * 1024),
     "hoodie.bulkinsert.sort.mode": "NONE",
     "hoodie.datasource.write.row.writer.enable": "true",
@@ -83,7 +83,7 @@ _DEFAULTS = {
     "hoodie.embed.timeline.server": "false",
     "hoodie.write.markers.type": "DIRECT",
 }
-"""Settings that only cost or save; ``hudi:`` of a table may change them."""
+"""Settings that affect only cost; ``hudi:`` of a table may change them."""
 
 _OWNED = (
     "hoodie.table.",
@@ -138,7 +138,7 @@ _OWNED = (
     "hoodie.heartbeat.",
     "hoodie.client.heartbeat.",
 )
-"""Prefixes of settings that are decided here or have a setting of their own in the table."""
+"""Prefixes of settings that are decided here, or that one of the table's own settings controls."""
 
 _SECRET = re.compile(r"passw|secret|token|credential|access.?key|private.?key", re.IGNORECASE)
 
@@ -157,8 +157,8 @@ def table_options(
     table = layout.schema.table
     return {
         **_DEFAULTS,
-        # Deletes travel with the upserts, marked by a column that rows carry anyway; where deleted
-        # rows stay, none of them may be taken for a delete.
+        # Deletes are part of the upserts, marked by a column that rows have anyway. If deleted rows
+        # stay, Hudi may not treat them as deletes.
         **({} if layout.soft_delete else _DELETES),
         **service_options(
             clustered=not index.is_bucket,
@@ -168,8 +168,8 @@ def table_options(
         **overrides,
         **_FIXED,
         **index.options(global_index=layout.moves_partitions),
-        # Batches hold one row per key, so there is nothing to combine; but only then does Hudi
-        # take the ordering value along, and a global index compares it.
+        # Batches hold one row per key, so there is nothing to combine. But only with this setting
+        # does Hudi keep the ordering value, which a global index compares.
         "hoodie.combine.before.upsert": str(layout.moves_partitions).lower(),
         "hoodie.table.name": re.sub(r"\W", "_", f"{table.schema}_{table.name}"),
         "hoodie.datasource.write.operation": operation,
@@ -183,7 +183,7 @@ def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
     """Refuse a table without a key, unless its settings say that it is a log.
 
     Raises:
-        SchemaError: Its rows could not be found again.
+        SchemaError: The table has no key, and its settings do not say that it is a log.
     """
     if not schema.key and not settings.appends:
         raise SchemaError(
@@ -198,7 +198,7 @@ def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str
     """The table's ``hudi`` settings as text.
 
     Raises:
-        ConfigError: One of them would break what the lake promises, is not Hudi's, or is a secret.
+        ConfigError: A setting would break the lake's guarantees, is not Hudi's, or is a secret.
     """
     for key, value in overrides.items():
         if not key.startswith("hoodie."):

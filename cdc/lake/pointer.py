@@ -1,4 +1,4 @@
-"""Which generation of a table readers are to open: one small file in the table's folder."""
+"""The generation of a table that readers should open: one small file in the table's folder."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Pointer(Published):
     """The published generation of a table, and those that were published before it.
 
     Args:
-        former: What readers may still have open, newest first.
+        former: Generations that readers may still have open, newest first.
         format: Version of this document.
     """
 
@@ -51,14 +51,14 @@ class Pointer(Published):
 
     @classmethod
     def of(cls, current: Published, former: tuple[Published, ...] = ()) -> Pointer:
-        """The pointer to a generation, after others."""
+        """The pointer to a generation that was published after the former ones."""
         return cls(
             current.path, current.generation, current.attempt, current.published_at, former=former
         )
 
     @property
     def current(self) -> Published:
-        """What readers are to open."""
+        """The generation that readers should open."""
         return Published(self.path, self.generation, self.attempt, self.published_at)
 
     def to_json(self) -> str:
@@ -74,7 +74,7 @@ class Pointer(Published):
             folder: The table's folder, for the error.
 
         Raises:
-            LakeError: It is something else, or of another version.
+            LakeError: The text is not a pointer, or is of another version.
         """
         return _CODEC.read(text, f"{folder}/{POINTER}", path=folder)
 
@@ -88,7 +88,7 @@ _CODEC = Codec(
 
 
 def moved(pointer: Pointer | None, to: Published) -> Pointer:
-    """The pointer after a generation was published, which may have been published before."""
+    """The pointer after a generation is published, perhaps for the second time."""
     if pointer is None:
         return Pointer.of(to)
     if pointer.current.attempt == to.attempt:
@@ -98,9 +98,9 @@ def moved(pointer: Pointer | None, to: Published) -> Pointer:
 
 
 def local_folder(url: str) -> Path | None:
-    """The folder that a URL names on this machine, None when it is elsewhere.
+    """The folder of a URL on this machine; None when the URL is of another file system.
 
-    As for Hadoop, what follows ``file:`` is a path as it is, without escapes.
+    As in Hadoop, the text after ``file:`` is a literal path, without escapes.
     """
     if (local := _LOCAL.match(url)) is not None:
         return Path(url[local.end() :])
@@ -139,7 +139,7 @@ def replace_local(folder: Path, text: str) -> None:
             file.write(text)
             file.flush()
             os.fsync(file.fileno())
-        # Hadoop keeps a checksum beside what it writes, and would refuse what it did not write.
+        # Hadoop keeps a checksum beside each file, and would refuse a file that does not match it.
         (folder / f".{POINTER}.crc").unlink(missing_ok=True)
         staged.replace(folder / POINTER)
         directory = os.open(folder, os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""Shows generations to readers, and keeps the folders of a table: on any Hadoop file system."""
+"""Publishes generations to readers and manages a table's folders, on any Hadoop file system."""
 
 from __future__ import annotations
 
@@ -30,14 +30,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RENAMES = frozenset({"hdfs", "viewfs"})
-"""Schemes whose rename over a file is one step."""
+"""Schemes of file systems that rename over an existing file in one step."""
 
 ATTEMPT = "attempt="
-"""What the folder of an attempt begins with; its UUID follows."""
+"""Prefix of the name of an attempt's folder; the attempt's UUID follows."""
 
 
 def attempt_path(table_base: str, attempt: uuid.UUID | str) -> str:
-    """Base path of the Hudi table that an attempt writes, and no other ever."""
+    """Base path of the Hudi table that only this attempt ever writes."""
     return f"{table_base}/{ATTEMPT}{attempt}"
 
 
@@ -50,7 +50,7 @@ def write_pointer(
     attempt: str,
     check: Callable[[], None] | None = None,
 ) -> Pointer:
-    """Show a generation to readers, in one step: they see the former pointer, or this one.
+    """Publish a generation in one step: readers see either the former pointer or the new one.
 
     Args:
         spark: The session whose file systems are used.
@@ -58,18 +58,19 @@ def write_pointer(
         path: Base path of the generation's Hudi table.
         generation: Its number.
         attempt: UUID of its bootstrap attempt.
-        check: Called right before and right after; raises when the table is no longer ours.
+        check: Called right before and right after the write; raises FencedError when this process
+            no longer holds the table.
 
     Raises:
-        FencedError: It is not. If the pointer was moved by then, the run of whoever has the table
-            stops, since its record and the pointer do not agree.
+        FencedError: This process no longer holds the table. If it has moved the pointer by then,
+            the next run of the table stops, since its record and the pointer do not agree.
         LakeError: The file cannot be written.
     """
     check = check or (lambda: None)
     shown = Published(path, generation, attempt, datetime.now(timezone.utc))
     pointer = moved(read_pointer(spark, table_base), shown)
     with _files(spark, table_base) as (files, folder):
-        # What was removed is nobody's any more.
+        # The pointer drops former generations whose folders were removed.
         there = [one for one in pointer.former if files.exists(_path(spark, one.path))]
         pointer = replace(pointer, former=tuple(there))
         check()
@@ -97,14 +98,15 @@ def read_pointer(spark: SparkSession, table_base: str) -> Pointer | None:
 
 
 def current_path(table_base: str, spark: SparkSession | None = None) -> str | None:
-    """Base path of the Hudi table that readers are to open, or None when none is published.
+    """Base path of the Hudi table that readers should open, or None when none is published.
 
     Args:
         table_base: Folder of the table under the lake's URL.
         spark: A session whose file systems reach it; needed unless the folder is on this machine.
 
     Raises:
-        LakeError: The pointer cannot be read, or the folder is elsewhere and there is no session.
+        LakeError: The pointer cannot be read, or the folder is on another machine and there is no
+            session.
     """
     if spark is not None:
         pointer = read_pointer(spark, table_base)
@@ -120,7 +122,7 @@ def current_path(table_base: str, spark: SparkSession | None = None) -> str | No
 
 
 def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
-    """The attempts that have a folder, by UUID, with the bytes that each holds.
+    """Bytes in the folder of each attempt that has one, by the attempt's UUID.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -138,7 +140,7 @@ def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
 
 
 def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> list[str]:
-    """Those of the attempts that have a folder, without a look at what is in it.
+    """The given attempts that have a folder; the content of the folders is not read.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -150,10 +152,10 @@ def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]
 
 
 def delete_attempts(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> None:
-    """Delete the folders of attempts, under the table's lease; what is gone is passed over.
+    """Delete the folders of attempts, under the table's lease; skip folders that are gone.
 
     Raises:
-        LakeError: One cannot be deleted.
+        LakeError: A folder cannot be deleted.
     """
     for attempt in attempts:
         crash("generations.before_delete")
@@ -165,10 +167,10 @@ def delete_path(spark: SparkSession, path: str) -> bool:
     """Delete a folder and all that is in it.
 
     Returns:
-        Whether there was anything.
+        Whether there was such a folder.
 
     Raises:
-        LakeError: It cannot be deleted, or it is the root of a file system.
+        LakeError: The folder cannot be deleted, or is the root of a file system.
     """
     with _files(spark, path) as (files, folder):
         if folder.isRoot() or folder.getParent() is None:
@@ -215,10 +217,11 @@ def _child(spark: SparkSession, folder: Any, name: str) -> Any:
 
 
 def _replace(spark: SparkSession, files: Any, folder: Any, text: str) -> None:
-    """Put the pointer in place of the one that is there; neither is ever missing.
+    """Replace the pointer file so that readers never find it missing.
 
-    Hadoop's own rename over a file is a delete and a rename, but for HDFS. Object stores show what
-    is written when it is whole; Azure's (abfs) shows an empty file for a moment.
+    Hadoop's rename over a file is one step only on HDFS; elsewhere it is a delete and a rename.
+    Object stores show a file once it is written completely. Azure's (abfs) is an exception: it
+    shows an empty file for a moment.
     """
     scheme = str(files.getUri().getScheme())
     if scheme == "file":

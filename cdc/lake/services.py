@@ -1,7 +1,8 @@
-"""Hudi's settings for what follows a commit: cleaning, archiving and clustering.
+"""Hudi's settings for the services after a commit: cleaning, archiving and clustering.
 
-Nothing of it runs by itself, in a commit or beside it: a service that writes to the timeline on
-its own is a second writer. :mod:`cdc.lake.upkeep` runs it, under the table's lease.
+Hudi does not start these services itself, neither in a commit nor beside it: a service that writes
+to the timeline on its own is a second writer. :mod:`cdc.lake.upkeep` runs them, under the table's
+lease.
 """
 
 from __future__ import annotations
@@ -11,43 +12,43 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 UPKEEP_EVERY_COMMITS = 5
-"""Commits from one upkeep to the next; of tables that keep many for readers, a tenth of these."""
+"""Commits from one upkeep to the next, or a tenth of the commits kept for readers if more."""
 KEPT_COMMITS = 20
 """Commits that stay in the active timeline, at least."""
 CLUSTER_EVERY_COMMITS = 20
 CLUSTERING_KEY = "hoodie.clustering.inline.max.commits"
-"""Hudi's setting for it; ``hudi:`` of a table may change it."""
+"""Hudi's setting for the commits between clusterings; ``hudi:`` of a table may change it."""
 MOST_BETWEEN_CLUSTERINGS = 1000
-"""Commits are counted in the active timeline, which every commit reads."""
+"""The limit of that setting: Hudi counts in the active timeline, which every commit reads."""
 MIB = 1024 * 1024
 SMALL_FILE_BYTES = 32 * MIB
 """New rows are packed into files below this size, and only such files are clustered."""
 TARGET_FILE_BYTES = 128 * MIB
 CLUSTER_AT_ONCE_BYTES = 512 * MIB
-"""What one clustering may rewrite, at most."""
+"""The most bytes that one clustering may rewrite."""
 
 
 @dataclass(frozen=True)
 class Retention:
-    """What stays for readers: the commits that may be open, and what they wrote.
+    """The newest commits, which stay for readers with the files that they wrote.
 
     Args:
-        commits: How many; the newest ones.
+        commits: Number of these commits.
     """
 
     commits: int
 
     @classmethod
     def of(cls, instants: Collection[str], keep_s: float, now: datetime) -> Retention:
-        """What readers may have open who began to read within the time.
+        """The commits that readers may have open if they began within the last ``keep_s`` seconds.
 
         Args:
-            instants: The commits of the table.
+            instants: Instants of the table's completed commits.
             keep_s: How long a reader may take, in seconds.
             now: The time, aware UTC.
         """
         first = f"{now - timedelta(seconds=keep_s):%Y%m%d%H%M%S%f}"[:17]
-        # The one before these was the newest when the first of them came.
+        # One more: the commit before these was the newest until the first of them completed.
         return cls(max(2, 1 + sum(instant >= first for instant in instants)))
 
     @property
@@ -56,11 +57,11 @@ class Retention:
         return max(UPKEEP_EVERY_COMMITS, self.commits // 10)
 
     def options(self, *, cluster_every: int = 0) -> dict[str, str]:
-        """Hudi's settings for it.
+        """Hudi's settings for this retention.
 
         Args:
-            cluster_every: Commits from one clustering to the next, which are counted in the
-                active timeline.
+            cluster_every: Commits from one clustering to the next. The active timeline keeps at
+                least that many, since Hudi counts them there.
         """
         least = max(KEPT_COMMITS, self.commits + 1, cluster_every + 1)
         return {
@@ -74,7 +75,7 @@ class Retention:
 
 
 def service_options(*, clustered: bool, sort_columns: tuple[str, ...]) -> dict[str, str]:
-    """Table services of one table.
+    """Hudi's settings for the services of one table.
 
     Args:
         clustered: Whether small files are merged; not for bucket indexes, whose files are fixed.

@@ -1,4 +1,4 @@
-"""What shards want to commit to the table that they share, and how that table looks then."""
+"""The writes that shards request of their shared table, and the table's shape afterwards."""
 
 from __future__ import annotations
 
@@ -23,17 +23,17 @@ if TYPE_CHECKING:
 
 @dataclass
 class ShardWrite:
-    """What one shard wants to commit.
+    """One shard's request for a commit.
 
     Args:
         shard: The shard.
         schema: Its columns as the lake has them, without the shard column.
         settings: The table's settings.
-        rows: Meta and source columns; None commits its record alone.
-        commit: What the commit says about the shard; None takes the shard out of the table.
-        guard: Called under the commit, with the shard's own commits; raises to refuse it.
-        replaces: Whether the rows take the place of all that the shard has.
-        size: What it brings, which decides the index of a table that is not there yet.
+        rows: Meta and source columns; None commits the record without rows.
+        commit: The shard's record; None removes the shard from the table.
+        guard: Called under the commit, with the shard's own timeline; raises to refuse the commit.
+        replaces: Whether the rows replace all rows of the shard.
+        size: Size of the rows; it decides the index of a table that does not exist yet.
     """
 
     shard: Shard
@@ -54,7 +54,7 @@ class ShardWrite:
 
 
 def carried(latest: Committed | None) -> dict[str, ShardAccount]:
-    """The shards' own accounts as the next commit carries them along."""
+    """The accounts of the shards, as the next commit carries them along."""
     if latest is None:
         return {}
     return {
@@ -68,7 +68,7 @@ def record_of(
     entries: Mapping[str, ShardAccount],
     types: Mapping[str, str],
 ) -> CommitRecord:
-    """The commit of what some shards want, which carries the others' accounts along."""
+    """The record of some shards' joint commit, which carries the accounts of the others along."""
     shards = dict(entries)
     for one in wanted:
         shards.pop(one.shard.name, None)
@@ -85,16 +85,16 @@ def record_of(
 
 
 def types_before(latest: Committed | None) -> dict[str, str]:
-    """The shared table's columns as its newest commit has them, without that of the shard."""
+    """The shared table's columns by its newest commit, without the shard column."""
     shared = latest.record.shared if latest is not None else None
     return dict(shared.types) if shared is not None else {}
 
 
 def types_of(before: Mapping[str, str], wanted: Sequence[ShardWrite]) -> dict[str, str]:
-    """The shared table's columns: those that it has, and those of the shards, as wide as any.
+    """The columns of the shared table and of the shards, each with the widest of its types.
 
     Raises:
-        SchemaError: A column of a shard does not go with the table's.
+        SchemaError: The type of a shard's column cannot be merged with the table's.
     """
     columns = (
         (one.shard.name, [(column.name, column.lake_type) for column in one.schema.columns])
@@ -104,10 +104,11 @@ def types_of(before: Mapping[str, str], wanted: Sequence[ShardWrite]) -> dict[st
 
 
 def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
-    """Refuse to write shards together whose settings lay rows out in different ways.
+    """Refuse to write shards together if their settings define different row layouts.
 
     Raises:
-        ConfigError: They do; one that is not as the table is refused by itself.
+        ConfigError: A layout setting differs between two shards. A shard that differs only from
+            the table is refused when it is written.
     """
     first = wanted[0]
     for one in wanted:
@@ -122,10 +123,10 @@ def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
 
 
 def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount]) -> None:
-    """Refuse a shard whose rows are found by another key than those of the others.
+    """Refuse a shard whose key differs from the key of the other shards.
 
     Raises:
-        SchemaError: Names the two.
+        SchemaError: The keys differ; names both shards and keys.
     """
     known, key = wanted[0].shard.name, wanted[0].schema.key
     if entries:
@@ -142,9 +143,10 @@ def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAcc
 
 
 def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount]) -> TableSettings:
-    """The settings of the shared table: the shards lie in partitions of their own.
+    """The settings of the shared table, in which each shard has its own partitions.
 
-    What readers have open stays for as long as any shard asks for, whoever commits.
+    Files stay for readers for the longest time that any shard's settings ask for, no matter which
+    shard commits.
     """
     first = wanted[0]
     kept = {name: account.readers_keep_s for name, account in entries.items()}

@@ -1,12 +1,12 @@
-"""One Hudi table that several source tables feed, each its own part, with one account per part.
+"""One Hudi table that several source tables feed, each with its own rows and its own account.
 
-Each source table is a shard: it is copied, followed and committed as a table of its own, and its
-rows are those that have its name in the shard column. What a commit of one shard says about itself
-is carried along by the commits of all others, so the newest commit has every shard's offsets.
+Each source table is a shard. It is copied, followed and committed like a separate table, and its
+rows have its name in the shard column. Each commit carries the last record of every shard along, so
+the newest commit has every shard's offsets.
 
-Hudi lets one writer commit at a time. So shards that are ready together go into one commit: whoever
-comes first takes along all that wait. Where the joint commit fails, each is tried alone, so that
-the one whose rows cannot be written is the only one that stops.
+Hudi lets one writer commit at a time. So shards that are ready together share a commit: the first
+thread commits for all that wait. If the joint commit fails, each shard is tried alone, so that only
+the shard whose rows cannot be written stops.
 """
 
 from __future__ import annotations
@@ -56,11 +56,13 @@ _log = logging.getLogger(__name__)
 _TURN_S = 900.0
 """How long to wait for another process that commits to the same table, in seconds."""
 _LAST_OFFSET = 2**63 - 1
-"""The offset of what deletes a row whatever it has."""
+"""The offset of a delete that wins over any offset of the row."""
 
 
 class ShardTimeline(Timeline):
-    """The commits of a shared table as one shard sees them: only its own, each once at least.
+    """The commits of one shard in a shared table.
+
+    Each occurs at least once: commits of other shards carry the shard's record along.
 
     Args:
         spark: The session whose JVM and file systems are used.
@@ -76,25 +78,25 @@ class ShardTimeline(Timeline):
         for committed in super()._newest_first():
             mine = committed.record.shards.get(self._shard)
             if mine is None:
-                return  # it came later, or had left by then
+                return  # the shard was not in the table at this commit, and so has none before
             self._whole(committed)
             instant = mine.instant or committed.instant
             yield Committed(instant, committed.action, mine.record, committed.index)
 
 
 def shared_path(spark: SparkSession, shard: Shard) -> str:
-    """Base path of the Hudi table that a shard's rows are brought into: one for its life."""
+    """Base path of the Hudi table for a shard's rows, which never changes."""
     there = current_path(shard.base_path, spark)
     return there or attempt_path(shard.base_path, identity_of(shard))
 
 
 def identity_of(shard: Shard) -> uuid.UUID:
-    """What stands for the attempt of a table that shards share; whoever comes first makes it."""
+    """The UUID that a shared table has in place of an attempt's; all its shards derive it."""
     return uuid.uuid5(uuid.NAMESPACE_URL, shard.base_path)
 
 
 def timeline_of(spark: SparkSession, attempt: Attempt) -> Timeline:
-    """The commits of the Hudi table that an attempt's rows are in, as far as they are its own."""
+    """The commits of an attempt's Hudi table; of a shared table, only those of its shard."""
     if attempt.shard is None:
         return Timeline(spark, attempt.path)
     return ShardTimeline(spark, attempt.path, attempt.shard)
@@ -104,8 +106,8 @@ class SharedTable:
     """The writer of one shared Hudi table in this process. Safe to share among threads.
 
     Args:
-        spark: Gives the session of the thread that asks.
-        leases: One process commits at a time.
+        spark: Returns the session of the calling thread.
+        leases: They let one process commit at a time.
         path: Base path of the Hudi table.
     """
 
@@ -119,22 +121,22 @@ class SharedTable:
 
     @contextmanager
     def alone(self) -> Iterator[Lease]:
-        """Change what the shards share, while no other of them and no other process does.
+        """Hold the lease of the shared table, so that no other shard or process changes it.
 
         Raises:
-            LeaseHeldError: Another process does for too long.
+            LeaseHeldError: Another process holds the lease for too long.
         """
         with self._leases.hold(f"lake table {self.path}", wait_s=_TURN_S) as lease:
             yield lease
 
     def write(self, wanted: ShardWrite) -> str:
-        """Commit what a shard wants, together with what others want by then.
+        """Commit a shard's request, together with the requests that wait by then.
 
         Returns:
             The commit's instant.
 
         Raises:
-            SchemaError: The shard's columns or key do not go with those of the others.
+            SchemaError: The shard's columns or key are incompatible with those of the others.
             FencedError: The guard refused, or another writer has taken the table over.
             LakeError: The rows cannot be written; nothing of the shard was committed.
             LeaseHeldError: Another process commits to the table for too long.
@@ -149,14 +151,14 @@ class SharedTable:
                     self._commit_all(together)
                 finally:
                     for one in together:
-                        if not one.done:  # this thread is being ended
+                        if not one.done:  # an interrupt ends this thread
                             one.error = _ended(self.path)
         if wanted.error is not None:
             raise wanted.error
         return wanted.instant or ""
 
     def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> None:
-        """Take a shard out of the table, with its rows; nothing if it is not there."""
+        """Remove a shard and its rows from the table; do nothing if the table does not have it."""
         spark = self._spark()
         entries = carried(Timeline(spark, self.path).latest())
         if shard.name not in entries:
@@ -180,7 +182,7 @@ class SharedTable:
                 one.error = self._try([one])
 
     def _try(self, wanted: Sequence[ShardWrite]) -> Exception | None:
-        """Commit, and return the reason where nothing was; what is committed stands."""
+        """Commit; return the error if nothing was committed, and log an error after the commit."""
         try:
             self._commit(wanted)
         except Exception as error:  # noqa: BLE001 - raised where the shards wait for it
@@ -218,8 +220,8 @@ class SharedTable:
                     one.guard(ShardTimeline(spark, self.path, one.shard.name))
 
             if any(types[name] != kind for name, kind in before.items()):
-                # A column has one type in all files. What is read of these files is read first:
-                # the rewrite may clean them up.
+                # A column has one type in all files, so all rows are rewritten. Rows to write that
+                # come from these files are read first, since the rewrite may clean the files up.
                 for one in wanted:
                     if one.rows is not None:
                         one.rows = held.enter_context(_read(one.rows))
@@ -254,7 +256,8 @@ class SharedTable:
             return lake.fill(rows, commit, guard, first.size)
         if not first.replaces:
             return lake.upsert(rows, commit, guard)
-        # Not by key: a copied row sorts before every change, and would lose against a former one.
+        # Do not replace by key: a copied row sorts before every change, so it would lose against
+        # an earlier change.
         mine = column(first.shard.column) == F.lit(first.shard.name)
         there = lake.read()
         if lake.layout.partition_by == (first.shard.column,):
@@ -279,7 +282,7 @@ class ShardTable:
         schema: The shard's columns, without the shard column.
         settings: The table's settings.
         shard: The shard.
-        shared: Who writes the shared table.
+        shared: The writer of the shared table.
     """
 
     def __init__(
@@ -317,7 +320,7 @@ class ShardTable:
         )
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Do nothing: a commit to the shared table does it, for all shards."""
+        """Do nothing: `SharedTable` does the upkeep with its commits, for all shards."""
         return False
 
     def timeline(self) -> Timeline:
@@ -356,7 +359,7 @@ class ShardTable:
 
 @contextmanager
 def _read(rows: DataFrame) -> Iterator[DataFrame]:
-    """The rows, read now, for the length of a block."""
+    """Read the rows now, and keep them for the length of a block."""
     kept = rows.persist()
     try:
         kept.count()
@@ -374,7 +377,7 @@ def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
 
 
 def _filled(rows: DataFrame, lake: LakeTable) -> DataFrame:
-    """The rows with exactly the input columns of the table; NULL where they lack one."""
+    """The rows with exactly the input columns of the table; NULL in place of a missing one."""
     there = set(rows.columns)
     return rows.select(
         *(

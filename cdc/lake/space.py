@@ -1,4 +1,4 @@
-"""What a table takes in the lake: its newest image, and what stays for readers."""
+"""The size of a table in the lake: its newest image, and the older files that stay for readers."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 
 def measure(spark: SparkSession, table_base: str, attempt: str) -> LakeSize:
-    """Look at the folders of a table: one listing of all its files, and no Spark job.
+    """Measure the folders of a table by listing their files, without a Spark job.
 
     Args:
         spark: The session whose file systems are used.
         table_base: Folder of the table, which holds all its generations.
-        attempt: UUID of the attempt that is followed.
+        attempt: UUID of the table's attempt.
 
     Raises:
         LakeError: The lake cannot be read.

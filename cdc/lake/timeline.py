@@ -1,4 +1,4 @@
-"""What a lake table's commits say: offsets, snapshot chunks and the handoff."""
+"""Reads the records of a lake table's commits: offsets, snapshot chunks and the handoff."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ class Committed:
     Args:
         instant: Hudi's instant time, which orders commits of a table.
         action: ``commit``, ``deltacommit`` or ``replacecommit``.
-        record: What the commit says about itself. Its handoff is that of the table's bootstrap,
-            also in later commits: writers carry it along, so that archiving cannot lose it.
+        record: The commit's record. Later commits carry the handoff of the table's bootstrap along,
+            so that archiving cannot lose it.
         index: The index that rows were written with.
     """
 
@@ -74,19 +74,19 @@ class Timeline:
 
     @property
     def client(self) -> Any:
-        """Hudi's own view of the table."""
+        """Hudi's meta client of the table; None when there is no table."""
         return self._meta
 
     @property
     def deletes_rows(self) -> bool:
-        """Whether the table was created to let deleted rows go."""
+        """Whether the table was created to remove deleted rows."""
         properties = self._meta.getTableConfig().getProps()
         return bool(
             properties.containsKey("hoodie.record.merge.property.hoodie.payload.delete.marker")
         )
 
     def reload(self) -> None:
-        """See commits that were made since."""
+        """Read the timeline again, with commits that were made since."""
         self._meta = _open(self._spark, self.path)
         self._instants: Any = None
         self._read: dict[str, Committed | None] = {}
@@ -104,7 +104,7 @@ class Timeline:
         return self._whole(next(self._newest_first(), None))
 
     def latest_offsets(self) -> Committed | None:
-        """The newest commit that carries stream offsets, past commits of table services.
+        """The newest commit that carries stream offsets; commits of table services are skipped.
 
         The writer refuses to commit at an instant below a completed one (see
         :mod:`cdc.lake.guard`), so the newest by instant is the newest by offsets.
@@ -115,7 +115,7 @@ class Timeline:
         return self._whole(next((c for c in self._newest_first() if c.record.offsets), None))
 
     def handoff(self) -> Committed | None:
-        """The newest commit that knows the table's handoff."""
+        """The newest commit that carries the table's handoff."""
         return next((c for c in self._newest_first() if c.record.handoff is not None), None)
 
     def chunks(self, attempt: str) -> frozenset[int]:
@@ -128,11 +128,11 @@ class Timeline:
         )
 
     def completed_instants(self) -> frozenset[str]:
-        """Instants of all completed commits, those of clusterings among them."""
+        """Instants of all completed commits, including those of clusterings."""
         return frozenset(instant for instant, _ in self._listed())
 
     def commits_since_clustering(self) -> int:
-        """How many commits are complete since small files were last merged."""
+        """The number of commits that completed after the last clustering."""
         listed = self._listed()
         for place, (instant, action) in enumerate(reversed(listed)):
             if action == "replacecommit" and self._at(instant, len(listed) - 1 - place) is None:
@@ -144,21 +144,21 @@ class Timeline:
         return max(self.completed_instants(), default=None)
 
     def last_instant(self) -> str | None:
-        """The greatest instant that a commit ever took, those that were undone among them."""
+        """The greatest instant of all commits, including pending and undone ones."""
         if self._meta is None:
             return None
         taken = {*self.completed_instants(), *self.pending_instants(), *self._undone()}
         return max(taken, default=None)
 
     def pending_instants(self) -> list[str]:
-        """Instants of unfinished commits, those of clusterings among them."""
+        """Instants of unfinished commits, including those of clusterings."""
         if self._meta is None:
             return []
         pending = self._meta.getActiveTimeline().getCommitsTimeline().filterInflightsAndRequested()
         return sorted({str(one.requestedTime()) for one in pending.getInstants()})
 
     def pending_clusterings(self) -> list[str]:
-        """Instants of clusterings that were planned, and not completed."""
+        """Instants of clusterings that are planned and not completed."""
         if self._meta is None:
             return []
         clustering = java_class(self._spark, "org.apache.hudi.common.util.ClusteringUtils")
@@ -196,7 +196,7 @@ class Timeline:
         return self._read[instant]
 
     def _committed(self, time: str, instant: Any) -> Committed | None:
-        """What the commit says about itself; None for one that is not ours."""
+        """The commit with its record; None for a commit without our record."""
         metadata = self._metadata(instant)
         text = metadata.getMetadata(COMMIT_KEY)
         if text is None:
@@ -229,11 +229,14 @@ class Timeline:
         return utils.getCommitMetadata(instant, self._meta.getActiveTimeline())
 
     def _whole(self, committed: Committed | None) -> Committed | None:
-        """The commit, unless a rollback names it, or one that replaced files.
+        """Return the commit, unless a rollback names it or a commit that replaced files.
 
-        A writer that was suspended right before its last step, and woke while the next writer
-        rolled it back, may complete a commit whose files are gone. Its offsets must not count; and
-        if it was a clustering, rows are gone.
+        A writer may be suspended right before its last step, and wake while the next writer rolls
+        its commit back. It may then complete a commit whose files are gone. The offsets of such a
+        commit must not count; if it was a clustering, rows are gone.
+
+        Raises:
+            LostHistoryError: A rollback names one of these commits.
         """
         if committed is None:
             return None
@@ -269,7 +272,7 @@ def _open(spark: SparkSession, path: str) -> Any:
     """Hudi's meta client for the table at ``path``, or None when there is no table."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     try:
-        # Hudi itself looks five times, a second apart, before it says that there is no table.
+        # Look first: Hudi itself tries five times, a second apart, before it reports no table.
         hadoop_path = java_class(spark, "org.apache.hadoop.fs.Path")
         known = [hadoop_path(path, name) for name in _TABLE_FILES]
         files = known[0].getFileSystem(hadoop)

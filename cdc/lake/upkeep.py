@@ -1,9 +1,8 @@
-"""What is done to a lake table between commits: cleaning, archiving, and merging small files.
+"""Maintains a lake table between commits: cleaning, archiving, and merging small files.
 
-Each step writes to the timeline, so each is taken under the table's lease, and a clustering, which
-replaces files, commits under the same guard as a run. What a clustering that was cut short has
-left is dropped by the next writer before it writes: Hudi leaves the files of a planned clustering
-out of what an overwrite replaces.
+Each step writes to the timeline, so each runs under the table's lease. A clustering replaces files,
+so it commits under the same guard as a run. The next writer drops an interrupted clustering before
+it writes, since an overwrite in Hudi does not replace the files of a planned clustering.
 """
 
 from __future__ import annotations
@@ -36,7 +35,7 @@ class Upkeep:
         spark: The session.
         path: Base path of the Hudi table.
         options: Hudi's settings of the table.
-        check: Raises :class:`~cdc.errors.FencedError` when the table is no longer ours.
+        check: Raises :class:`~cdc.errors.FencedError` when this process no longer holds the table.
         clusters: Whether small files are merged; files of a bucket index stay as they are.
     """
 
@@ -56,10 +55,10 @@ class Upkeep:
         self._clusters = clusters
 
     def run(self) -> None:
-        """Do what is due.
+        """Clean, archive, and merge small files, as far as each is due.
 
         Raises:
-            FencedError: The table is no longer ours.
+            FencedError: This process no longer holds the table.
             LakeError: The lake cannot be read or written.
             Py4JError, PySparkException: Hudi failed.
         """
@@ -113,15 +112,15 @@ class Upkeep:
 
 
 def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[str, str]) -> None:
-    """Undo what was planned, and perhaps begun, by a process that holds the table no longer.
+    """Undo clusterings that another process planned, and perhaps began, and did not complete.
 
     Args:
         spark: The session.
-        timeline: The table's commits; reloaded if there was anything.
+        timeline: The table's commits; reloaded if anything was undone.
         options: Hudi's settings of the table.
 
     Raises:
-        LakeError: It cannot be undone; nothing may be written before it is.
+        LakeError: A clustering cannot be undone; nothing may be written before it is.
     """
     pending = timeline.pending_clusterings()
     if not pending:
@@ -130,7 +129,7 @@ def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[s
         with _client(spark, timeline.path, options) as client:
             for instant in pending:
                 _log.info("clustering %s of %s was cut short: dropped", instant, timeline.path)
-                # The former knows those that were begun, the latter those that were planned only.
+                # The purge finds clusterings that have begun; others are planned only: roll back.
                 if not client.purgePendingClustering(instant):
                     client.rollback(instant)
     except (Py4JError, PySparkException) as error:

@@ -97,15 +97,16 @@ class LakeTable:
 
         Args:
             rows: Meta and source columns.
-            commit: What the commit says about itself; its chunk ids decide what a resume skips.
-            size: The whole snapshot as planned, which decides the table's index with the first
-                commit. None is a snapshot of unknown size in several commits.
+            commit: The commit's record; its chunk ids decide what a resume skips.
+            size: Planned size of the whole snapshot. The first commit chooses the table's index by
+                it. None means a snapshot of unknown size in several commits.
 
         Returns:
             The commit's instant.
 
         Raises:
-            LakeError: The rows cannot be read or written; nothing was committed.
+            LakeError: The rows cannot be read or written, or the table has a bucket index and rows
+                already; nothing was committed.
         """
         timeline = self.timeline()
         previous = timeline.latest()
@@ -125,13 +126,13 @@ class LakeTable:
         return self._write(rows, "bulk_insert", commit, index, guard=None)
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Apply changes in one commit: rows with ``OP = 'd'`` go, the others replace.
+        """Apply changes in one commit: delete rows with ``OP = 'd'``, insert or replace the others.
 
-        In soft delete mode the former stay, with ``DELETED`` set.
+        In soft delete mode, rows with ``OP = 'd'`` stay, with ``DELETED`` set.
 
         Args:
             rows: Meta and source columns, at most one row per key. Evaluated once.
-            commit: What the commit says about itself.
+            commit: The commit's record.
             guard: Called under the commit, after all files are written; raises FencedError to
                 refuse it.
 
@@ -146,18 +147,18 @@ class LakeTable:
         return self._change(rows, "upsert", commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add rows that are not in the table yet, without looking; else like `upsert`."""
+        """Add rows that are not in the table yet, without a look-up; otherwise like `upsert`."""
         return self._change(rows, "insert", commit, guard)
 
     def fill(self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize) -> str:
-        """Create the table with ``rows``, whose size decides its index; else like `upsert`."""
+        """Create the table with ``rows``; ``size`` decides its index. Otherwise like `upsert`."""
         index = IndexLayout.choose(self._settings, self.layout, size)
         check = self._guard(self.timeline(), commit, guard)
         operation = "upsert" if index.is_bucket else "insert"
         return self._write(rows, operation, commit, index, check)
 
     def overwrite_partitions(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace all rows of the partitions that ``rows`` has rows for; else like `upsert`."""
+        """Replace the partitions for which ``rows`` has rows; otherwise like `upsert`."""
         return self._change(rows, "insert_overwrite", commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
@@ -165,26 +166,26 @@ class LakeTable:
         return self._change(live_rows(rows, self.layout), "insert_overwrite_table", commit, guard)
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
-        """Commit a record without rows: offsets or a handoff; else like `upsert`."""
+        """Commit a record without rows: offsets or a handoff; otherwise like `upsert`."""
         columns = [F.lit(None).cast(kind).alias(name) for name, kind in self.layout.input_columns]
         no_rows = self._spark.range(0).select(*columns).where("false")
-        # Nothing has to be looked up: an insert leaves the index alone.
+        # An insert needs no look-up in the index.
         return self._change(no_rows, "insert", commit, guard)
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Do what is due after a commit, now and then: clean, archive, and merge small files.
+        """Clean, archive, and merge small files, if this is due after a commit.
 
-        What fails is logged, and due again later: the commit before it stands.
+        A failure is logged, and the upkeep is due again later: the commit before it stays valid.
 
         Args:
-            check: Makes sure, before each step and under the last one's commit, that the table is
-                still ours.
+            check: Raises FencedError when this process no longer holds the table; called before
+                each step and under the commit of a clustering.
 
         Returns:
-            Whether anything was due, and was done.
+            Whether upkeep was due, and was done.
 
         Raises:
-            FencedError: It is not.
+            FencedError: This process no longer holds the table.
         """
         try:
             return self._keep_up(check)
@@ -203,7 +204,7 @@ class LakeTable:
         retention = Retention.of(instants, keep_s, now)
         if latest is None or latest.index is None or len(instants) % retention.every:
             return False
-        # Services take their instants from the clock, and come after all commits.
+        # Services take their instants from the clock, and these must follow all commits.
         if lead(timeline.newest_instant()):
             return False
         options, clusters = self._options(latest.index, "upsert"), not latest.index.is_bucket
