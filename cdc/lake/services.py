@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 UPKEEP_EVERY_COMMITS = 5
-"""Commits from one upkeep to the next, or a tenth of the commits kept for readers if more."""
+"""Commits from one upkeep to the next, at least; a tenth of the kept commits if that is more."""
 KEPT_COMMITS = 20
 """Commits that stay in the active timeline, at least."""
 CLUSTER_EVERY_COMMITS = 20

@@ -78,7 +78,7 @@ class ShardTimeline(Timeline):
         for committed in super()._newest_first():
             mine = committed.record.shards.get(self._shard)
             if mine is None:
-                return  # the shard was not in the table at this commit, and so has none before
+                return  # at this commit, the shard was not yet in the table, or not any more
             self._whole(committed)
             instant = mine.instant or committed.instant
             yield Committed(instant, committed.action, mine.record, committed.index)

@@ -43,7 +43,7 @@ class Applied:
     """A commit that was made.
 
     Args:
-        record: What it says about itself.
+        record: Its record.
         instant: Its instant in the lake.
         events: Changes applied.
     """
@@ -55,12 +55,12 @@ class Applied:
 
 @dataclass(frozen=True)
 class Replayed:
-    """Records that were left out once and are in the lake now.
+    """The result of a replay: records that were left out before and are in the lake now.
 
     Args:
         applied: The commit.
-        records: How many.
-        left_out: Those that still cannot be applied.
+        records: How many were applied.
+        left_out: The records that still cannot be applied.
     """
 
     applied: Applied
@@ -124,9 +124,10 @@ class BatchWriter:
             guard: Called under the commit; raises to refuse it.
 
         Raises:
-            DecodeError: A record cannot be applied.
-            RegistryError: The registry cannot be asked for a schema that a record names.
-            SchemaChangeError: A writer's type cannot become the lake's.
+            DecodeError: A record cannot be applied, and may not be left out.
+            RegistryError: The registry is unreachable, or refuses a schema that a record names.
+            SchemaChangeError: Events lack a column that they must have, or a writer's type cannot
+                become the lake's.
             PausedByPolicyError: A TRUNCATE is next, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
@@ -151,10 +152,10 @@ class BatchWriter:
                 self._drop()
 
     def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
-        """Apply a range again whose end is where the lake is, with records that it left out.
+        """Apply again a range that ends at the lake's offsets, with the records that were left out.
 
-        All changes since the first of them are folded anew, so that per key the last one wins,
-        and an earlier one that can be read by now never comes over a later one.
+        All changes since the first of these records are folded again. So the last change of each
+        key wins, and a left-out record never replaces a later change.
 
         Args:
             piece: From a record that was left out to the lake's offsets.
@@ -162,7 +163,8 @@ class BatchWriter:
             guard: Called under the commit; raises to refuse it.
 
         Raises:
-            DecodeError: None of the records can be read, or one cannot that was applied before.
+            DecodeError: None of the left-out records can be read, or a record that was applied
+                before cannot.
             PausedByPolicyError: There is a TRUNCATE among the changes, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
@@ -223,7 +225,7 @@ class BatchWriter:
         beyond: Reached | None = None,
         again: bool = False,
     ) -> Applied:
-        """Apply a batch; one that is applied ``again`` has rows that the lake holds already."""
+        """Apply a batch; with ``again``, the lake may hold some of its rows already."""
         summary = batch.summary
         gaps = gaps or summary.unclear
         truncated = summary.last_truncate if self._settings.on_truncate == "apply" else None
@@ -281,7 +283,7 @@ class BatchWriter:
             topic_id=previous.topic_id,
             position=self._position(previous.position, summary.position),
             last_event=self._last_event(batch, previous),
-            # A table that lacks a change is complete up to that change, whatever came later.
+            # A table that lacks a change is complete only up to it, even after later changes.
             watermark=previous.watermark if gaps else reached,
             counts=counts,
             schema_ids=summary.schema_ids or previous.schema_ids,
@@ -290,13 +292,15 @@ class BatchWriter:
         )
 
     def _filled(self, rows: DataFrame, *, from_lake: bool, gaps: bool) -> DataFrame:
-        """The rows with every value that can be known; neither a stand-in nor a silent NULL.
+        """Fill every value that can be known, without a placeholder or a silent NULL.
 
-        In the order of trust: the batch itself (the fold did that), the lake's row under the same
-        key, the source's row of now. The source's row may be newer than the batch; then the
-        change that made it newer is still in the log, and applying it gives the same value. A
-        lake with gaps may lack the change that set the value, and an unclear value may be the
-        newest: then the lake is asked for deleted rows only.
+        Values come from these places, in the order of trust: the batch itself (the fold did that),
+        the lake's row under the same key, the source's current row. The source's row may be newer
+        than the batch. Then the change that made it newer is still in the log, and applying that
+        change gives the same value.
+
+        A lake with gaps may lack the change that set a value, and the batch itself may have changed
+        an unclear value. So with ``gaps``, only values of deleted rows come from the lake.
         """
         rows = self._hold(rows)
         missing = _missing(rows)
@@ -309,7 +313,7 @@ class BatchWriter:
             known = self._from_lake(rows.filter(deleted), missing)
             rows = rows.filter(~deleted).unionByName(known)
         if self._soft:
-            # Nobody knows more of a deleted row than the lake did.
+            # The source has no deleted row: what the lake lacks stays unknown.
             unknown = F.when(F.col(OP) != "d", F.col(MISSING))
             rows = rows.withColumn(MISSING, unknown)
         rows = self._hold(rows)
@@ -319,7 +323,7 @@ class BatchWriter:
     def _from_lake(self, rows: DataFrame, missing: Sequence[str]) -> DataFrame:
         key = [quoted(name) for name in self._schema.key]
         wanted = rows.filter(F.col(MISSING).isNotNull()).select(*key)
-        # The lake may be large and the keys are few: its rows are dropped where they are read.
+        # The lake may be large and the keys are few: the join drops its rows where they are read.
         known = (
             self._lake.read()
             .select(*key, *(quoted(name) for name in missing))
@@ -341,9 +345,9 @@ class BatchWriter:
         return fill(rows, found, self._schema, missing, moved=True, absent_is_deleted=True)
 
     def _position(self, previous: str | None, last: str | None) -> str | None:
-        """The log position up to which every commit of the table is in the lake.
+        """The log position up to which the lake has all transactions of the table.
 
-        All events of commits up to the one before an event come before it in the log.
+        In the log, an event follows all events of the transactions that committed before its own.
         """
         source = self._context.sources[self._schema.table.source]
         found = source.commit_position(last) if last is not None else None
@@ -352,7 +356,7 @@ class BatchWriter:
         return str(source.position(found).joined(source.position(previous)))
 
     def _last_event(self, batch: Batch, previous: CommitRecord) -> str | None:
-        """How far a log was read in the binlog."""
+        """How far the binlog was read; None unless the table is a log from a binlog."""
         if not (self._from_binlog and self._lake.layout.is_log):
             return None
         found = reached(batch.changes, _reached(previous))
@@ -369,7 +373,7 @@ class BatchWriter:
 
 
 def _missing(rows: DataFrame) -> tuple[str, ...]:
-    """Columns of which some row lacks the value."""
+    """Columns whose value is missing in some row."""
     found = rows.agg(F.flatten(F.collect_set(MISSING))).first()
     return tuple(sorted(set(found[0]))) if found is not None else ()
 

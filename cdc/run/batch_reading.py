@@ -1,4 +1,4 @@
-"""A range of a topic in normal form, and what of it cannot be applied."""
+"""Reads a range of a topic into normal form, and finds the records that cannot be applied."""
 
 from __future__ import annotations
 
@@ -34,9 +34,9 @@ class Batch:
 
     Args:
         piece: The range.
-        changes: Its records in normal form, those with a problem among them.
+        changes: Its records in normal form, including those with a problem.
         summary: What it contains.
-        left_out: The records with a problem; none unless some may be left out.
+        left_out: The records with a problem; empty if none may be left out.
     """
 
     piece: Range
@@ -47,7 +47,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class RawRecord:
-    """A record as it is in the topic: bytes, and Kafka's time of it."""
+    """A record as it is in the topic: its bytes, and Kafka's timestamp."""
 
     key: bytes | None
     value: bytes | None
@@ -63,10 +63,10 @@ class BatchReader:
         schema: The columns that the lake table keeps.
         topic: The topic.
         placeholder: What the connector sends for an unchanged value that it does not have.
-        quarantines: Whether the table leaves records out, as far as they are tolerated.
-        own_key: Whether the table's key may be another than the connector's.
+        quarantines: Whether the table leaves records out, up to the tolerated number.
+        own_key: Whether the table's key may differ from the connector's.
         hold: Keeps a frame's rows until the batch is done.
-        drop: Gives up the frame that was held last.
+        drop: Releases the frame that was held last.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class BatchReader:
         """Prepare for the next batch.
 
         Args:
-            schema_ids: Schemas that it will most likely need.
+            schema_ids: Ids of the schemas that it will most likely need.
             late: Columns that its events may lack or have under another name.
         """
         self._writers.expect(schema_ids)
@@ -118,19 +118,20 @@ class BatchReader:
         return {n: known[n] for n in summary.schema_ids if n in known}
 
     def read(self, piece: Range, *, tolerated: int = 0) -> Batch:
-        """The batch in normal form, kept in memory, and what it contains: one pass over Kafka.
+        """Read a batch into normal form, keep it in memory and summarize it; one pass over Kafka.
 
-        The ids of the writers' schemas are in the records, so a batch with a new one is read
-        twice; all others are read once, with the schemas that the last batch had.
+        The batch is decoded with the schemas of the last batch. The ids of the writers' schemas are
+        in the records, so only a batch with a new schema is read twice.
 
         Args:
             piece: What to read.
             tolerated: How many records with a problem may be left out.
 
         Raises:
-            DecodeError: More records than that cannot be applied; names the first.
-            RegistryError: The registry cannot be asked for a schema that a record names.
-            SchemaChangeError: Events lack a column that they must have.
+            DecodeError: More than ``tolerated`` records cannot be applied; names the first.
+            RegistryError: The registry is unreachable, or refuses a schema that a record names.
+            SchemaChangeError: Events lack a column that they must have, or a writer's type cannot
+                become the lake's.
         """
         spark = self._context.spark
         tasks = max(
@@ -138,7 +139,7 @@ class BatchReader:
         )
         records = self._records(piece, tasks=tasks)
         if not self._writers.known:
-            # Nothing is known of the topic yet: the first record's schema is most often the only.
+            # No schema is known yet: the first record's schema is most often the only one.
             first = records.filter("length(value) >= 5").selectExpr(SCHEMA_ID_SQL).first()
             self._writers.expect(found for found in first or () if found is not None)
         while True:
@@ -151,7 +152,7 @@ class BatchReader:
             )
             changes = self._hold(hidden(decoded, self._schema, self._context.config.lake))
             if tasks == 1:
-                # Said aloud, so that Spark sorts and folds the one piece where it is.
+                # Make the single partition explicit, so that Spark sorts and folds it in place.
                 changes = changes.coalesce(1)
             summary = summarize(changes)
             if not self._learn(changes, summary.unknown_schemas, tolerated):
@@ -168,11 +169,11 @@ class BatchReader:
         """Records as they are in the topic, in the order of ``places``.
 
         Args:
-            places: Which.
-            max_bytes: Bound of key and value together.
+            places: Partition and offset of each record, and its problem.
+            max_bytes: Bound of key and value together, in bytes.
 
         Raises:
-            DecodeError: One is larger than that.
+            DecodeError: A record is larger than ``max_bytes``.
         """
         offsets: dict[int, list[int]] = {}
         for place in places:
@@ -219,11 +220,11 @@ class BatchReader:
         )
 
     def _learn(self, changes: DataFrame, schema_ids: Sequence[int], tolerated: int) -> bool:
-        """Whether a schema was found that the batch's records name and that was not known."""
+        """Fetch the schemas that the batch's records name; return whether any was found."""
         learned = refused = 0
         for schema_id in schema_ids:
             if refused > tolerated:
-                break  # it stops anyway, and damaged records may name any number of schemas
+                break  # the batch fails anyway, and damaged records may name any number of schemas
             try:
                 found = self._writers.learn(schema_id)
             except RegistryError as error:
@@ -246,7 +247,7 @@ class BatchReader:
         ]
 
     def unreadable(self, first: Problem, count: int, tolerated: int) -> DecodeError:
-        """The error of a table that records stop, of which the first is named."""
+        """The error for a table that bad records stop; it names the first one."""
         table = self._schema.table
         others = f"; {count - 1:,} more records cannot either" if count > 1 else ""
         remedy = (

@@ -1,4 +1,4 @@
-"""Keeps the catalog's name of a table on its published generation."""
+"""Keeps a table's name in the catalog pointed at its published generation."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ _log = logging.getLogger(__name__)
 
 
 def keep_name(context: RunContext, record: TableRecord) -> None:
-    """Let the table's name stand for its attempt, as that is now; nothing without a catalog.
+    """Point the table's name at its attempt, as that is now; do nothing without a catalog.
 
     Raises:
-        LakeError: The metastore refuses or cannot be reached, or the name is someone else's.
+        LakeError: The metastore refuses or cannot be reached, or the name is of another table.
     """
     entry, catalog = _entry(context.config, record), context.config.catalog
     if entry is not None and catalog is not None:
@@ -33,13 +33,13 @@ def keep_name(context: RunContext, record: TableRecord) -> None:
 
 
 def follow_name(context: RunContext, record: TableRecord) -> None:
-    """The same after a run, unless the table is someone else's by now.
+    """Do the same as :func:`keep_name` after a run, unless another process holds the table by now.
 
-    Under the table's lease: else a generation that is published meanwhile would lose the name to
-    the former one.
+    This runs under the table's lease. Without the lease, a generation that is published meanwhile
+    would lose the name to the former one.
 
     Raises:
-        LakeError: As above.
+        LakeError: As for :func:`keep_name`.
         StateError: The state store cannot be reached.
     """
     if context.config.catalog is None:
@@ -54,10 +54,10 @@ def follow_name(context: RunContext, record: TableRecord) -> None:
 
 
 def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
-    """Take the table's name out of the catalog; its data stays.
+    """Remove the table's name from the catalog; its data stays.
 
     Raises:
-        LakeError: The metastore refuses or cannot be reached, or the name is someone else's.
+        LakeError: The metastore refuses or cannot be reached, or the name is of another table.
     """
     entry = _entry(config, record)
     if entry is not None and config.catalog is not None:

@@ -1,4 +1,4 @@
-"""Who may commit to a lake table, and what the state store remembers of commits and runs."""
+"""The guard of a run's commits, and what the state store keeps of commits and runs."""
 
 from __future__ import annotations
 
@@ -28,13 +28,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TOLD_FROM = timedelta(seconds=5)
-"""Clocks that differ by less are not worth a warning."""
+"""Smaller differences of clocks are not worth a warning."""
 
 
 def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
-    """Refuses a commit unless the table is still ours, and as it was when we read.
+    """Create a guard: it refuses a commit if the lease is lost or another run has committed.
 
-    Offsets alone would not tell that another run has followed a change of the schema.
+    The guard compares instants, since offsets alone would not show that another run has followed a
+    change of the schema.
     """
 
     def guard(timeline: Timeline) -> None:
@@ -53,7 +54,7 @@ def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[T
 
 
 def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
-    """What readers who ask by time are to know of a table that is ahead of this machine's clock."""
+    """The warning for readers by time, if the table is ahead of this machine's clock."""
     ahead = lead(newest.instant)
     if ahead < _TOLD_FROM:
         return ()
@@ -65,7 +66,7 @@ def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
 
 
 def commit_summary(committed: Committed) -> CommitSummary:
-    """What the state store remembers of a commit."""
+    """What the state store keeps of a commit."""
     record = committed.record
     return CommitSummary(
         offsets=dict(record.offsets),
@@ -96,10 +97,10 @@ def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
 
 
 def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRecord:
-    """Measure what a table takes in the lake; what cannot be measured or kept is left as it was.
+    """Measure and store the size of a table in the lake; a failure leaves the record as it was.
 
     Returns:
-        The record as it is now. Tables that share one have no size of their own.
+        The record as it is now. A shard has no size of its own.
     """
     attempt = record.attempt
     if attempt is None or record.shard is not None:

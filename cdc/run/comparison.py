@@ -1,7 +1,7 @@
-"""Which columns a lake table carries: those of the source now, and those it had before.
+"""Compares the columns of a lake table with those of its source and its settings.
 
-What the lake follows stands in its own commits: the columns, and the fingerprint of the catalog
-that they were taken from. Both move in one commit, so no crash can part them.
+The lake's own commits record what the lake follows: the columns, and the fingerprint of the catalog
+from which they were derived. One commit changes both, so no crash can separate them.
 """
 
 from __future__ import annotations
@@ -34,17 +34,17 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A lake table beside its source.
+    """The comparison of a lake table with its source.
 
     Args:
         source_table: The table as the source's catalog has it.
         fingerprint: That catalog's facts.
-        settings: The table's settings, which name the lake's columns alone when it is frozen.
+        settings: The table's settings; for a frozen table, they name only the lake's columns.
         wanted: The columns that those settings replicate.
         lake: The lake's columns.
-        changes: What is not as the lake has it.
+        changes: How source and settings differ from the lake.
         ignored: Columns that a table leaves out because it is frozen.
-        statements: How many statements the log tells of since the catalog that the lake follows.
+        statements: How many statements the log reports since the catalog that the lake follows.
     """
 
     source_table: SourceTable
@@ -73,14 +73,15 @@ def compare(
         source_table: The table as its catalog has it.
         fingerprint: The catalog's facts, of the same moment.
         settings: The table's settings.
-        handoff: That of the lake's newest commit.
+        handoff: The handoff in the lake's newest commit.
         config: How values are hidden.
-        told: What the log tells of statements, where the catalog alone cannot say.
+        told: The effects of the statements in the log; None if the catalog shows every change.
 
     Raises:
         SecretError: The key of hashes cannot be read.
         UnsupportedTypeError: A column that is replicated has a type without a rule.
-        SchemaError: The settings name a column that is not there, or a name is none for a lake.
+        SchemaError: The settings name a column that does not exist, or the lake does not allow a
+            column's name.
     """
     lake = handoff.lake_columns
     before, now = handoff.catalog, Catalog.read(fingerprint.facts)
@@ -113,9 +114,10 @@ def compare(
 
 
 def _truncated(source: Source, table: TableId, before: Catalog, now: Catalog) -> frozenset[int]:
-    """Partitions that may have been truncated by themselves, which sends no event.
+    """Partitions that may have been truncated separately, which sends no event.
 
-    When all may, it was the whole table most likely, whose TRUNCATE is an event.
+    If that holds for all partitions, most likely the whole table was truncated. That sends an
+    event, so the result is empty.
     """
     kept = {name: leaf["oid"] for name, leaf in now.leaves.items() if name in before.leaves}
     renewed = {
@@ -132,7 +134,7 @@ def _truncated(source: Source, table: TableId, before: Catalog, now: Catalog) ->
 def _another_key(
     source_table: SourceTable, settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Whether the settings name another key than the lake's rows are written by."""
+    """The change of the key, if the settings name another key than that of the lake's rows."""
     had = handoff.key
     wanted = () if settings.appends else tuple(settings.key_columns) or source_table.primary_key
     if wanted == had:
@@ -145,7 +147,7 @@ def _another_key(
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """Whether a key has another text than in the lake's rows, which would not be found by it."""
+    """The change of the key's text, if its form is not the lake's: it would not find rows."""
     key = [column for column in wanted if column.name in handoff.key]
     had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
     if form in (None, had):
@@ -162,7 +164,7 @@ def _another_hash_key(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """Whether equal values would have another hash than the lake's rows have for them."""
+    """The changes of hashed columns, if equal values would have another hash than in the lake."""
     had = handoff.hash_key
     types = {one.name: str(one.type) for one in source_table.columns}
     hashed = [one.name for one in wanted if one.hide == "hash"]
@@ -176,10 +178,10 @@ def _another_hash_key(
 
 
 def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
-    """What of the settings the rows of a lake table are made by, and their key of hashes.
+    """Digest of the settings, and of the key of hashes, that determine the rows of a lake table.
 
     Raises:
-        SecretError: That key cannot be read.
+        SecretError: The key of hashes cannot be read.
     """
     made_by = {
         "columns": {
@@ -224,13 +226,13 @@ def frozen(
     lake: LakeColumns,
     renamed: Collection[str] = (),
 ) -> TableSettings:
-    """The settings, of a table that is frozen those that name the lake's columns alone.
+    """The settings of a table; for a frozen table, they name only the lake's columns.
 
     Args:
         settings: The table's settings.
         source_table: The table as its catalog has it.
         lake: The lake's columns.
-        renamed: Names that columns of the lake have now, and that it is to follow.
+        renamed: New names of the lake's columns, which the lake is to follow.
     """
     if settings.on_schema_change != "freeze":
         return settings
@@ -246,7 +248,7 @@ def frozen(
 
 
 def fill_value(text: str | None, rule: TypeRule) -> str:
-    """Spark SQL of a value that the source gave as the text of what ``read_sql`` makes of it."""
+    """Spark SQL of a value, given as the text that the source returned for ``read_sql``."""
     if text is None:
         return f"CAST(NULL AS {rule.lake_type})"
     read = f"unhex({literal(text)})" if rule.read_type == "binary" else literal(text)

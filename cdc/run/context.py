@@ -1,4 +1,4 @@
-"""What a run works with, and what it gives back."""
+"""What a run works with, and what it returns."""
 
 from __future__ import annotations
 
@@ -50,8 +50,8 @@ class RunContext:
         leases: One writer per table.
         progress: Where long work is shown.
         run_id: Identity of this run, recorded in commits and history.
-        connect: Kafka Connect, to repeat the proof of capture; None leaves that part out.
-        interrupted: Set once the command ends, and with it what it has under way.
+        connect: Kafka Connect, to repeat the proof of capture; None skips that part.
+        interrupted: Set once the command ends and interrupts its work in progress.
     """
 
     config: Config
@@ -66,31 +66,31 @@ class RunContext:
     connect: ConnectClient | None = None
     interrupted: threading.Event = field(default_factory=threading.Event)
     topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
-    """Where the topics of captures without heartbeats ended, in sum, at the last look at them."""
+    """By capture without heartbeats, the sum of its topics' end offsets at the last look."""
     topic_settings: dict[str, Mapping[str, str]] = field(
         default_factory=dict, init=False, repr=False
     )
-    """The settings of topics that runs have seen since what they do to records was looked at."""
+    """Topic settings that runs have read since the last look for topics that expire."""
     served: Served = field(default_factory=Served, init=False, repr=False)
-    """What was seen of the pointers of idle tables."""
+    """What this process has seen of the tables' pointers."""
     _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @property
     def spark(self) -> SparkSession:
-        """The session, as the current one of whichever thread asks."""
+        """The session, set as the current one of the calling thread."""
         return in_this_thread(self.session)
 
     @property
     def ending(self) -> bool:
-        """Whether what fails now fails because the command ends, and has not failed by itself."""
+        """Whether the command is ending, which then explains a failure of its work."""
         return was_killed() or self.interrupted.is_set()
 
     def settings(self, record: TableRecord) -> TableSettings:
-        """The settings of a table on the plan, as far as they still fit it.
+        """The settings of a table on the plan.
 
         Raises:
-            ConfigError: They do not.
+            ConfigError: The settings do not fit the table on the plan any more.
         """
         self.config.require_shard(record.table, record.shard)
         return self.config.settings_on_plan(record.table, record.tier)
@@ -107,6 +107,7 @@ class RunContext:
         Raises:
             ConfigError: ``settings.hudi`` changes what the lake's correctness depends on.
             SchemaError: The table cannot be laid out as lake rows.
+            StateError: The record has no attempt.
         """
         attempt = _attempt(record)
         if attempt.shard is None or record.shard is None:
@@ -132,7 +133,7 @@ class RunContext:
         return LakeTable(self.spark, _attempt(record).path, schema, settings)
 
     def shared(self, path: str) -> SharedTable:
-        """The one writer of a table that several shards share, in this process."""
+        """This process's only writer of a table that several shards share."""
         with self._lock:
             if path not in self._shared:
                 self._shared[path] = SharedTable(lambda: self.spark, self.leases, path)
@@ -149,7 +150,7 @@ class RunResult:
     """What one run did to one table.
 
     Args:
-        table: Which table.
+        table: The table.
         state: Its state after the run.
         commits: Commits made.
         events: Changes applied.
@@ -159,7 +160,8 @@ class RunResult:
         error: What stopped it, as ``TributaryError.to_dict`` gives it; None when nothing did.
         seconds: How long it took.
         started_at: When it began.
-        skipped: Whether the table was left alone because another run holds it.
+        skipped: Whether the table was left alone, because another process holds its lease or its
+            state does not allow a run.
         warnings: What a person should look at, one sentence each.
     """
 

@@ -1,4 +1,4 @@
-"""Runs over many tables: which have work, several at a time, again and again."""
+"""Runs over many tables: selects those with work, runs several at a time, and repeats."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _IDLE_LOOK_S = 60.0
-"""Seconds between looks at the catalog of tables without new offsets."""
+"""Seconds between checks of the tables without new offsets."""
 
 
 def run_tables(
@@ -47,23 +47,24 @@ def run_tables(
 ) -> list[RunResult]:
     """One incremental run of all tables that have work, several at a time.
 
-    Tables without new offsets cost one place in four calls to Kafka, and a look at their slot and
-    their catalog: a slot that is gone and a rewrite send no events. One table's failure here
-    stops no other; what stops a connector is told by `cdc.capture.watch`.
+    A table without new offsets costs one entry in four calls to Kafka, and a check of its slot and
+    its catalog, since neither a lost slot nor a rewrite sends events. The failure of one table does
+    not stop the others. `cdc.capture.watch` reports a connector that stops.
 
     Args:
         context: What runs work with.
-        records: The tables; those that a run may not work on are passed over.
+        records: The tables; those that a run may not work on are skipped.
         parallel: How many at a time; None takes ``spark.parallel_tables``.
-        look_at_idle: Whether to look at slot, catalog and topic settings of tables without new
+        look_at_idle: Whether to check slot, catalog and topic settings of tables without new
             offsets, and to remove former generations whose time is over.
-        spaced: Whether ``min_commit_interval`` leaves tables for a later run that are not late.
+        spaced: Whether to leave tables that are not late for a later run, by their
+            ``min_commit_interval``.
 
     Returns:
         One result per table that had work, in the order given.
 
     Raises:
-        KafkaError: The cluster cannot be asked for offsets.
+        KafkaError: The offsets cannot be read from the cluster.
     """
     now = datetime.now(timezone.utc)
     wanted = [record for record in records if plan.runnable(record, now)]
@@ -116,7 +117,7 @@ def _waits(context: RunContext, record: TableRecord, topic: TopicFacts, now: dat
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)
     except TributaryError:
-        return False  # the table's run says what is wrong with them
+        return False  # the table's run reports what is wrong with them
     done = record.last_commit.offsets if record.last_commit is not None else {}
     behind = sum(end - done.get(partition, 0) for partition, end in topic.stable.items())
     return 0 <= behind < settings.max_events_per_run and plan.waits(record, settings, now)
@@ -125,9 +126,9 @@ def _waits(context: RunContext, record: TableRecord, topic: TopicFacts, now: dat
 def _changed_unseen(
     context: RunContext, checks: CaptureChecks, idle: Iterable[TableRecord]
 ) -> set[TableId]:
-    """Tables without new offsets to which something happened that sends no events.
+    """Tables without new offsets that changed in a way that sends no events.
 
-    The lake holds all there is to read, so a source that is away is no reason to stop its tables.
+    The lake already holds all events, so an unreachable source does not stop its tables.
     """
     groups: dict[tuple[str, str], list[TableRecord]] = {}
     for record in idle:
@@ -135,7 +136,7 @@ def _changed_unseen(
     found: set[TableId] = set()
     for (source, publication), records in groups.items():
         try:
-            # Kept also when the catalog cannot be asked afterwards: it needs no catalog.
+            # This result needs no catalog, so it stays if the catalog cannot be read after it.
             found |= {one.table for one in records if _capture_broken(context, checks, one)}
             tables = [record.table for record in records]
             now = context.sources[source].fingerprints(tables, publication)
@@ -156,7 +157,7 @@ def _changed_unseen(
 
 
 def _told_of(context: RunContext, checks: CaptureChecks, record: TableRecord) -> bool:
-    """Whether statements changed the table of which its catalog may show nothing."""
+    """Whether the log reports statements on the table, which its catalog may not show."""
     facts = (record.attempt.fingerprint if record.attempt is not None else None) or {}
     read_at, source = facts.get(READ_AT), context.sources[record.table.source]
     if not read_at:
@@ -165,7 +166,7 @@ def _told_of(context: RunContext, checks: CaptureChecks, record: TableRecord) ->
 
 
 def _edited(context: RunContext, record: TableRecord) -> bool:
-    """Whether the settings are others than the lake's rows were made by."""
+    """Whether the settings differ from those that produced the lake's rows."""
     known = record.attempt.settings_digest if record.attempt is not None else None
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)
@@ -174,11 +175,11 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
         _log.warning("the settings of idle table %s were not checked: %s", record.table, error)
         return False
     except TributaryError:
-        return True  # the table's run says what is wrong with them
+        return True  # the table's run reports what is wrong with them
 
 
 def _capture_broken(context: RunContext, checks: CaptureChecks, record: TableRecord) -> bool:
-    """Whether the table has no new offsets because nothing carries its changes any more."""
+    """Whether the table has no new offsets because its changes are not captured any more."""
     facts, source = checks.facts(record), context.sources[record.table.source]
     known = record.attempt.view if record.attempt is not None else None
     try:
@@ -197,13 +198,13 @@ def _capture_broken(context: RunContext, checks: CaptureChecks, record: TableRec
 def _run_due(
     context: RunContext, record: TableRecord, topic: TopicFacts, checks: CaptureChecks
 ) -> RunResult:
-    # Tables share the cores fairly, each in a pool of its own; the property is the thread's.
+    # Tables share the cores fairly, each in its own pool; the property applies to this thread.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(record.table))
     result = run_table(context, record, checks=checks, topic=topic)
     if not result.commits:
         return result
     try:
-        # Columns and partitions may be new; the metastore is told what the lake has.
+        # Columns and partitions may be new: update the metastore.
         follow_name(context, record)
     except TributaryError as error:
         _log.warning("%s", error)
@@ -221,17 +222,17 @@ def run_continuously(
     report: Callable[[list[RunResult]], None] | None = None,
     watch: Callable[[], object] | None = None,
 ) -> None:
-    """Run after run until told to stop; the run that is under way is finished.
+    """Run the tables again and again until ``stop`` is set; a run in progress is finished.
 
-    A run that cannot even begin, because Kafka or the state store is away, is tried again.
+    A run that cannot begin, because Kafka or the state store is unreachable, is tried again.
 
-    It also ends after a run by which tasks of Spark that never end hold cores
-    (`cdc.runtime.task_watch.held_cores`): only another process has them again, and each try of
-    their table would take one more from the others.
+    The loop also ends after a run in which Spark tasks that never end hold cores
+    (`cdc.runtime.task_watch.held_cores`). Only a new process has these cores again, and each new
+    try of their table would take one more core from the other tables.
 
     Args:
         context: What runs work with.
-        records: The tables as they are now; asked before each run.
+        records: Returns the tables as they are now; called before each run.
         stop: Set it to stop.
         min_interval_s: From the start of a run to the start of the next, at least, in seconds.
         parallel: How many tables at a time.
@@ -245,7 +246,7 @@ def run_continuously(
         try:
             results = run_tables(context, records(), parallel, look_at_idle=look, spaced=True)
         except TributaryError as error:
-            # Kafka or the state store is away: nothing was begun, and the next run tries again.
+            # Kafka or the state store is unreachable: no run began, and the next one tries again.
             _log.warning("no run was possible: %s", error)
         else:
             looked = started if look else looked

@@ -1,4 +1,4 @@
-"""What the log tells of statements, where the catalog alone cannot say what became of a table."""
+"""Reads statements on a table from the log, where the catalog alone does not show every change."""
 
 from __future__ import annotations
 
@@ -41,16 +41,17 @@ def told(
     Args:
         context: What runs work with.
         record: The table.
-        handoff: That of the lake's newest commit.
+        handoff: The handoff in the lake's newest commit.
         now: The catalog's facts.
-        changes: What the connector has told so far.
+        changes: The statements that the connector has reported so far.
 
     Returns:
-        None where the catalog says it all.
+        The effects of the statements; None if the catalog shows every change.
 
     Raises:
-        CaptureError: The connector does not come to tell of what was executed before that.
-        DecodeError: A record tells of no statement.
+        CaptureError: The connector does not report in time every statement that was executed
+            before the catalog was read.
+        DecodeError: A record of the topic of statements has no statement.
         KafkaError: The topic cannot be read in time.
     """
     before, after = handoff.catalog, Catalog.read(now.facts)
@@ -64,7 +65,7 @@ def told(
         changes = definition_changes(context.kafka, context.registry, capture)
         found = list(since(source, record.table, before.read_at, changes))
     statements = read_statements(change.statement for change in found)
-    # A log has only what is inserted.
+    # An append table takes only inserts, so cascades do not affect it.
     if statements.cascades and not capture.append and source.cascades_unseen():
         return statements.without_events_of_cascades()
     return statements
@@ -73,16 +74,16 @@ def told(
 def since(
     source: Source, table: TableId, read_at: str, changes: Iterable[DefinitionChange]
 ) -> Iterator[DefinitionChange]:
-    """What was told of a table that was not executed yet at a position.
+    """Yield the statements on a table that were not yet executed at a position.
 
     Args:
         source: Its source, which understands positions.
         table: The table.
         read_at: The position, as text.
-        changes: What the connector has told.
+        changes: The statements that the connector has reported.
     """
     known = source.position(read_at)
-    # EXCHANGE PARTITION swaps the rows of two tables and is told of one of them.
+    # EXCHANGE PARTITION swaps the rows of two tables and is reported for one of them.
     swapped = re.compile(
         rf"exchange\s+partition\b.*\btable\b.*(?<!\w){re.escape(table.name)}(?!\w)",
         re.IGNORECASE | re.DOTALL,
@@ -95,7 +96,7 @@ def since(
 
 
 def _covers(known: LogPosition, source: Source, change: DefinitionChange) -> bool:
-    """Whether a statement was executed by then; of one that cannot be compared, it was not."""
+    """Whether a statement was executed at a position; False if the two cannot be compared."""
     told = change.place if isinstance(known, BinlogPosition) else change.gtid
     try:
         return told is not None and known.reaches(source.position(told))
@@ -111,7 +112,7 @@ def _wait(
     capture: CaptureNames,
     read_at: str,
 ) -> None:
-    """Wait until the connector has told what was executed before the catalog was read."""
+    """Wait until the connector has reported every statement from before the catalog was read."""
     upto, deadline = source.position(read_at), time.monotonic() + _WAIT_S
     task = progress.start(f"wait for what was done to {table}", None, "checks")
     try:

@@ -53,16 +53,16 @@ class LakeShape:
 def follow(
     context: RunContext, kept: TableRecord, latest: Committed, compared: Comparison, guard: Guard
 ) -> tuple[LakeShape, Committed]:
-    """Commit what the changes ask of the lake, together with the catalog that it follows then.
+    """Apply schema changes to the lake, and record the catalog that it follows, in one commit.
 
-    The offsets stay where they are. Before the commit nothing has happened, after it nothing is
-    left to do, so a run that dies in between begins again.
+    The offsets stay where they are. Before the commit nothing has changed, and after it nothing is
+    left to do. So a run that dies in between begins again.
 
     Args:
         context: What runs work with.
         kept: The table as the state store has it.
         latest: Its newest commit with offsets.
-        compared: The lake beside its source; no change asks for a bootstrap.
+        compared: The comparison of the lake with its source; no change needs a bootstrap.
         guard: Called under the commit; raises to refuse it.
 
     Returns:
@@ -74,8 +74,8 @@ def follow(
     settings = compared.settings
     source = context.sources[table.table.source]
     schema = source.schema(table, settings)
-    # What is no change is not to be looked at again: who looks next would take a column that came
-    # and went for a new one, or an owner of long ago for the reason of a new name.
+    # Record a new catalog even without a change of columns. A later comparison with the old one
+    # would take a column that came and went for a new one, or explain a rename by an old owner.
     moved = handoff.fingerprint.digest != compared.fingerprint.digest
     if not (compared.changes or compared.statements or moved):
         lake = context.lake(kept, handoff.carried(schema), settings)
@@ -128,9 +128,10 @@ def follow(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """The newest commit with the moment of a look that found the catalog as the lake follows it.
+    """The newest commit with the horizon of a look that found the catalog as the lake follows it.
 
-    Rows that a partition loses are told by it (`HORIZON`); so the next commit brings it along.
+    The horizon (`HORIZON`) shows later whether a partition lost rows, so the next commit records
+    it.
 
     Args:
         latest: The table's newest commit.
@@ -149,8 +150,8 @@ def _rewritten(
 ) -> DataFrame:
     """All rows of the lake with its new columns.
 
-    A deleted row that is kept gets no default of a column that is younger than it; but its values
-    go along with a new name, as they are: hidden ones are hidden already.
+    A deleted row that is kept does not get the default of a younger column. Its values do move to a
+    column's new name. They move as they are, since hidden values are hidden already.
     """
     rows = lake.read()
     new = []

@@ -1,6 +1,7 @@
-"""Removes former generations whose time is over, of the tables that runs keep up to date.
+"""Removes former generations whose time is over, for the tables that runs keep up to date.
 
-The end of a copy removes what it makes superfluous; what readers may have open by then goes here.
+The end of a copy removes the generations that it makes superfluous. Those that readers may still
+have open then are removed here.
 """
 
 from __future__ import annotations
@@ -27,13 +28,13 @@ _log = logging.getLogger(__name__)
 
 
 def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Remove what readers of some tables need no more; what fails is left for the next time.
+    """Remove former generations that readers no longer need; a failure leaves them for later.
 
-    Asks the lake about tables only whose pointers name more former generations than stay, and
+    Looks into the lake only for tables whose pointers name more former generations than stay, and
     only when the time of one is over.
 
     Args:
-        context: What runs work with; their pointers were seen by the looks of this process.
+        context: What runs work with; its ``served`` has the pointers that this process has read.
         records: The tables.
     """
     for record in records:
@@ -64,7 +65,7 @@ def _remove_under_lease(
     context: RunContext, record: TableRecord, settings: TableSettings, there: Collection[str]
 ) -> None:
     with context.leases.hold(record.resource):
-        # Both may be older than the lease.
+        # The record and the pointer may be older than the lease.
         record = context.store.newest(record)
         pointer = check_serving(context.spark, record)
         gone = _over(pointer, there, settings) if pointer is not None else []
@@ -75,7 +76,7 @@ def _remove_under_lease(
 
 
 def _over(pointer: Pointer, there: Collection[str], settings: TableSettings) -> list[Generation]:
-    """The former generations, of those that are there, whose time is over."""
+    """The former generations that still exist and whose time is over."""
     folders = dict.fromkeys((pointer.current.attempt, *there), 0)
     keep, now = timedelta(seconds=settings.readers_keep_s), datetime.now(timezone.utc)
     found = generations(folders, pointer, ())

@@ -1,4 +1,4 @@
-"""Columns that the events of a batch may lack, or have under a name of before."""
+"""Columns that the events of a batch may lack, or have under a former name."""
 
 from __future__ import annotations
 
@@ -16,17 +16,16 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LateColumns:
-    """How events differ from the lake's columns that are older than these.
+    """How events that are older than the lake's columns may differ from them.
 
     Args:
-        absent: By column that an event may lack, Spark SQL of the value that it has there then.
-        former: By column that was renamed, the names that an event may have it under, newest
-            first.
-        new: Those of ``absent`` whose first events this may be.
-        known: Names that an event may have beside the lake's columns: of columns that the source
-            has now, and of those that the settings leave out.
-        ordered: Whether a source's columns never change their places, and events have them in
-            that order.
+        absent: Columns that an event may lack, each with the Spark SQL of its value in such events.
+        former: Renamed columns, each with the former names that an event may have, newest first.
+        new: Columns of ``absent`` whose first events may be in this batch.
+        known: Other names that an event may have: columns that the source has now, and columns
+            that the settings leave out.
+        ordered: Whether the source's columns never change their order, and events have the same
+            order.
     """
 
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -39,12 +38,12 @@ class LateColumns:
     def of(
         cls, handoff: Handoff, known: Iterable[str] = (), *, replayed: bool = False
     ) -> LateColumns:
-        """What the newest commit says of it.
+        """The differences that the handoff of the newest commit allows.
 
         Args:
-            handoff: That of the commit.
-            known: Names of columns that the source has now, and that the settings leave out.
-            replayed: Whether events are read again that may be older than any column of the lake.
+            handoff: The handoff of that commit.
+            known: Names of columns that the source has now, or that the settings leave out.
+            replayed: Whether events are read again, which may be older than any added column.
         """
         late = {one.name for one in handoff.columns if one.late and not replayed}
         return cls(
@@ -64,12 +63,14 @@ class LateColumns:
         )
 
     def require(self, schema: TableSchema, written: Mapping[int, DebeziumSchema]) -> None:
-        """Refuse events without a column that the table had all the time, or with two of it.
+        """Refuse events that lack a column which the table always had, or that have it twice.
 
-        The catalog does not show that a column had another name for a while, and its values of
-        that while would become NULL; nor that one which is new had another name at first. Nor does
-        it show which of two names was the column's when another one came under its new name and
-        went before it was renamed.
+        The catalog does not show these cases:
+
+        * A column had another name for a while. Its values of that time would become NULL.
+        * A new column had another name at first.
+        * Before a rename, another column had the new name and was dropped. Such events have both
+          names, and nothing shows which one is the column's.
 
         Args:
             schema: The lake's columns.
@@ -105,7 +106,7 @@ class LateColumns:
                 )
 
     def _require_order(self, schema: TableSchema, schema_id: int, writer: DebeziumSchema) -> None:
-        """Refuse events that have the columns in another order: names were another column's."""
+        """Refuse events with another order of columns: a column then had another one's name."""
         live = [column.name for column in schema.columns if column.live and not column.asked]
         places = {name: place for place, name in enumerate(live)}
         places |= {
@@ -130,7 +131,7 @@ class LateColumns:
     def _require_new(
         self, name: str, schema: TableSchema, schema_id: int, writer: DebeziumSchema
     ) -> None:
-        """Refuse events without a new column that have one which nobody knows."""
+        """Refuse events that lack a new column and have an unknown one."""
         former = {one for names in self.former.values() for one in names}
         known = {*self.known, *former, *(column.name for column in schema.columns)}
         expected = [writer.field(column) for column in known]

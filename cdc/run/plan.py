@@ -1,4 +1,4 @@
-"""What an incremental run does, decided without doing any of it."""
+"""Plans an incremental run, without side effects."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ EVENTS_PER_TASK = 50_000
 
 
 def runnable(record: TableRecord, now: datetime) -> bool:
-    """Whether a run may work on the table: it is kept up to date, or its next try has come."""
+    """Whether a run may work on the table: it is kept up to date, or its next try is due."""
     if record.state is State.INCREMENTAL:
         return True
     return (
@@ -36,10 +36,10 @@ def due(
 ) -> list[TableRecord]:
     """The tables with work, in the order given.
 
-    A table whose topic ends where its last commit did has none. Any other difference is work, also
-    an end before it, another number of partitions, a topic that is gone, compacted or created
-    anew: the run itself finds out what that means. Another leader is none: who looks at idle tables
-    asks it.
+    A table whose topic ends at the offsets of its last commit has no work. Any difference is work:
+    also an earlier end, another number of partitions, or a topic that is gone, compacted or
+    recreated. The run itself finds out what the difference means. A new leader of a partition is
+    not work: the check of idle tables queries it.
 
     Args:
         records: The tables.
@@ -66,9 +66,10 @@ def due(
 
 
 def waits(record: TableRecord, settings: TableSettings, now: datetime) -> bool:
-    """Whether a table that has work is better left for a later run, so that it commits less often.
+    """Whether to leave a table with work for a later run, so that it commits less often.
 
-    Never one that is late: behind its freshness target, or without a commit that tells.
+    A late table is never left: one behind its freshness target, or one without a watermark in its
+    last commit.
     """
     last = record.last_commit
     if record.state is not State.INCREMENTAL or last is None or last.watermark is None:
@@ -80,12 +81,12 @@ def waits(record: TableRecord, settings: TableSettings, now: datetime) -> bool:
 
 
 def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) -> Iterator[Range]:
-    """Cut what is to be read into pieces of at most ``max_events`` offsets.
+    """Cut the offsets to read into pieces of at most ``max_events``.
 
     Args:
         start: First offset per partition.
         until: Offset to stop before, per partition; the same partitions, none below ``start``.
-        max_events: Bound of one piece.
+        max_events: Bound of one piece, which has at least one offset of each unfinished partition.
     """
     at = dict(start)
     while any(at[partition] < until[partition] for partition in at):
@@ -100,7 +101,7 @@ def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) 
 
 
 def tasks(events: int, parallelism: int) -> int:
-    """In how many pieces to read a batch."""
+    """The number of Spark tasks that read a batch."""
     return max(1, min(parallelism, -(-events // EVENTS_PER_TASK)))
 
 
@@ -111,8 +112,8 @@ def watermark(
 
     Args:
         previous: Watermark of the last commit.
-        source_ts: Latest source time per partition that had events. A partition without any was
-            read to its end and holds nothing back.
+        source_ts: Latest source time per partition that had events. A partition without events was
+            read to its end and does not limit the watermark.
         lateness_s: Seconds to take off.
     """
     if not source_ts:
@@ -122,6 +123,6 @@ def watermark(
 
 
 def retry_at(failures: int, now: datetime) -> datetime:
-    """When a table that has failed that many times in a row is tried again."""
+    """When a table is tried again after that many failures in a row."""
     wait = FIRST_RETRY * 2 ** min(failures - 1, 16) if failures > 0 else FIRST_RETRY
     return now + min(wait, LAST_RETRY)

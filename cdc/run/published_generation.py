@@ -1,4 +1,4 @@
-"""Whether readers are sent to the generation that a table's record in the state store names."""
+"""Checks that a table's pointer names the generation of its record in the state store."""
 
 from __future__ import annotations
 
@@ -24,22 +24,22 @@ _log = logging.getLogger(__name__)
 _AT_ONCE = 32
 """Pointers that are read at the same time: each read waits for its file system."""
 _LOOK_S = 60.0
-"""Bound of one look at all idle tables' pointers, in seconds; reads that are under way end."""
+"""Bound of one look at all idle tables' pointers, in seconds; reads in progress are finished."""
 
 
 class Served:
-    """The records of idle tables that were seen to agree with their pointers.
+    """The records of idle tables that agreed with their pointers when this process looked.
 
-    Each is looked at once by a process, until it changes. The state store is no place to keep that:
-    whether it was restored from a backup is what is looked for. 3,000 looks took 4 s on a local
-    disk; on an object store, a tenth of a second each, they take 10 s.
+    A process looks at each record once, until the record changes. The state store does not keep the
+    result, since the look is there to detect a state store that was restored from a backup. 3,000
+    looks took 4 s on a local disk; on an object store, at a tenth of a second each, they take 10 s.
     """
 
     def __init__(self) -> None:
         self._agreed: dict[TableId, tuple[int, str]] = {}
         self._settled: dict[TableId, Pointer] = {}
         self.with_former: dict[TableId, Pointer] = {}
-        """The pointers that name former generations of which some may have to go."""
+        """The pointers that name former generations, some of which may have to be removed."""
 
     def saw(self, record: TableRecord, pointer: Pointer | None) -> None:
         """Keep what a pointer says about former generations."""
@@ -48,24 +48,24 @@ class Served:
             self.with_former[record.table] = pointer
 
     def settle(self, table: TableId) -> None:
-        """No former generation has to go until others are named."""
+        """Note that no former generation is to be removed until the pointer names others."""
         self._settled[table] = self.with_former.pop(table)
 
     def elsewhere(
         self, spark: Callable[[], SparkSession], records: Sequence[TableRecord]
     ) -> set[TableId]:
-        """The tables whose readers are sent to another generation than the one that is followed.
+        """The tables whose pointer is missing, or names another generation than their record.
 
-        A lake that is away is no reason to stop a table that has nothing to write.
+        An unreachable lake does not stop a table that has nothing to write.
 
         Args:
-            spark: Gives a thread the session whose file systems are used.
+            spark: Returns the calling thread's session, whose file systems are used.
             records: The tables.
         """
         new = [one for one in records if self._agreed.get(one.table) != _version(one)]
         if not new:
             return set()
-        # Where time runs out, the next process is to begin with others.
+        # If time runs out, the next process should begin with other tables.
         random.shuffle(new)
         deadline = time.monotonic() + _LOOK_S
 
@@ -98,17 +98,17 @@ def _version(record: TableRecord) -> tuple[int, str]:
 
 
 def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
-    """Refuse to go on with a generation that readers are not sent to.
+    """Refuse to continue a generation that the pointer does not name.
 
-    A state store that was restored from a backup names a former generation: what is applied there
-    reaches nobody.
+    A state store that was restored from a backup may name a former generation. Readers would not
+    see what is applied there.
 
     Args:
         spark: The session whose file systems are used.
-        record: The table; only one that is kept up to date is looked at.
+        record: The table; only the pointer of a table that is kept up to date is read.
 
     Returns:
-        The pointer of the table's own folder; None where it was not looked at, or shards share it.
+        The pointer in the table's own folder; None if it was not read, or if shards share it.
 
     Raises:
         LostHistoryError: Record and pointer do not agree.
@@ -141,7 +141,7 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
 
 
 def no_offsets(record: TableRecord, reason: str) -> LostHistoryError:
-    """The error of a table whose generation does not say up to where it has read."""
+    """The error for a table whose generation does not record up to where the topic was read."""
     return LostHistoryError(
         f"the lake does not say up to where table {record.table} was read: {reason}",
         remedy=f"To copy the table again, {copy_lost(record.table)}.",

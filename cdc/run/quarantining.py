@@ -1,8 +1,8 @@
-"""Which records a lake table lacks, around one commit that may leave out more or bring some back.
+"""The records that a lake table lacks, before and after one commit that leaves out or applies some.
 
-What is left out is kept before the commit whose offsets pass it, and what a commit has applied is
-forgotten after it. A process that dies in between has lost nothing: it reads the records again and
-finds them kept, or applies again what is applied already.
+A record that a commit leaves out is quarantined before that commit. A record that a commit applies
+leaves the quarantine after that commit. A process that dies in between loses nothing: the next one
+reads the records again, and finds them in quarantine or applies them a second time.
 """
 
 from __future__ import annotations
@@ -46,11 +46,11 @@ class LeftOut:
         self._kept = self._quarantine.offsets(previous.attempt)
 
     def outside(self, piece: Range) -> set[Place]:
-        """Records that the table lacks and that the range does not bring."""
+        """Records that the table lacks and that are outside of the range."""
         return self._kept - self.within(piece)
 
     def within(self, piece: Range) -> set[Place]:
-        """Records of the range that were left out before, or kept by a run that died."""
+        """Records of the range that were left out before, or quarantined by a run that died."""
         return {
             (partition, at)
             for partition, at in self._kept
@@ -64,7 +64,7 @@ class LeftOut:
         return max(0, self._settings.max_quarantined - len(self.outside(piece)))
 
     def keep(self, batch: Batch, reader: BatchReader) -> None:
-        """Keep what the batch leaves out."""
+        """Quarantine the records that the batch leaves out."""
         if not batch.left_out:
             return
         now, commit = datetime.now(timezone.utc), self._previous
@@ -101,7 +101,7 @@ class LeftOut:
         crash("quarantine.after_keep")
 
     def settle(self, batch: Batch) -> None:
-        """Forget what the batch has applied, now that it is committed."""
+        """Remove from the quarantine what the batch has applied; call it after the commit."""
         if not self._kept and not batch.left_out:
             return
         self._quarantine.settle(

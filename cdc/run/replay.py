@@ -1,10 +1,10 @@
-"""Brings records back that a table left out, once they can be read: exactly, or not at all.
+"""Applies the quarantined records of a table once they can be read: exactly, or not at all.
 
-A record may not simply be applied late: a later change of its key may have been applied since, and
-of a later delete nothing is left in the lake that could tell. So everything since the record is
-read from the topic again and folded as one batch, whose end is where the lake is. Per key the last
-change wins, which is what the lake has to hold there. Where the topic does not have all of it any
-more, nothing is done.
+A record may not simply be applied late: a later change of its key may be in the lake already, and a
+later delete leaves no trace in the lake. So a replay reads the topic again from the record to the
+lake's offsets, and folds all of this as one batch. The last change of each key wins, which is the
+state that the lake must hold at its offsets. If the topic does not have all of these records any
+more, the replay does nothing.
 """
 
 from __future__ import annotations
@@ -41,20 +41,23 @@ _log = logging.getLogger(__name__)
 def replay_table(
     context: RunContext, record: TableRecord, *, first: int | None = None, lease_wait_s: float = 0.0
 ) -> Replayed:
-    """Apply what a table left out, with everything since, as one commit at the same offsets.
+    """Apply the records that a table left out, with all later ones, in one commit at its offsets.
 
     Args:
         context: What runs work with.
         record: The table.
-        first: Only records from this offset on; earlier ones stay left out.
+        first: Apply only left-out records from this offset on; earlier ones stay left out.
         lease_wait_s: How long to wait for another process's lease.
 
     Raises:
         LostHistoryError: The topic no longer holds all changes since; only a bootstrap helps.
-        DecodeError: None of the records can be read by now.
-        StateError: There is nothing to replay, or the table is not kept up to date, or was changed
+        DecodeError: None of the records can be read by now, or a record that was applied before
+            cannot be read any more.
+        PausedByPolicyError: A TRUNCATE is among the records, and the policy is to pause.
+        StateError: There is nothing to replay, or the table is not kept up to date, or has changed
             since its last run.
-        LeaseHeldError: A run holds the table.
+        FencedError: Another writer has moved the table on.
+        LeaseHeldError: Another process holds the table.
     """
     with context.leases.hold(record.table, wait_s=lease_wait_s) as lease:
         current = context.store.get(record.table) or record
@@ -106,7 +109,7 @@ class _Replay:
         return record.attempt
 
     def _start(self, attempt: Attempt, latest: Committed, first: int | None) -> Mapping[int, int]:
-        """From where the topic has to be read again."""
+        """The offsets from which the topic is read again."""
         offsets = dict(latest.record.offsets)
         places = [
             (partition, at)
@@ -147,7 +150,8 @@ class _Replay:
     def _shape(self, latest: Committed) -> tuple[LakeShape, Committed]:
         """The lake table as the last run left it, and its newest commit.
 
-        To follow the source's schema is a run's part; what is no change of it is noted in a commit.
+        Only a run follows a schema change. Here, a catalog that differs without a schema change is
+        recorded in a commit.
         """
         source = self._context.sources[self._table.source]
         source_table, fingerprint = source.described(self._table, self._record.publication)

@@ -1,4 +1,4 @@
-"""Values that neither the batch nor the lake has, asked of the source by key."""
+"""Reads from the source, by key, the values that neither the batch nor the lake has."""
 
 from __future__ import annotations
 
@@ -24,16 +24,16 @@ if TYPE_CHECKING:
     from schemas.table import TableSchema
 
 _KEYS = 2_000
-"""Keys of one question."""
+"""Keys in one query."""
 
 _VISIBLE_S = 120.0
-"""How long a commit may be in the log before the source shows it: a synchronous standby that is
-away holds it back."""
+"""How long, in seconds, a commit may be in the log before the source shows it: an unreachable
+synchronous standby delays it."""
 
 
 @dataclass(frozen=True)
 class Asked:
-    """One table of the source, to be asked for rows by key.
+    """One table of the source, from which rows are read by key.
 
     Args:
         spark: The session.
@@ -59,18 +59,19 @@ class Asked:
         missing: Sequence[str],
         hold: Callable[[DataFrame], DataFrame],
     ) -> DataFrame:
-        """What the primary has now, by key.
+        """Read the rows that the primary has now, by key.
 
-        A key that it no longer has was deleted since, and that delete is still in the log. A
-        column that it has dropped since is NULL here, and from then on in the lake.
+        A key that the primary no longer has was deleted since, and that delete is still in the log.
+        A column that the primary has dropped since is NULL in the result, and from then on in the
+        lake.
 
         Args:
             lacking: The last change of each key that lacks a value, with its transaction.
-            missing: Columns that are asked for.
+            missing: The columns to read.
             hold: Keeps a frame's rows until the batch is done.
 
         Raises:
-            SourceError: One of these changes does not come to be visible at the source.
+            SourceError: One of these changes does not become visible at the source in time.
         """
         live = {column.name for column in self.source_schema.columns}
         columns = [name for name in missing if name in live]
@@ -92,10 +93,10 @@ class Asked:
         return known.withColumns(gone) if gone else known
 
     def _wait(self, lacking: DataFrame) -> None:
-        """Wait until the source shows the changes whose values it is asked for.
+        """Wait until the source shows the changes that lack values.
 
-        A commit is in the log before it is visible: asked too early, the source would show the
-        row as it was before the very change that is applied here.
+        A commit is in the log before it is visible. A query before that would read the row without
+        the very change that is applied here.
         """
         found = lacking.agg(F.collect_set(TRANSACTION)).first()
         self.source.wait_until_visible(

@@ -1,4 +1,4 @@
-"""One table's incremental run: checks, then one commit after the other up to an end."""
+"""One table's incremental run: checks, then one commit after another up to an end."""
 
 from __future__ import annotations
 
@@ -59,17 +59,17 @@ def run_table(
     checks: CaptureChecks | None = None,
     topic: TopicFacts | None = None,
 ) -> RunResult:
-    """Apply what is in a table's topic to its lake table.
+    """Apply the new records of a table's topic to its lake table.
 
-    Never raises for what goes wrong with the table: the table moves to the state that the error
-    asks for, and the result carries it.
+    A failure of the table does not raise: the table moves to the state that the error requires, and
+    the result carries the error.
 
     Args:
         context: What runs work with.
         record: The table, CATCHING_UP, INCREMENTAL, or FAILED from one of these.
         until: Offset to stop before per partition; None takes the topic's last stable offsets.
         checks: Facts shared with the other tables of the run.
-        topic: The topic as it is now; asked for when None.
+        topic: The topic as it is now; None reads it.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     try:
@@ -114,7 +114,7 @@ class _TableRun:
         self.result = RunResult(record.table, self._record.state)
 
     def work(self, until: Mapping[int, int] | None) -> None:
-        """Run, and put what stopped the run into the table's state and the result."""
+        """Run; record an error that stops the run in the table's state and in the result."""
         if self._state not in _RUN_STATES:
             self.result = replace(
                 self.result,
@@ -126,7 +126,7 @@ class _TableRun:
             self._settings = self._context.settings(self._record)
             self._apply_all(until)
         except FencedError as error:
-            # Whoever took the table over keeps its state.
+            # The writer that took the table over keeps its state.
             _log.warning("%s", error)
             self.result = replace(self.result, error=error.to_dict())
         except TributaryError as error:
@@ -201,7 +201,7 @@ class _TableRun:
                 crash("run.before_state")
                 self._remember(newest)
                 if self._state not in _RUN_STATES:
-                    return  # someone paused or retired the table: what is committed is recorded
+                    return  # the table was paused or retired: what is committed is recorded
                 if shape.lake.keep_up(self._lease.check):
                     context = self._context
                     self._record = keep_size(context.spark, context.store, self._record)
@@ -256,7 +256,7 @@ class _TableRun:
         return compared
 
     def _accept(self, compared: Comparison) -> None:
-        """Cache which catalog and settings the lake follows, so that idle tables stay closed."""
+        """Cache which catalog and settings the lake follows, so that an idle table needs no run."""
         attempt, fingerprint = self._record.attempt, compared.fingerprint
         settings = settings_digest(self._settings, self._context.config.lake)
         now = (fingerprint.digest, settings)
@@ -272,9 +272,10 @@ class _TableRun:
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 
     def _keep_history(self, handoff: Handoff) -> None:
-        """Keep what the lake says of the newest change that it has followed.
+        """Record in the history the newest schema change that the lake has followed.
 
-        The lake's commit is the durable word; until it is kept here, no run commits another.
+        The lake's commit is the durable record. Until the change is in the history, no run commits
+        another one.
         """
         entry = SchemaEntry.followed(self._record, handoff)
         if entry is not None:
@@ -296,12 +297,12 @@ class _TableRun:
         )
 
     def _remember(self, committed: Committed, *, recovered: bool = True) -> None:
-        """Cache in the store what the lake's newest commit says.
+        """Cache the lake's newest commit in the state store.
 
         Args:
             committed: The newest commit.
-            recovered: Whether a table that failed has nothing before it at which it could fail
-                again; else only a new commit ends its row of failures.
+            recovered: Whether a failed table has nothing left to apply that could fail again. If
+                it has, only a new commit ends its series of failures.
         """
         record, summary = committed.record, commit_summary(committed)
         self.result = replace(self.result, offsets=dict(record.offsets), watermark=record.watermark)
@@ -323,7 +324,7 @@ class _TableRun:
         self.result = replace(self.result, state=self._record.state)
 
     def _stop(self, error: TributaryError) -> None:
-        """Move the table to the state that the error asks for."""
+        """Move the table to the state that the error requires."""
         if self._context.ending:
             # The command ends, and nothing is wrong with the table.
             self.result = replace(self.result, error=error.to_dict())
@@ -348,7 +349,7 @@ class _TableRun:
     def _save(
         self, change: Callable[[TableRecord], TableRecord], schema: SchemaEntry | None = None
     ) -> None:
-        """Store a change of the record, also when someone else changed the record meanwhile."""
+        """Store a change of the record, even if another process changed the record meanwhile."""
         for tried in range(_STORE_TRIES):
             changed = change(self._record)
             if changed == self._record:

@@ -19,7 +19,7 @@ class WriterSchemas:
     """Schemas of one topic's change events by id.
 
     Args:
-        registry: Where they are found.
+        registry: The registry that has them.
         topic: The topic, whose events have a schema of their own.
     """
 
@@ -28,10 +28,10 @@ class WriterSchemas:
         self._topic = topic
         self.known: dict[int, DebeziumSchema] = {}
         self.refused: dict[int, str] = {}
-        """Why an id has no schema that the topic's events can have."""
+        """By id, why its schema cannot be that of the topic's events."""
 
     def expect(self, schema_ids: Iterable[int]) -> None:
-        """Have schemas ready that a batch will most likely need; those that cannot be had wait."""
+        """Fetch schemas that a batch will most likely need; skip those that are not available."""
         for schema_id in schema_ids:
             try:
                 self.learn(schema_id)
@@ -39,10 +39,10 @@ class WriterSchemas:
                 _log.debug("schema %s is not at hand: %s", schema_id, error)
 
     def learn(self, schema_id: int) -> bool:
-        """Fetch a schema; False when it can never be had, for the reason in :attr:`refused`.
+        """Fetch a schema; return False if it can never be used, with the reason in :attr:`refused`.
 
         Raises:
-            RegistryError: The registry is unreachable or refuses: no record is to blame.
+            RegistryError: The registry is unreachable or refuses; the records are not the cause.
         """
         if schema_id in self.known:
             return True
