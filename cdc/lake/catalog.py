@@ -74,7 +74,7 @@ def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
         entry: The table.
 
     Raises:
-        LakeError: The metastore refuses or cannot be reached, or the name is of another table.
+        LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
     """
     with _client(spark, metastore, _not_kept(entry), entry.path) as client:
         _finish_move(spark, client, entry)
@@ -94,7 +94,7 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     """Remove the name from the metastore; the data stays.
 
     Raises:
-        LakeError: The metastore refuses or cannot be reached; or the name is of another table,
+        LakeError: The metastore refuses or cannot be reached; or the name belongs to another table,
             which keeps it.
     """
     with _client(spark, metastore, _not_kept(entry), entry.path) as client:
@@ -145,7 +145,7 @@ def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) 
     """The location that a name points at; None when the name does not exist.
 
     Raises:
-        LakeError: The location is outside of the table's folder, so the name is of another table.
+        LakeError: The location is outside of the table's folder: the name is another table's.
     """
     if not client.tableExists(entry.database, name):
         return None

@@ -40,7 +40,7 @@ class Generation:
         kind: What it is.
         size_bytes: Bytes that it holds.
         number: Its generation; None when neither the pointer nor a record has it.
-        published_at: When it was published; None when the pointer does not name it.
+        published_at: When it was published, aware UTC; None when the pointer does not name it.
         beside: Whether it is built beside the table's own record.
     """
 

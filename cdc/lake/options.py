@@ -33,7 +33,7 @@ _FIXED = {
     "hoodie.write.auto.upgrade": "false",
     # Instants order offsets; local time would go back for an hour each autumn.
     "hoodie.table.timeline.timezone": "UTC",
-    # Hudi waits for the clocks of concurrent writers. Here is one, and the guard checks instants.
+    # Hudi waits for clocks of concurrent writers; there is one writer, and the guard compares.
     "hoodie.time.generator.max_expected_clock_skew_ms": "1",
     # Offsets advance even when a batch changes no row.
     "hoodie.allow.empty.commit": "true",

@@ -112,7 +112,7 @@ class Upkeep:
 
 
 def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[str, str]) -> None:
-    """Undo clusterings that another process planned, and perhaps began, and did not complete.
+    """Undo clusterings that are planned, perhaps begun, and not completed: their writer is gone.
 
     Args:
         spark: The session.

@@ -24,7 +24,7 @@ def keep_name(context: RunContext, record: TableRecord) -> None:
     """Point the table's name at its attempt, as that is now; do nothing without a catalog.
 
     Raises:
-        LakeError: The metastore refuses or cannot be reached, or the name is of another table.
+        LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
     """
     entry, catalog = _entry(context.config, record), context.config.catalog
     if entry is not None and catalog is not None:
@@ -57,7 +57,7 @@ def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:
     """Remove the table's name from the catalog; its data stays.
 
     Raises:
-        LakeError: The metastore refuses or cannot be reached, or the name is of another table.
+        LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
     """
     entry = _entry(config, record)
     if entry is not None and config.catalog is not None:

@@ -147,7 +147,7 @@ def _another_key(
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """The change of the key's text, if its form is not the lake's: it would not find rows."""
+    """The change of the key's text, if its form is not the lake's, whose rows it would not find."""
     key = [column for column in wanted if column.name in handoff.key]
     had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
     if form in (None, had):
