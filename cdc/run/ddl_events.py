@@ -52,6 +52,7 @@ def told(
         CaptureError: The connector does not report in time every statement that was executed
             before the catalog was read.
         DecodeError: A record of the topic of statements has no statement.
+        RegistryError: The registry does not know the schema of such a record.
         KafkaError: The topic cannot be read in time.
     """
     before, after = handoff.catalog, Catalog.read(now.facts)
