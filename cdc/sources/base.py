@@ -58,10 +58,10 @@ class Source(Protocol):
 
     @property
     def shares_views(self) -> bool:
-        """Whether a session can take over the view of another one.
+        """Whether a session can take over the view of another session.
 
-        Else those that read under a view of a known position open at the same time, while its block
-        runs, and no other can follow.
+        If not, all sessions that read under a view of a known position open at the same time,
+        while the block of `open_exact_view` runs. No session can join them later.
         """
 
     def table(self, table: TableId) -> SourceTable:
@@ -72,29 +72,29 @@ class Source(Protocol):
         """
 
     def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
-        """The table and its fingerprint as the primary's catalog has them, of one moment.
+        """The table and its fingerprint, read from the primary's catalog at one moment.
 
         Raises:
             SourceError: There is no such table.
         """
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """The columns that reach the lake: `schema` without its key, which may be gone.
+        """The columns that reach the lake, as in `schema`; the table need not have a usable key.
 
         Raises:
             UnsupportedTypeError: A column that is kept has a type without a rule.
-            SchemaError: A column name that the lake cannot carry, or that the table lacks.
+            SchemaError: A column name that the lake cannot carry.
         """
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """The table as statements would leave it. None of them is run.
+        """The table as statements would leave it; no statement is run.
 
         Raises:
             DdlError: A statement is not understood, or does not fit the table.
         """
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """What rows older than a column show in it.
+        """The value that a column has in rows older than the column.
 
         Args:
             table: The table.
@@ -106,7 +106,7 @@ class Source(Protocol):
         """
 
     def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
-        """Those of the partitions whose file is empty now.
+        """The partitions whose file is empty now.
 
         Args:
             oids: Object ids of partitions.
@@ -115,12 +115,12 @@ class Source(Protocol):
     def truncated_partitions(
         self, table: TableId, files: Mapping[int, int], since: str
     ) -> frozenset[int]:
-        """Those of the partitions in a new file that have no row of before a look.
+        """The partitions with a new file since a reading of the catalog and no row from before it.
 
         Args:
             table: The table.
-            files: By object id of a partition, its file at that look.
-            since: The `HORIZON` of that look.
+            files: Each partition's file at that reading, by the partition's object id.
+            since: The `HORIZON` of that reading.
         """
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
@@ -138,20 +138,21 @@ class Source(Protocol):
     def fingerprints(
         self, tables: Collection[TableId], publication: str
     ) -> dict[TableId, Fingerprint]:
-        """Those of many tables, in one statement, without those that are gone."""
+        """The fingerprints of many tables, of one moment; tables that are gone are left out."""
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
-        """Which cluster the server is."""
+        """The identity of the server."""
 
     def prepare_capture(self, publication: str, *, append: bool = False) -> None:
-        """Create, where missing, schema ``tributary``, its tables, their grants, the publication.
+        """Create what is missing: schema ``tributary``, its tables, grants and the publication.
 
-        The publication publishes insert, update, delete and truncate via partition roots, one of
-        logs (``append``) insert and truncate only; it has our own two tables from the start.
+        The publication publishes insert, update, delete and truncate via partition roots. A
+        publication of logs (``append``) publishes insert and truncate only. Both contain our own
+        two tables from the start.
         """
 
     def unreadable(self, publication: str, slot: str) -> str | None:
-        """Why the log that is kept cannot be read on for the capture; None where it can."""
+        """Why the capture cannot continue to read the kept log; None if it can."""
 
     def planned_capture(
         self, publication: str, slot: str, tables: Sequence[TableId], *, append: bool = False
@@ -159,21 +160,21 @@ class Source(Protocol):
         """The statements that capturing these tables would run now; nothing is run."""
 
     def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """Add those tables that are not yet in it; returns the ones that were added."""
+        """Add the tables that the publication lacks; returns the ones that were added."""
 
     def remove_from_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove those tables that are in it; returns the ones that were removed."""
+        """Remove the tables that the publication has; returns the ones that were removed."""
 
     def published_tables(self, publication: str) -> list[TableId]:
         """The application's tables that are in the publication; empty when there is none."""
 
     def drop_publication(self, publication: str) -> None:
-        """Drop it if it exists."""
+        """Drop the publication if it exists."""
 
     def audit_publication(
         self, publication: str, table: SourceTable, *, append: bool = False
     ) -> list[str]:
-        """What keeps changes of this table from being published as they must be.
+        """The problems that keep changes of this table from being published as they must be.
 
         Args:
             publication: The publication.
@@ -192,28 +193,33 @@ class Source(Protocol):
         """
 
     def has_slot(self, slot: str) -> bool:
-        """Whether there is that slot; true of sources that keep their log without."""
+        """Whether the slot exists; always true for sources that keep their log without slots."""
 
     def log_health(self, slot: str) -> LogHealth:
-        """The log as far as the capture of that slot depends on it."""
+        """The state of the log that the capture of that slot depends on."""
 
     def position(self, text: str) -> LogPosition:
-        """The position that ``str`` of one of this source's gave.
+        """The position of this source whose ``str`` is the text.
 
         Raises:
             StateError: The text is not of that form.
         """
 
     def commit_position(self, last: str) -> str | None:
-        """Up to where every commit lies before the event of that ``POSITION``, if known."""
+        """A position up to which every commit lies before the event with ``POSITION`` ``last``.
+
+        Returns:
+            The position as text; None if the source does not know one.
+        """
 
     def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
         """Drop the slot, waiting until its reader has gone; returns whether there was one."""
 
     def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
-        """After tables were brought into a capture: see that no transaction is captured in part.
+        """Make sure that no transaction is captured in part after tables were added to a capture.
 
-        One that was open meanwhile may have its later changes captured and its earlier ones not.
+        If a transaction was open while the tables were added, its later changes may be captured
+        and its earlier ones not.
 
         Raises:
             SourceError: Time ran out; names the blocking sessions and prepared transactions.
@@ -222,19 +228,19 @@ class Source(Protocol):
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> None:
-        """Wait until the primary shows what transactions did whose changes are in the stream.
+        """Wait until the primary shows the changes of transactions that are in the stream.
 
         Args:
-            transactions: Their ids as the stream has them.
-            timeout_s: Bound of the wait.
-            progress: Shows it.
+            transactions: The transactions' ids as the stream has them.
+            timeout_s: Bound of the wait, in seconds.
+            progress: Where the wait is shown.
 
         Raises:
-            SourceError: Time ran out; names the sessions that still hold them back.
+            SourceError: Time ran out; names the sessions that still hold the transactions back.
         """
 
     def nudge(self) -> None:
-        """Let the capture's position move on, where it does so with the next change only."""
+        """Advance the capture's position, on sources where only the next change advances it."""
 
     def write_marker(self) -> Marker:
         """Write a new marker row on the primary."""
@@ -248,16 +254,16 @@ class Source(Protocol):
 
         Raises:
             ReplicaError: Time ran out (with the lag, and whether replay is paused), or the
-                replica is no standby of this primary.
+                replica is not a standby of this primary.
         """
 
     def open_view(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> AbstractContextManager[View]:
-        """Open a view that contains the marker, on the replica or else on the primary.
+        """Open a view that contains the marker, on the replica if there is one, or on the primary.
 
-        The session that exports it stays open until the context ends. On the primary the wait
-        for older transactions happens inside.
+        The session that exports the view stays open until the context ends. On the primary this
+        method also waits for older transactions.
 
         Raises:
             ReplicaError: The server is not what it must be.
@@ -274,12 +280,12 @@ class Source(Protocol):
         timeout_s: float,
         progress: Progress,
     ) -> AbstractContextManager[View]:
-        """Open a view that contains the marker, and of which `View.split` is known.
+        """Open a view that contains the marker and has a `View.split`.
 
         Args:
-            marker: Must be visible.
-            sessions: How many will read at once, each for once; see `shares_views`.
-            from_primary: Whether the primary is read although there is a replica.
+            marker: Must be visible in the view.
+            sessions: How many sessions read at the same time, each once; see `shares_views`.
+            from_primary: Whether to read the primary even if there is a replica.
             resuming: Resumes replay at the end of its block; see `cdc.sources.replay_pause`.
             timeout_s: Bound of each wait, in seconds.
             progress: Where waits are shown.
@@ -291,40 +297,41 @@ class Source(Protocol):
         """
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Why there can be no such view, and what to do about it; None when there can."""
+        """Why `open_exact_view` cannot open a view, and what to do about it; None if it can."""
 
     def replay_paused(self) -> bool:
-        """Whether replay of the replica is paused, or asked to pause."""
+        """Whether the replica's replay is paused, or its pause is requested."""
 
     def resume_replay(self) -> None:
-        """Let the replica replay again, whoever paused it.
+        """Resume the replica's replay, even if another process or a person paused it.
 
         Raises:
-            ReplicaError: It still stands still.
+            ReplicaError: Replay is still paused.
         """
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that sessions can still import the view and its server is what it was.
+        """Check that sessions can still import the view, and that its server is the same one.
 
         Raises:
             SnapshotLostError: The view is gone, or the replica was promoted or re-cloned.
         """
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """What a failed read by Spark means, from the text of its exception; None of another one.
+        """The error that a failed read by Spark means, from the text of its exception.
 
         A lost view becomes `SnapshotLostError`, a session on the wrong server `ReplicaError`, a
-        value that the lake cannot hold a `SourceError` that names the column.
+        value that the lake cannot hold a `SourceError` that names the column. The result is None
+        if the text is not of a failed read of this source.
         """
 
     def current_position(self) -> LogPosition:
-        """The primary's position: no commit so far lies beyond it."""
+        """The primary's position; every commit so far lies at or before it."""
 
     def replica_position(self) -> ReplicaPosition | None:
-        """How far the replica is, or None without one."""
+        """How far the replica is, or None without a replica."""
 
     def size(self, table: SourceTable) -> TableSize:
-        """Rows and bytes from the present size of the table."""
+        """Rows and bytes by the current size of the table."""
 
     def largest_row(self, table: SourceTable) -> int | None:
         """Bytes of the largest of some sampled rows; None when there are none.
@@ -334,16 +341,16 @@ class Source(Protocol):
         """
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Why nothing of the source can be captured as it is now, and what to do; else None."""
+        """Why no table of the source can be captured now, and what to do; None if tables can."""
 
     def missing_rights(self, table: SourceTable, publication: str) -> tuple[str, str] | None:
-        """What a login lacks to take the table, and the statements that give it; else None."""
+        """The rights that logins lack to replicate the table, and what grants them, or None."""
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Why rows that are there cannot be found by a key of the lake, and what to do; else None.
+        """Why existing rows cannot be found by the lake's key, and what to do; None if they can.
 
         Raises:
-            SourceError: The look takes too long, or the table cannot be read.
+            SourceError: The check takes too long, or the table cannot be read.
         """
 
     def sample_boundaries(
@@ -357,7 +364,7 @@ class Source(Protocol):
         """Cut the key into up to ``chunks`` ranges of about the same number of rows.
 
         Any boundaries give disjoint ranges that cover the table, so they need not be read under
-        the view. Read from the replica where there is one.
+        the view. They are read from the replica if there is one.
         """
 
     def snapshot_query(
@@ -369,7 +376,7 @@ class Source(Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """How Spark reads those ranges, under the view, or as of now when it is None."""
+        """The query by which Spark reads the ranges, under the view, or as of now if it is None."""
 
     def fetch_by_key(
         self,
@@ -380,15 +387,15 @@ class Source(Protocol):
         *,
         on_replica: bool = False,
     ) -> list[dict[str, Any]]:
-        """Rows with those keys as Python values of the lake types; absent keys are left out.
+        """The rows with those keys as Python values of the lake types, without absent keys.
 
         Args:
             table: The table.
             schema: Its lake schema.
             keys: Values in the order of ``schema.key``, as the lake has them.
-            columns: What to fetch beside the key columns, which always come along.
+            columns: What to fetch besides the key columns, which are always fetched.
             on_replica: Read from the replica instead of the primary.
         """
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
-        """Rows, counted."""
+        """The number of rows, counted."""

@@ -1,4 +1,4 @@
-"""The columns that keep a table from travelling: all of them in one error, with what to set."""
+"""One error that names all columns that keep a table from being replicated, and what to set."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ def refusal(
     types: Mapping[str, UnsupportedTypeError],
     names: Mapping[str, str],
 ) -> SchemaError:
-    """The error of a table with such columns.
+    """The error for a table with such columns.
 
     Args:
         table: The table.
-        key: Its key, whose columns can neither be asked for by key nor be left out.
+        key: Its key. The key's columns can neither be looked up by key nor be left out.
         settings: Its settings.
         types: Columns whose type has no rule, each with its error.
-        names: Columns whose name the lake cannot have, each with why.
+        names: Columns whose name the lake cannot have, each with the reason.
     """
     kind = UnsupportedTypeError if types else SchemaError
     return kind(

@@ -1,8 +1,11 @@
-"""Pauses a replica's replay for a moment, so that it goes on again whatever becomes of us.
+"""Pause a replica's replay for a moment, and make sure that it resumes even if this process dies.
 
-Three hands can resume it: this process at the end of the pause; the server itself after a bound,
-where the process died; and, should the server have been restarted in between, the next command that
-opens the state store, which holds the intent.
+Replay resumes in one of three ways:
+
+- This process resumes it at the end of the pause.
+- If this process has died, the server itself resumes it after a time limit.
+- If the server was restarted in between, the next command that opens the state store resumes it,
+  since the store records the intent to pause.
 """
 
 from __future__ import annotations
@@ -34,8 +37,8 @@ def resuming(source: Source, store: Store, leases: Leases) -> Iterator[None]:
     """The right to pause replay of the source's replica for the length of a block.
 
     Raises:
-        ReplicaError: Someone else has paused it, or it cannot be resumed.
-        LeaseHeldError: Another process has paused it, for longer than we wait.
+        ReplicaError: Replay is already paused, but not by us, or it cannot be resumed.
+        LeaseHeldError: Another process holds this right for longer than we wait.
     """
     with leases.hold(_resource(source.name), wait_s=WAIT_S):
         if source.name in store.paused_replays():
@@ -56,12 +59,14 @@ def resuming(source: Source, store: Store, leases: Leases) -> Iterator[None]:
 
 
 def settle(store: Store, leases: Leases, open_source: Callable[[str], Source]) -> None:
-    """Resume what a process that died has left paused; what cannot be resumed now is tried again.
+    """Resume each replay that a process left paused when it died.
+
+    The next command tries again to resume what cannot be resumed now.
 
     Args:
-        store: Holds what was about to be paused.
-        leases: Tell whether the process that did it is still there.
-        open_source: A source by name.
+        store: Records the replays that were about to be paused.
+        leases: Show whether the process that paused a replay is still alive.
+        open_source: Opens a source by its name.
     """
     for name in store.paused_replays():
         try:
@@ -70,7 +75,7 @@ def settle(store: Store, leases: Leases, open_source: Callable[[str], Source]) -
                     _resume(open_source(name), store)
                     _log.warning("replay of the replica of %s was left paused: resumed", name)
         except LeaseHeldError:
-            continue  # it is paused for a moment, by a process that lives
+            continue  # a process that is alive has paused it for a moment
         except TributaryError as error:
             _log.warning("replay of the replica of %s may be paused by us: %s", name, error)
 

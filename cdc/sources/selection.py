@@ -13,10 +13,11 @@ from schemas.renames import related
 from schemas.table import Column, TableSchema
 from schemas.type_rule import TypeRule
 
-"""Prefixes of columns that the lake adds."""
 LAKE_NAME = re.compile(r"[^\W\d]\w*")
-"""Names that a lake's column can have: letters of any alphabet, digits behind one, and ``_``."""
-"""What Avro, and with it Hudi, takes for a name."""
+"""Names that a lake column can have: letters of any alphabet, ``_``, and digits after the start.
+
+Avro, and with it Hudi, accepts these names.
+"""
 
 
 def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
@@ -51,7 +52,7 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
 
 
 def _require_told_apart(table: SourceTable, schema: TableSchema) -> None:
-    """Refuse a key of which two values may be one in the lake."""
+    """Refuse a key if two of its values in the source may be one value in the lake."""
     rule = rules(table, schema)
     for column in map(schema.column, schema.key):
         if not rule[column.name].tells_apart:
@@ -67,8 +68,8 @@ def _require_told_apart(table: SourceTable, schema: TableSchema) -> None:
 def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
     """The columns that reach the lake, whether or not there is a usable key.
 
-    Generated columns are left out: the log does not carry them. So are columns that the settings
-    name and the table has not: see :func:`require_named`.
+    Generated columns are left out, since the log does not carry them. Columns that the settings
+    name and the table lacks are left out, too; :func:`require_named` refuses them.
 
     Raises:
         UnsupportedTypeError: Columns that are kept have types without a rule; names all of them.
@@ -112,9 +113,10 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
 
 
 def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """Columns that the settings name and the table has not: dropped, or not added yet.
+    """Columns that the settings name and the table lacks: dropped, or not added yet.
 
-    A rule may name a column under each of its names by `columns.renames`; one of them is enough.
+    A rule may name a column by each of the names that `columns.renames` relates. The column is
+    there if the table has one of them.
     """
     rules = settings.columns
     there = {column.name for column in table.columns}
@@ -131,10 +133,11 @@ def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 
 
 def require_named(table: SourceTable, settings: TableSettings) -> None:
-    """Refuse to copy a table whose settings name a column that it has not.
+    """Refuse to copy a table whose settings name a column that the table lacks.
 
-    It may be another column misspelled, whose values would reach the lake as they are. A table
-    that is followed already goes on: columns come and go, and a rule may be there first.
+    The name may be a misspelling of another column, whose values would reach the lake as they are.
+    A table that is already followed is not refused: its columns come and go, and a rule may be
+    written before its column is added.
 
     Raises:
         SchemaError: Names the first such column.
@@ -149,10 +152,10 @@ def require_named(table: SourceTable, settings: TableSettings) -> None:
 
 
 def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """The columns that identify a row: configured ones, else the primary key; none of a log.
+    """The columns that identify a row: configured ones, or the primary key; none for a log.
 
     Raises:
-        SchemaError: There is none, or the configured columns are not unique and not null.
+        SchemaError: There is no key, or the configured columns allow NULL or are not unique.
     """
     if settings.appends:
         return ()
@@ -220,7 +223,7 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
 
 
 def _unusable_names(names: list[str]) -> dict[str, str]:
-    """Columns that the lake cannot have under their name, each with why."""
+    """Columns whose name the lake cannot have, each with the reason."""
     by_folded: dict[str, str] = {}
     found = {}
     for name in names:

@@ -1,4 +1,4 @@
-"""What a source database tells the layers above, as values."""
+"""The values that a source database reports to the layers above."""
 
 from __future__ import annotations
 
@@ -17,14 +17,19 @@ from schemas.table import TableId
 from schemas.type_rule import SourceType, TypeRule
 
 ReplicaIdentity = Literal["default", "nothing", "full", "index", "row"]
-"""What the log keeps of an old row, by table; ``row``: all of it, whatever the table says."""
+"""What the log keeps of an old row, by table. ``row`` is the whole row, for any table."""
 TableKind = Literal["table", "partitioned", "unlogged", "foreign", "hypertable", "chunk", "other"]
-"""What holds rows, or is the root of what does; a hypertable and its chunks are TimescaleDB's."""
+"""The kind of a table. ``partitioned`` is the root of partitions, which hold its rows.
+
+``hypertable`` and ``chunk`` are TimescaleDB's.
+"""
 
 
 StoredValue = tuple[str | None, TypeRule]
-"""What rows older than a column show in it, as text of what its type's rule reads, and that rule;
-None where that is NULL."""
+"""The value that a column has in rows older than the column, and the rule of the column's type.
+
+The value is the text of what the rule reads; None is NULL.
+"""
 
 
 @dataclass(frozen=True)
@@ -57,13 +62,15 @@ class SourceColumn:
     Args:
         name: Exactly as in the catalog.
         type: Its type, taken apart.
-        attnum: Its number in the catalog, never used again after a drop.
+        attnum: Its number in the catalog. PostgreSQL never reuses it after a drop. MySQL has no
+            such numbers, so it is made from the column's name.
         nullable: Whether the table allows NULL.
-        generated: Whether it is a stored generated column: in the table, not in the log.
+        generated: Whether it is a generated column that the log does not carry.
         default_sql: The default as the catalog prints it.
-        old_values: What rows older than the column show, as the catalog stores it when a column is
-            added with a default, and keeps when the default is dropped: arrays of one element, one
-            for all partitions that agree, None for those without one.
+        old_values: The values that the column has in rows older than it. The catalog stores such a
+            value when a column is added with a default, and keeps it when the default is dropped.
+            Each is the text of an array with one element. Partitions with the same value share one
+            entry; None is for partitions without a stored value.
     """
 
     name: str
@@ -80,9 +87,9 @@ class Leaf:
     """A partition that holds rows.
 
     Args:
-        table: Which.
+        table: Which table.
         kind: What it is.
-        replica_identity: What the log keeps of its old rows; a root has no part in that.
+        replica_identity: What the log keeps of its old rows; the root's has no effect on that.
         identity_columns: Columns that identify an old row in the log; empty when nothing does.
     """
 
@@ -115,8 +122,8 @@ class SourceTable:
         hazards: What could stop the connector for all tables of its tier, one sentence each.
         children: Tables that inherit from it, without partitions.
         leaves: The partitions that hold its rows.
-        withheld: Generated columns for which the server refuses UPDATE and DELETE once the table
-            is published, where the whole old row is its replica identity.
+        withheld: Generated columns that are not published. They make the server refuse UPDATE and
+            DELETE once the table is published, if its replica identity is the whole old row.
     """
 
     table: TableId
@@ -140,10 +147,16 @@ class SourceTable:
 
 
 READ_AT = "read_at"
-"""What a source whose log tells all statements had executed before its catalog was read."""
+"""Name of the fact with the position that was executed before the catalog was read.
+
+A source has it if its log contains all statements.
+"""
 
 HORIZON = "horizon"
-"""Rows by transactions below it were there, or gone, when a catalog without such a log was read."""
+"""Name of the fact with a transaction id: every lower one had ended when the catalog was read.
+
+A source has it if its log does not contain all statements.
+"""
 
 
 @dataclass(frozen=True)
@@ -151,19 +164,19 @@ class Fingerprint:
     """The catalog facts that must not change while a table is copied or between runs.
 
     Args:
-        facts: Plain values: strings, integers, lists and dictionaries with string keys. Those of
-            `READ_AT` and `HORIZON` are no facts of the table, and are not compared.
+        facts: Plain values: strings, integers, lists and dictionaries with string keys. `READ_AT`
+            and `HORIZON` are not facts of the table, and are not compared.
     """
 
     facts: Mapping[str, Any]
 
     @property
     def digest(self) -> str:
-        """SHA-256 of the facts, as hex."""
+        """SHA-256 of the compared facts, as hex."""
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The facts as JSON with sorted keys: equal facts give equal text."""
+        """The compared facts as JSON with sorted keys: equal facts give equal text."""
         moments = (READ_AT, HORIZON)
         compared = {name: fact for name, fact in self.facts.items() if name not in moments}
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
@@ -175,13 +188,13 @@ class Fingerprint:
 
 @dataclass(frozen=True)
 class Planned:
-    """What statements would make of a table.
+    """A table as planned statements would leave it.
 
     Args:
-        table: The table.
-        fingerprint: Its catalog facts.
-        told: Changes that the catalog could not show, but the statements do.
-        statements: What the log will tell of them, where the catalog alone cannot say.
+        table: The table after the statements.
+        fingerprint: Its catalog facts after the statements.
+        told: Changes that the statements show and the catalog could not show.
+        statements: What the log will report of the statements; None if the catalog alone is enough.
     """
 
     table: SourceTable
@@ -192,13 +205,14 @@ class Planned:
 
 @dataclass(frozen=True)
 class ServerIdentity:
-    """Which cluster a server is, and on which timeline.
+    """The identity of a server: of its cluster for PostgreSQL, of the server itself for MySQL.
 
     Args:
-        system_identifier: Given by initdb, the same on all physical replicas; None where the
-            server does not let us read it.
-        timeline: Raised by every promotion; None where the server does not let us read it.
-        in_recovery: Whether it is a standby now.
+        system_identifier: PostgreSQL: given by initdb, the same on all physical replicas; None if
+            the server does not let us read it. MySQL: the id of this one server.
+        timeline: Raised by every promotion; None if the server does not let us read it, or has no
+            timelines.
+        in_recovery: Whether it is a standby now. MySQL: whether it is read-only.
     """
 
     system_identifier: str | None
@@ -208,12 +222,12 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class Settled:
-    """That every further change of tables that were brought into a capture will be in it whole.
+    """Proof that every further transaction is captured whole for tables that a capture has got.
 
     Args:
-        by: What that was seen by, as text: x0, or a marker's id.
-        captured: What must have been captured before the offsets of their topics mean anything;
-            None where the source alone could tell.
+        by: The proof as text: x0, or a marker's id.
+        captured: The position that must be captured before the offsets of the tables' topics mean
+            anything; None if the source alone has proven it.
     """
 
     by: str
@@ -226,9 +240,9 @@ class Marker:
 
     Args:
         id: Primary key of the row.
-        system_identifier: Of the primary that wrote it; None where it may not be read.
-        timeline: Of that primary; None where it may not be read, or there is no such thing.
-        position: How far the log was written after its commit.
+        system_identifier: Of the primary that wrote it; None if it may not be read.
+        timeline: Of that primary; None if it may not be read, or the server has no timelines.
+        position: The end of the log, read after the commit of the row.
     """
 
     id: UUID
@@ -238,7 +252,7 @@ class Marker:
 
 
 Stored = Callable[[], LogPosition | None]
-"""Asks for the position that Connect has stored; None when there is none."""
+"""Reads the position that Connect has stored; None when there is none."""
 
 
 class LogHealth(Protocol):
@@ -246,15 +260,15 @@ class LogHealth(Protocol):
 
     @property
     def title(self) -> str:
-        """What it is, as messages name it."""
+        """The name of the log in messages."""
 
     @property
     def active(self) -> bool | None:
-        """Whether a connector reads it now; None where the server cannot tell."""
+        """Whether a connector reads the log now; None if the server does not report it."""
 
     @property
     def retained_bytes(self) -> int | None:
-        """Size of the log that is kept; None where it is not known."""
+        """Size of the log that is kept; None if it is not known."""
 
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
@@ -262,21 +276,21 @@ class LogHealth(Protocol):
         """Why changes that were not captured are lost, in words; None when none are.
 
         Args:
-            stored: The position that Connect has stored, read after this; None when there is none
-                or it is not known.
-            recorded: What a lake table rests on: captured once for sure.
+            stored: The position that Connect has stored, read later than this health; None when
+                there is none or it is not known.
+            recorded: A position that a lake table relies on, and so was certainly captured.
         """
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Up to where Kafka has acknowledged everything; None while that is not known.
+        """The position up to which Kafka has acknowledged everything; None while it is not known.
 
         Args:
-            stored: Asks Connect for the position that it has stored.
+            stored: Reads the position that Connect has stored.
             exactly_once: Whether the connector writes to Kafka in transactions.
         """
 
     def facts(self) -> dict[str, Any]:
-        """What people see of it, as plain values."""
+        """The facts of the log that people see, as plain values."""
 
 
 @dataclass(frozen=True)
@@ -284,7 +298,7 @@ class ReplicaPosition:
     """How far a replica is.
 
     Args:
-        replayed: Applied up to here; None where the server has no such function.
+        replayed: Applied up to here; None if the server has no such function.
         received: Received up to here; None without a stream.
         lag_bytes: From the primary's position to ``replayed``; None when unknown.
         lag_seconds: Age of the last replayed commit, 0 when nothing is left to replay; None when
@@ -304,7 +318,7 @@ class KeyRange:
     """Rows with ``lower <= key < upper``; an end that is None is open.
 
     Args:
-        lower: The key's columns as PostgreSQL prints them, in key order.
+        lower: The values of the key's columns as the source prints them, in key order.
         upper: The same.
     """
 
@@ -331,7 +345,7 @@ class Boundaries:
 
     Args:
         points: Strictly rising keys as text; ``n`` points make ``n + 1`` ranges.
-        size: What was estimated on the way.
+        size: The table's size, as estimated on the way.
     """
 
     points: tuple[tuple[str, ...], ...]
@@ -368,7 +382,7 @@ class Check:
         name: What was looked at.
         status: How it is.
         detail: What was seen.
-        remedy: What to do; empty when ``ok``, and for a note, which asks for nothing.
+        remedy: What to do; empty when ``ok``. The remedy of a note need not be followed.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Images of a source's database that sessions read under, and their place in its log."""
+"""Views, the consistent images of a source that sessions read, and their position in its log."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ if TYPE_CHECKING:
 
 
 class Split(Protocol):
-    """S of a view: the view contains exactly the transactions that ended at or before it."""
+    """S of a view: the view contains exactly the transactions that ended at or before S."""
 
     def known(self) -> LogPosition:
         """S, once the sessions that read under the view are open.
 
         Raises:
-            cdc.errors.SourceError: They could not be opened so that it is known.
+            cdc.errors.SourceError: The sessions could not be opened so that S is known.
         """
 
     def failure(self) -> TributaryError | None:
-        """Why there will be no S, as far as that is known."""
+        """Why S will never be known; None while no failure is known."""
 
 
 @dataclass(frozen=True)
 class KnownSplit:
-    """An S that is known as soon as the view is there.
+    """An S that is known as soon as the view is open.
 
     Args:
         at: S.
@@ -52,15 +52,17 @@ class View:
     """One consistent image of the database that other sessions can import.
 
     Args:
-        snapshot_id: By which sessions of the same server share it, or come together to open; empty
-            where each session has a view of its own, which the replay from O makes exact, too.
-        upper_bound: Replayed so far when it was opened; sessions that join later may see more.
-        opened_at: When, in UTC.
+        snapshot_id: The id by which sessions of one server share the view, or open at the same
+            time. It is empty if each session has a view of its own; then the replay from O makes
+            the copy exact.
+        upper_bound: The position that the server had reached when the view was opened. Sessions
+            that have views of their own may see more.
+        opened_at: When it was opened, in UTC.
         on_replica: Whether the sessions go to the replica.
         marker: The marker that every session must see inside the view.
         identity: The server the view was opened on.
         warnings: Checks that the server does not permit, one sentence each.
-        split: S; None where only a bound is known.
+        split: S; None if only a bound is known.
     """
 
     snapshot_id: str
@@ -76,7 +78,7 @@ class View:
 def wants_exact_view(source: Source, settings: TableSettings) -> bool:
     """Whether copies of a table need a view of a known position.
 
-    Those of a log do, which nothing may be replayed over; and those that are to be of one moment,
-    where it is the only view of several sessions.
+    A log needs it, since no event may be replayed over its copy. A table with ``one_view`` needs it
+    if sessions of the source cannot share another kind of view.
     """
     return settings.appends or (settings.one_view and not source.shares_views)
