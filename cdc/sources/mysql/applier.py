@@ -1,4 +1,4 @@
-"""The part of a replica that executes what its primary has logged: stopped for a moment."""
+"""The replica's applier, which executes what the primary has logged: stop it for a moment."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cdc.sources.mysql.checks import replication_status
 from cdc.sources.mysql.connection import Connections, Session
 
 PAUSE_LIMIT_S = 20.0
-"""How long the applier may stand still before the server itself lets it go on, in seconds."""
+"""How long the applier may be stopped before the server itself starts it, in seconds."""
 
 _STATE_S = 10.0
 _POLL_S = 0.01
@@ -23,16 +23,18 @@ _log = logging.getLogger(__name__)
 
 
 def paused(connections: Connections) -> bool:
-    """Whether the replica's applier stands still."""
+    """Whether the replica's applier is stopped."""
     with connections.open("snapshot", on_replica=True) as session:
         return not runs(connections, session)
 
 
 def resume(connections: Connections) -> None:
-    """Let the replica's applier go on, whoever stopped it, and see that it does.
+    """Start the replica's applier, even if another process or a person stopped it.
+
+    The function waits until the applier runs.
 
     Raises:
-        ReplicaError: It still stands still.
+        ReplicaError: The applier still does not run.
     """
     with connections.open("snapshot", on_replica=True) as session:
         session.rows(_START)
@@ -49,10 +51,10 @@ def resume(connections: Connections) -> None:
 
 
 def stop(connections: Connections, session: Session) -> None:
-    """Stop the applier of the session's server, and see that it stands still.
+    """Stop the applier of the session's server, and wait until it has stopped.
 
     Raises:
-        ReplicaError: It goes on.
+        ReplicaError: The applier still runs.
     """
     session.rows(_STOP)
     deadline = time.monotonic() + _STATE_S
@@ -68,11 +70,15 @@ def stop(connections: Connections, session: Session) -> None:
 
 @contextmanager
 def server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
-    """Lets the server start its applier by itself, should this process not come to it.
+    """Let the server start its applier by itself, in case this process dies before it does so.
 
-    What is given begins the countdown. The server runs the second statement of the two even where
-    the client has gone after the first. This block ends the session and with it both, unless it
-    fails and the applier stands still: then the server has the last word.
+    The countdown is a session that runs two statements: wait, then start the applier. The server
+    runs the second one even if the client is gone after the first. The end of the block ends this
+    session, and with it both statements. If the block fails and the applier is not known to run,
+    the session is not killed, so that the server starts the applier.
+
+    Yields:
+        A function that begins the countdown.
     """
     opened = connections.open(
         "snapshot", on_replica=True, statement_timeout_s=2 * PAUSE_LIMIT_S, several=True
@@ -101,10 +107,10 @@ def server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
 
 
 def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
-    """Wait until a session's countdown has begun: without it nothing is stopped.
+    """Wait until a session's countdown has begun; the applier is not stopped before.
 
     Raises:
-        ReplicaError: It has not.
+        ReplicaError: The countdown has not begun in time.
     """
     query = "SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %s AND INFO LIKE 'DO SLEEP%%'"
     deadline = time.monotonic() + _STATE_S
@@ -132,7 +138,7 @@ def _end(connections: Connections, number: int) -> None:
         with connections.open("snapshot", on_replica=True) as control:
             control.rows(f"KILL {number}")
     except SourceError as error:
-        # The applier runs already: what it does after its time changes nothing.
+        # The applier already runs, so the countdown does not change anything when it ends.
         _log.warning("a countdown on the replica could not be ended: %s", error)
 
 
@@ -140,7 +146,7 @@ def _quietly(session: Session, statements: str) -> None:
     """Run statements in a session that is ended while it waits."""
     try:
         session.rows(statements)
-    except Exception:  # noqa: BLE001 - the session was ended, as it was to be
+    except Exception:  # noqa: BLE001 - the session was ended on purpose
         return
 
 
@@ -148,7 +154,7 @@ def runs(connections: Connections, session: Session) -> bool:
     """Whether the applier of the session's server runs.
 
     Raises:
-        ReplicaError: It replicates from nowhere.
+        ReplicaError: The server does not replicate.
     """
     status = replication_status(session)
     if status is None:

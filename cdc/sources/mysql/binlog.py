@@ -1,4 +1,4 @@
-"""The log that MySQL and MariaDB keep, for whoever reads it."""
+"""The binlog of MySQL and MariaDB, which is kept whether or not a connector reads it."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ class BinlogHealth:
 
     Args:
         source: Key of the source.
-        purged: What it no longer has.
-        executed: Asks what the server has executed: what is stored later than this was read may be
-            ahead of what was executed then.
-        retained_bytes: Size of all its files; None where that may not be read.
+        purged: The position up to which it is purged.
+        executed: Reads what the server has executed by now. A position that Connect stores after
+            this health was read may be ahead of what was executed then.
+        retained_bytes: Size of all its files; None if that may not be read.
     """
 
     source: str
@@ -41,7 +41,7 @@ class BinlogHealth:
         """Why changes that were not captured are lost, in words; None when none are."""
         try:
             if recorded is not None:
-                recorded.reaches(self.purged)  # whichever: it must be of the kind that there is
+                recorded.reaches(self.purged)  # raises if the two are not of one kind
             return None if stored is None else self._lost(stored, recorded)
         except PositionError as error:
             return f"is counted otherwise than what was captured: {error.message}"
@@ -68,11 +68,11 @@ class BinlogHealth:
         return None
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """What Connect has stored; there is no other word on it."""
+        """The position that Connect has stored, which is the only source of it."""
         return stored()
 
     def facts(self) -> dict[str, Any]:
-        """What people see of it, as plain values."""
+        """The facts of the binlog that people see, as plain values."""
         return {
             "retained_bytes": self.retained_bytes,
             "purged": str(self.purged),

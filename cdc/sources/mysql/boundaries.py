@@ -20,13 +20,14 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Rows by the server's statistics of now, and bytes of the clustered index with its rows."""
+    """Rows by the server's current statistics, and bytes of the clustered index with its rows."""
     if "mariadb" not in str(session.value("SELECT version()")).lower():
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))
     estimate, size = (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)
     if estimate < _FEW_ROWS:
-        # Bounded: statistics that are that wrong are of a table that has just been filled.
+        # The count is bounded, since a large table has such wrong statistics only if it has just
+        # been filled.
         query = f"SELECT count(*) FROM (SELECT 1 FROM {relation(table)} LIMIT {_FEW_ROWS}) AS few"  # noqa: S608
         estimate = max(estimate, int(session.value(query)))
     return TableSize(rows=estimate, heap_bytes=size)
@@ -37,16 +38,16 @@ def sample_boundaries(
 ) -> Boundaries:
     """About ``chunks - 1`` keys that cut the table evenly, in the server's own order.
 
-    The key's index is walked once, from each boundary to the next; rows are not read. Where the
-    estimate was too low there would be ever more chunks, so that the steps then become longer; up
-    to twice as many are left as it is.
+    The key's index is walked once, from each boundary to the next; rows are not read. If the
+    estimate of rows was too low, there would be ever more chunks. So when there are twice as many
+    as wanted, every second boundary is dropped, and the steps become twice as long.
 
     Args:
         session: A session.
         table: The table.
         key: Its key in the lake; a log without a primary key is not cut.
-        chunks: How many ranges.
-        size: Of the table.
+        chunks: How many ranges are wanted.
+        size: The table's size.
 
     Raises:
         SourceError: No ranges can be made of the key.
@@ -76,9 +77,9 @@ def _next(
     lower: tuple[str, ...] | None,
     step: int,
 ) -> tuple[str, ...] | None:
-    """The key of the row that lies so many rows after the given one."""
+    """The key of the row that is ``step`` rows after ``lower`` or the table's start, or None."""
     shown = ", ".join(printed(kind, name) for kind, name in zip(types, names, strict=True))
-    # Sorted in a subquery: the printed text would sort otherwise.
+    # The subquery sorts, since the printed text would sort differently.
     query = (
         f"SELECT {shown} FROM (SELECT {', '.join(names)} FROM {relation(table)}"  # noqa: S608
         f" WHERE {predicate(KeyRange(lower), names, types)}"
@@ -106,13 +107,13 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def zero_dates(session: Session, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-    """Why a key with dates that no calendar has identifies no row of the lake; else None.
+    """Why a key with dates that no calendar has does not identify rows of the lake, or None.
 
-    They are NULL there, and the connectors send another date for them.
+    Such dates are NULL in the lake, and the connectors send another date for them.
     """
     types = zip(key, key_types(table, key), strict=True)
     for name in (name for name, kind in types if kind.name in CALENDAR):
-        # The zero date itself is looked up where an index begins with the column.
+        # The first test finds the zero date itself by the index, if one begins with the column.
         for test in (f"{quoted(name)} < '0001-01-01'", f"NOT ({on_calendar(quoted(name))})"):
             if session.rows(f"SELECT 1 FROM {relation(table)} WHERE {test} LIMIT 1"):  # noqa: S608
                 return zero_date(f"in key column {name!r}")

@@ -53,12 +53,13 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 
 # `check` refuses a server that logs less than whole rows.
 _IDENTITY: ReplicaIdentity = "row"
-# MariaDB's types that Debezium's connector stops at or garbles, whoever wants the column.
+# MariaDB's types that stop Debezium's connector or reach it garbled, whether or not the lake has
+# the column.
 _UNREADABLE = frozenset({"inet4", "inet6", "uuid"})
 
 
 def read_tables(session: Session, source: str, databases: Sequence[str]) -> list[TableStats]:
-    """All tables of the databases that the patterns name, without the server's and our own."""
+    """All tables of the databases that match the patterns, without the server's and our own."""
     keys: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for row in session.named(_KEYS):
         keys[row["db"], row["name"]].append(row["part"])
@@ -78,7 +79,7 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
 
 
 def read_names(session: Session, databases: Sequence[str]) -> set[tuple[str, str]]:
-    """Database and name of all tables of those databases that the login may see."""
+    """Database and name of the tables that the login may see in databases that match."""
     return {
         (row["db"], row["name"])
         for row in session.named(_NAMES)
@@ -97,7 +98,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
 
 
 def read_described(session: Session, table: TableId) -> tuple[SourceTable, Fingerprint]:
-    """One table of the primary and its fingerprint, of one moment.
+    """One table of the primary and its fingerprint, read at one moment.
 
     Raises:
         MissingTableError: There is no such table, or the login may not see it.
@@ -112,7 +113,7 @@ def as_values(session: Session, found: Described) -> tuple[SourceTable, Fingerpr
 
 
 def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = False) -> Fingerprint:
-    """The facts of one table; see :func:`read_fingerprints`.
+    """The fingerprint of one table; see :func:`read_fingerprints`.
 
     Raises:
         MissingTableError: There is no such table.
@@ -126,12 +127,12 @@ def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = Fal
 def read_fingerprints(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> dict[TableId, Fingerprint]:
-    """The facts of each table that must not change unseen, without those that do not exist.
+    """The fingerprint of each table, without tables that do not exist.
 
     Args:
         session: On the primary or the replica.
         tables: Which tables.
-        on_replica: Leave out what each server has of its own (`PHYSICAL`); see
+        on_replica: Whether to leave out the facts that each server has of its own (`PHYSICAL`); see
             :func:`with_files`.
     """
     found = describe(session, tables, on_replica=on_replica)
@@ -139,10 +140,10 @@ def read_fingerprints(
 
 
 def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
-    """The facts of a replica as they compare with those of the primary.
+    """A replica's facts with the primary's `PHYSICAL` ones, to compare with the primary's facts.
 
-    What a replica shows lies between two states of the primary: while the primary's files are what
-    they were before the fence, no statement can have replaced the replica's either.
+    What a replica shows lies between two states of the primary. If the primary's files are the same
+    as before the fence, no statement can have replaced the replica's files either.
     """
     files = {name: primary.facts[name] for name in PHYSICAL if name in primary.facts}
     return Fingerprint({**replica.facts, **files})
@@ -194,7 +195,7 @@ def _missing(table: TableId) -> MissingTableError:
 
 
 def _kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
-    """Only InnoDB's tables can be read under a view, while they are written to."""
+    """The kind of a table; only InnoDB's can be read under a view while they are written to."""
     if engine != "InnoDB" or kind != "BASE TABLE":
         return "other"
     return "partitioned" if partitioned else "table"

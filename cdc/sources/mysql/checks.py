@@ -54,12 +54,12 @@ _SET_MEANWHILE = {
     "mariadb": "SELECT VARIABLE_NAME FROM information_schema.SYSTEM_VARIABLES"
     " WHERE GLOBAL_VALUE_ORIGIN = 'SQL'",
 }
-"""Settings that somebody has given since the server started; any login may ask."""
+"""Queries for the settings that were changed since the server started; any login may run them."""
 DIRECT = (
     "Without GTIDs `replica` must follow the primary itself, and no other replica; or set"
     " gtid_mode = ON on all servers."
 )
-"""What to do about a replica whose place in the primary's binlog nobody can tell."""
+"""What to do about a replica whose place in the primary's binlog is not known."""
 
 FILTERS = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "wild_ignore_table")
 
@@ -150,16 +150,16 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
 
 
 def _set_meanwhile(session: Session, kind: str) -> set[str]:
-    """Settings of which a session that is older may have another value than the server.
+    """Settings for which an older session may have a different value from the server's.
 
-    No server tells when a session began, and what each has is told by MySQL only, to a login with
-    more rights than these.
+    The servers do not report when a session began. Only MySQL reports the values of each session,
+    and only to a login with more rights than ours.
     """
     return {str(row[0]).lower() for row in session.rows(_SET_MEANWHILE[kind])} & _OF_SESSIONS
 
 
 def _gtid_mode(mode: str) -> Check:
-    """Whether transactions are told apart by GTIDs, or by their place in the binlog alone."""
+    """Whether transactions are identified by GTIDs, or only by their place in the binlog."""
     if mode == "ON":
         return Check("gtid_mode", "ok", mode)
     return Check(
@@ -188,7 +188,7 @@ def _retention(seconds: int) -> Check:
 
 
 def _may_replicate(session: Session, connections: Connections) -> Check:
-    """Whether the login has the rights by itself, or may have them by a role."""
+    """Whether the login has the rights itself, or may have them through a role."""
     user = connections.credential("capture").user
     grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]
     held = ",".join(
@@ -238,7 +238,7 @@ def _replica(connections: Connections) -> Iterator[Check]:
         return
     yield _follows(where, status)
     if ours.get("gtid_mode", "ON") == "ON":
-        # Read before the primary's: whatever the replica has by then, the primary has, too.
+        # The replica was read before the primary, so the primary has all that the replica had then.
         yield from _errant(where, executed.without(own))
         if theirs.get("gtid_mode", "ON") != "ON":
             yield Check(
@@ -343,7 +343,7 @@ def _variables(session: Session) -> dict[str, str]:
 
 
 def replication_status(session: Session) -> dict[str, Any] | None:
-    """The state of replication in MySQL's present words, which MariaDB has not taken over."""
+    """The state of replication by MySQL's current names, which MariaDB does not use, or None."""
     for row in session.named("SHOW REPLICA STATUS"):
         return {
             name.lower().replace("slave", "replica").replace("master", "source"): value

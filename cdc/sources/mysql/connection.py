@@ -20,7 +20,7 @@ Row = tuple[Any, ...]
 APPLICATION = "tributary"
 CONNECT_TIMEOUT_S = 10
 _ATTEMPTS = 3
-# Above the limit that the server keeps itself: only a server that is gone is given up by us.
+# Our limit exceeds the server's own limit by this, so that we give up only a server that is gone.
 _GRACE_S = 30.0
 
 # The server starts, stops or has no session free: connecting again soon may help.
@@ -51,20 +51,20 @@ class Session:
         self._connection = connection
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
-        """Run a statement; returns its rows. Values take the places of ``%s``."""
+        """Run a statement, with values in place of ``%s``; returns its rows."""
         with self._connection.cursor() as cursor:
             # Without values the driver leaves percent signs alone.
             cursor.execute(statement, tuple(values) or None)
             return list(cursor.fetchall())
 
     def named(self, statement: str, values: Sequence[object] = ()) -> list[dict[str, Any]]:
-        """The same, each row by the names of its columns."""
+        """Run a statement like `rows`; returns each row as a dictionary by column name."""
         with self._connection.cursor(pymysql.cursors.DictCursor) as cursor:
             cursor.execute(statement, tuple(values) or None)
             return list(cursor.fetchall())
 
     def value(self, statement: str, values: Sequence[object] = ()) -> Any:
-        """The first column of the first row, or None without one."""
+        """The first column of the first row, or None without rows."""
         rows = self.rows(statement, values)
         return rows[0][0] if rows else None
 
@@ -82,7 +82,7 @@ class Connections:
         self.config = config
 
     def endpoint(self, *, on_replica: bool) -> MysqlEndpoint:
-        """The server that is meant; the primary where there is no replica."""
+        """The endpoint of the replica or the primary; the primary's if there is no replica."""
         return (self.config.replica if on_replica else None) or self.config.primary
 
     def credential(self, role: Role) -> Credential:
@@ -143,7 +143,7 @@ class Connections:
                         host=endpoint.host,
                         port=endpoint.port,
                         user=credential.user,
-                        # The driver takes text for Latin-1.
+                        # The driver would encode text as Latin-1.
                         password=password.encode(),
                         charset="utf8mb4",
                         autocommit=True,
@@ -188,7 +188,7 @@ class Connections:
         session.rows(
             f"SET SESSION {limit}, lock_wait_timeout = {lock_s},"
             f" innodb_lock_wait_timeout = {lock_s}, time_zone = '+00:00',"
-            # A value that does not fit must fail; names in double quotes are none here.
+            # A value that does not fit must fail. Double quotes enclose texts here, not names.
             " sql_mode = 'STRICT_ALL_TABLES,NO_BACKSLASH_ESCAPES,NO_ENGINE_SUBSTITUTION'"
         )
 
@@ -218,16 +218,16 @@ class Connections:
 
 
 def quoted(name: str) -> str:
-    """A name as MySQL takes it, whatever characters it has."""
+    """A name quoted for MySQL; it may have any characters."""
     return "`" + name.replace("`", "``") + "`"
 
 
 def _tls(endpoint: MysqlEndpoint) -> dict[str, Any]:
-    """The driver's terms for ``ssl_mode``."""
+    """The driver's arguments for ``ssl_mode``."""
     if endpoint.ssl_mode == "disabled":
         return {"ssl_disabled": True}
     if endpoint.ssl_mode == "preferred" and not (endpoint.ssl_ca or endpoint.ssl_cert):
-        return {}  # the driver's default: TLS where the server has it
+        return {}  # the driver's default: TLS if the server offers it
     context = ssl.create_default_context(cafile=endpoint.ssl_ca)
     # MySQL's own certificates are not strictly valid.
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT

@@ -1,13 +1,18 @@
-"""Views whose place in the log is known: sessions that open while the replica stands still.
+"""Views of a known position in the log: sessions open them while the replica's applier is stopped.
 
-No session here can take over another's view, so those that read a table all open at the same
-time. They log in, say so, and wait at a gate. Once all have come the replica's applier is stopped,
-what it has executed is S, and the gate opens: each session takes its view, and the applier goes on.
-It stands still for as long as that takes, a moment, however long the sessions took to come.
+A session cannot take over another session's view here. So all sessions that read a table open their
+views at the same time:
 
-Gate and signs are the server's own named locks (``GET_LOCK``), which need no right and end with the
-session that holds them: that of a process that died opens the gate, and whoever passes it then does
-not find the lock that stands for the pause, and gives up.
+1. Each session logs in, signals that it has come, and waits at a gate.
+2. Once all have come, the replica's applier is stopped. What it has executed is S.
+3. The gate opens, and each session takes its view.
+4. The applier is started again.
+
+The applier is stopped for a moment, however long the sessions took to come.
+
+The gate and the signals are named locks of the server (``GET_LOCK``). They need no right, and end
+with the session that holds them. If this process dies, the end of its session opens the gate. A
+session that passes the gate then does not find the lock that marks the pause, and gives up.
 """
 
 from __future__ import annotations
@@ -32,7 +37,10 @@ from cdc.sources.views import View
 from schemas.errors import TributaryError
 
 ARRIVALS_S = 300.0
-"""How long the first session waits for the last one, in seconds: less than it does by itself."""
+"""How long the sessions that have come are kept waiting for the others, in seconds.
+
+It is shorter than the time for which a session itself waits at the gate.
+"""
 
 _POLL_S = 0.01
 _ARRIVALS_POLL_S = 0.1
@@ -40,12 +48,12 @@ _RIGHT = {"mysql": "REPLICATION_SLAVE_ADMIN", "mariadb": "REPLICATION SLAVE ADMI
 
 _log = logging.getLogger(__name__)
 
-# Two groups of sessions that each wait for the other's tasks to end would wait for ever.
+# Without turns, two groups of sessions could wait for each other's tasks to end, for ever.
 _TURN = threading.Lock()
 
 
 def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
-    """Why there can be no such view, and what to do; None when there can."""
+    """Why a view of a known position cannot be opened, and what to do; None if it can."""
     kind = connections.config.kind
     if not on_replica:
         return (
@@ -90,20 +98,20 @@ def replica_view(
     timeout_s: float,
     progress: Progress,
 ) -> Iterator[View]:
-    """A view of the replica of one known position, which is known once its sessions have opened.
+    """A view of the replica at one position, which is known once its sessions have opened.
 
     Args:
         connections: The source's servers.
-        marker: Must be visible, and the replica behind the fence.
-        identity: The replica.
-        sessions: How many will read, each for once; they open while the block runs.
-        resuming: Lets the applier go on at the end of its block, which holds the pause and no more,
-            also when this process dies in it.
+        marker: Must be visible; the replica is already behind the fence.
+        identity: The replica's identity.
+        sessions: How many sessions read, each once; they open while the block runs.
+        resuming: Makes sure that the applier runs after its block, even if this process dies in the
+            block. The block contains only the pause.
         timeout_s: Bound of the wait for the sessions to come, in seconds.
         progress: Where waits are shown.
 
     Raises:
-        ReplicaError: Another copy of this process does not get its sessions opened.
+        ReplicaError: Another copy in this process waits too long for its own sessions to open.
     """
     with ExitStack() as stack:
         task = progress.start(f"open {sessions} sessions at once", sessions, "sessions")
@@ -140,7 +148,7 @@ def _turn(timeout_s: float) -> Iterator[None]:
 
 
 class _Opening(threading.Thread):
-    """Opens the gate once all sessions have come, while the applier stands still; a `Split`."""
+    """Opens the gate once all sessions have come, while the applier is stopped; a `Split`."""
 
     def __init__(
         self,
@@ -163,15 +171,15 @@ class _Opening(threading.Thread):
         self._error: BaseException | None = None
 
     def start(self) -> None:
-        """Begin, and wait until nobody can pass the gate, or there is a `failure`."""
+        """Start the thread; returns once the gate is closed, or there is a `failure`."""
         super().start()
         self._closed.wait()
 
     def known(self) -> GtidSet:
-        """S; waits for sessions that are opening.
+        """S; waits for the sessions that are opening.
 
         Raises:
-            TributaryError: They could not be opened, or not all of them came.
+            TributaryError: The sessions could not be opened, or not all of them came.
         """
         self.join(self._timeout_s + 2 * applier.PAUSE_LIMIT_S)
         if self._split is not None:
@@ -179,7 +187,7 @@ class _Opening(threading.Thread):
         raise self.failure() or self._not_all(0)
 
     def failure(self) -> TributaryError | None:
-        """Why there is no S, if it is known that there will be none."""
+        """Why S will never be known; None while no failure is known."""
         if isinstance(self._error, TributaryError):
             return self._error
         if self._error is not None:
@@ -190,16 +198,16 @@ class _Opening(threading.Thread):
         return None
 
     def end(self) -> None:
-        """Whoever has not come by now does not come any more."""
+        """Stop waiting for sessions that have not come yet."""
         self._given_up.set()
         self.join(2 * applier.PAUSE_LIMIT_S)
 
     def run(self) -> None:
-        """Wait, stop the applier, open the gate, see that all have passed, let the applier go."""
+        """Wait for the sessions, stop the applier, open the gate for all, start the applier."""
         try:
             with _turn(self._turn_timeout_s):
                 self._split = self._open()
-        except BaseException as error:  # noqa: BLE001 - raised where S is asked for
+        except BaseException as error:  # noqa: BLE001 - `known` raises it
             self._error = error
         finally:
             self._closed.set()
@@ -216,7 +224,7 @@ class _Opening(threading.Thread):
                 split = self._stopped(session)
                 self.gate.open(session)
                 self._wait_until_all_have_views(session)
-                # Another S than before: someone has let it go on meanwhile.
+                # S must not have changed: otherwise the applier was started in between.
                 if applier.runs(self._connections, session) or not self._stands(session, split):
                     raise ReplicaError(
                         f"the applier of the {self._where} went on while views were taken",
@@ -238,7 +246,7 @@ class _Opening(threading.Thread):
         self._task.advance(come - shown)
 
     def _stopped(self, session: Session) -> GtidSet:
-        """Stop the applier, and say what it has executed."""
+        """Stop the applier; returns what it has executed."""
         applier.stop(self._connections, session)
         split = applied(session, self._connections.config.kind)
         self._require_whole(split)
@@ -248,10 +256,10 @@ class _Opening(threading.Thread):
         """Check that what the replica has executed is the beginning of the primary's log.
 
         Raises:
-            ReplicaError: It lacks a transaction that lies before others that it has.
+            ReplicaError: The replica lacks a transaction that lies before others that it has.
         """
         if not isinstance(split, MysqlGtidSet):
-            return  # a position of one domain is whole
+            return  # a position in one domain has no gaps
         with self._connections.open("marker") as session:
             everything = executed(session, self._connections.config.kind)
         if not isinstance(everything, MysqlGtidSet):
@@ -296,7 +304,7 @@ class _Opening(threading.Thread):
 
 
 def _may(session: Session, right: str) -> bool:
-    """Whether the session's login has a right itself; one that it has by a role is not seen."""
+    """Whether the session's login itself has a right; a right through a role does not count."""
     name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     held = session.rows(
         "SELECT 1 FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s"

@@ -1,4 +1,4 @@
-"""A gate on a server that sessions wait at until one of them opens it, made of named locks."""
+"""A gate of named locks on a server, at which sessions wait until another session opens it."""
 
 from __future__ import annotations
 
@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from cdc.sources.mysql.connection import Session
 
 WAIT_S = 600
-"""How long a session waits at the gate, in seconds; it gives up then."""
+"""How long a session waits at the gate before it gives up, in seconds."""
 
 BEGIN = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; "
     "START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY"
 )
-"""Takes a session's view."""
+"""Statements that take a session's view."""
 
 
 @dataclass(frozen=True)
@@ -21,45 +21,46 @@ class Gate:
     """The locks of one view.
 
     Args:
-        name: What the names of all of them begin with, of nobody else.
+        name: The prefix of the locks' names, which only this view uses.
     """
 
     name: str
 
     def close(self, session: Session) -> None:
-        """From now on nobody passes, for as long as the session lives."""
+        """Close the gate for as long as the session lives."""
         session.rows(f"DO GET_LOCK('{self._gate}', 0), GET_LOCK('{self._exit}', 0)")
 
     def open(self, session: Session) -> None:
-        """Let the sessions pass, for as long as the pause is on."""
+        """Begin the pause, and let the sessions pass."""
         session.rows(f"DO GET_LOCK('{self._pause}', 0), RELEASE_LOCK('{self._gate}')")
 
     def end_pause(self, session: Session) -> None:
-        """Who takes a view from now on finds that it is too late; who has one may read."""
+        """End the pause: sessions that have a view may read, and later ones fail."""
         session.rows(f"DO RELEASE_LOCK('{self._pause}'), RELEASE_LOCK('{self._exit}')")
 
     def waiting(self, session: Session) -> int:
-        """How many sessions have come."""
+        """How many sessions have come to the gate."""
         return self._count(session, "come")
 
     def passed(self, session: Session) -> int:
-        """How many have taken their views."""
+        """How many sessions have taken their views."""
         return self._count(session, "open")
 
     def _count(self, session: Session, sign: str) -> int:
-        """A login sees its own sessions without any right."""
+        """Count the sessions that hold a signal; a login sees its own sessions without a right."""
         held = f"IS_USED_LOCK(CONCAT('{self.name}.{sign}.', ID)) = ID"
         query = f"SELECT count(*) FROM information_schema.PROCESSLIST WHERE {held}"  # noqa: S608 - ours
         return int(session.value(query))
 
     @property
     def take_view(self) -> str:
-        """Statements by which a session comes, waits, takes its view and says so.
+        """Statements by which a session signals that it has come, waits, and takes its view.
 
-        The pause is looked at before and after: whoever finds it both times took the view in it. It
-        waits again until that was seen: with little to read it would be gone before.
-        The servers have no statement that fails with words of ours; a subquery with two rows
-        stands for it.
+        The session checks before and after it takes the view that the pause lasts; so the view is
+        taken in the pause. The session then signals that it has its view, and waits at the exit
+        until this signal is seen. Without the exit, a session with little to read would be gone
+        before. The servers lack a statement that fails with a given message, so a subquery with two
+        rows takes its place.
         """
         late = (
             "SELECT (SELECT 1 UNION ALL SELECT 2 FROM DUAL"  # noqa: S608 - names are ours

@@ -13,22 +13,22 @@ Account = tuple[str, str]
 """Name and host."""
 
 OWN_RIGHTS: tuple[tuple[Role, str, tuple[str, ...]], ...] = (
-    # The connector looks at the definitions of both, and writes one.
+    # The connector reads the definitions of both tables, and writes to one.
     ("capture", "heartbeat", ("SELECT", "INSERT", "UPDATE")),
     ("capture", "marker", ("SELECT",)),
     ("marker", "marker", ("SELECT", "INSERT", "DELETE")),
     ("snapshot", "marker", ("SELECT",)),
 )
-"""What the other logins do with our own tables."""
+"""The rights on our own tables of the logins other than the admin."""
 
 ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
 
 
 def accounts(connections: Connections) -> dict[Role, Account]:
-    """Each login's account as the primary has it: by name alone it may have several, by host.
+    """Each login's account on the primary, where one name may have several accounts, by host.
 
     Raises:
-        SourceError: One cannot log in.
+        SourceError: A login cannot log in.
     """
     found: dict[Role, Account] = {}
     for role in ROLES:
@@ -39,7 +39,7 @@ def accounts(connections: Connections) -> dict[Role, Account]:
 
 
 def configured_accounts(config: MysqlSourceConfig) -> dict[Role, Account]:
-    """Each login's account, for any host: what to print when nobody can log in yet."""
+    """Each login's account for any host, to print grants before the logins exist."""
     users = config.credentials
     return {
         "admin": (users.admin.user, "%"),
@@ -63,7 +63,7 @@ def grants_sql(
     """
     users = known or configured_accounts(config)
     statements = [
-        # PROCESS: in which files a table lies, so that one that was replaced is told; and cascades.
+        # PROCESS shows a table's files, by which a replaced table is recognized, and its cascades.
         grant("PROCESS, REPLICATION CLIENT", "*.*", users["admin"]),
         grant("ALL PRIVILEGES", f"{quoted(OWN)}.*", users["admin"]) + " WITH GRANT OPTION",
         grant("REPLICATION SLAVE, REPLICATION CLIENT", "*.*", users["capture"]),
@@ -80,14 +80,14 @@ def grants_sql(
 
 
 def watch(kind: str) -> tuple[str, ...]:
-    """The rights to see positions of the binlog, and in MariaDB another for a replica's state."""
+    """The rights to read positions of the binlog and a replica's state; MariaDB needs two."""
     return (
         ("REPLICATION CLIENT", "REPLICA MONITOR") if kind == "mariadb" else ("REPLICATION CLIENT",)
     )
 
 
 def own_grants(users: Mapping[Role, Account]) -> list[str]:
-    """The rights on our own tables of the logins that are not the admin, who owns them."""
+    """Statements for `OWN_RIGHTS`; none for logins with the account of the admin, who owns them."""
     return [
         grant(", ".join(rights), f"{quoted(OWN)}.{quoted(table)}", users[role])
         for role, table, rights in OWN_RIGHTS
@@ -96,7 +96,7 @@ def own_grants(users: Mapping[Role, Account]) -> list[str]:
 
 
 def grant(rights: str, place: str, account: Account) -> str:
-    """One statement."""
+    """One GRANT statement."""
     return f"GRANT {rights} ON {place} TO {account_sql(account)}"
 
 
@@ -107,7 +107,7 @@ def account_sql(account: Account) -> str:
 
 
 def _pattern(database: str) -> str:
-    """The databases that a pattern of the configuration names, as GRANT takes them."""
+    """A database pattern of the configuration, in the syntax of GRANT."""
     if database == "*":
         return "*"
     escaped = database.replace("_", r"\_").replace("%", r"\%")

@@ -1,7 +1,7 @@
-"""What InnoDB itself says of tables: which files the rows of a name lie in, and foreign keys.
+"""What InnoDB itself reports of tables: the files of their rows, and foreign keys.
 
-Its own tables take PROCESS and then show all there is; the standard ones leave out, without a word,
-what a login has no right to.
+InnoDB's own catalog tables need PROCESS and then show everything. The standard ones silently leave
+out what a login has no right to.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _FOREIGN = {"mysql": "INNODB_FOREIGN", "mariadb": "INNODB_SYS_FOREIGN"}
 _ON_DELETE = ((1, "CASCADE"), (2, "SET NULL"))
 _ON_UPDATE = ((4, "CASCADE"), (8, "SET NULL"))
 _CHANGES_ROWS = sum(bit for bit, _ in (*_ON_DELETE, *_ON_UPDATE))
-# Where the server writes some letters in two signs of its own, in place of their number.
+# Ranges in which the server writes some letters by two characters of its own instead of their code.
 _SHORT = ((0xC0, 0x5FF), (0x1E00, 0x1FFF), (0x2160, 0x217F), (0x24B0, 0x24EF), (0xFF20, 0xFF5F))
 
 
@@ -33,10 +33,10 @@ class Stored:
     """Where the rows of a table lie.
 
     Args:
-        ids: InnoDB's numbers by partition, under the empty name for a table without any. A rebuild
-            and TRUNCATE give new ones, and no two servers share them.
-        versions: How often columns were added or dropped in place since, by partition; None where
-            the server does not count that.
+        ids: InnoDB's ids by partition, under the empty name for a table without partitions. A
+            rebuild and TRUNCATE give new ids, and each server has its own.
+        versions: How often columns were added or dropped in place since then, by partition; None
+            if the server does not count that.
     """
 
     ids: dict[str, int]
@@ -44,7 +44,7 @@ class Stored:
 
     @property
     def shown(self) -> str:
-        """The numbers as text."""
+        """The ids as text."""
         return _text(self.ids)
 
     @property
@@ -54,7 +54,7 @@ class Stored:
 
 
 def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dict[TableId, Stored]:
-    """Where the rows of these tables lie, in one statement; without those of other engines.
+    """Where the rows of these tables lie, by one statement, without tables of other engines.
 
     Raises:
         SourceError: The login lacks PROCESS.
@@ -65,8 +65,8 @@ def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dic
     where = " OR ".join(["NAME LIKE %s"] * len(databases))
     patterns = [f"{_like(name)}/%" for name in databases]
     rows = _rows(session, f"{_TABLES[kind]} WHERE {where}", patterns)
-    # Two tables whose names differ in letters of other alphabets only are watched together: a
-    # change of either is seen in both, and none is missed.
+    # Two tables whose names differ only in letters of other alphabets are watched together: a
+    # change of either table shows in both, so no change is missed.
     wanted = [(table, re.compile(file_pattern(table))) for table in tables]
     by_name = {_plain(table): table for table in tables}
     ids: defaultdict[TableId, dict[str, int]] = defaultdict(dict)
@@ -89,13 +89,13 @@ def read_cascades(session: Session, kind: str, table: TableId) -> list[tuple[str
     """Foreign keys by which changes of another table change rows of this one.
 
     Returns:
-        Name, what ON DELETE does and what ON UPDATE does, of each.
+        For each foreign key its name, what ON DELETE does and what ON UPDATE does.
 
     Raises:
         SourceError: The login lacks PROCESS.
     """
-    # MySQL writes the names as they are, MariaDB as those of files. The server sends what may be
-    # meant, and not the foreign keys of all its tables once for each of them.
+    # MySQL stores plain names, MariaDB the names of files. The condition selects the possible
+    # matches, so that the server does not send the foreign keys of all its tables for each table.
     plain, encoded = f"{table.schema}/{table.name}", re.compile(file_pattern(table))
     where = "TYPE & %s <> 0 AND (FOR_NAME = %s OR FOR_NAME LIKE %s)"
     patterns = plain, f"{_like(table.schema)}/{_like(table.name)}"
@@ -130,7 +130,7 @@ def _rows(session: Session, place: str, values: Sequence[object]) -> list[dict[s
 
 
 def file_pattern(table: TableId) -> str:
-    """A regular expression for what InnoDB calls a table: ``database/table`` as names of files."""
+    """A regular expression for InnoDB's name of a table: ``database/table``, encoded for files."""
     return f"{_pattern(table.schema)}/{_pattern(table.name)}"
 
 
@@ -146,7 +146,7 @@ def _pattern(name: str) -> str:
 
 
 def _like(name: str) -> str:
-    """The same as a pattern of LIKE; it may match more."""
+    """The encoded name as a pattern of LIKE, which may match more names."""
     return "".join("@%" if _is_short(sign) else _encoded(sign) for sign in name)
 
 

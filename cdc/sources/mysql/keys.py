@@ -1,7 +1,7 @@
 """Keys as text: how the server prints them for us, and the literals that compare as they do.
 
-A range is exact whatever its ends are, since its neighbour begins with the very same literal; what
-matters is that the server takes ``<`` and ``>=`` as opposites, in the order of the column.
+Ranges are exact for any boundaries, since a range ends at the very literal with which its neighbour
+begins. It matters only that the server takes ``<`` and ``>=`` as opposites, in the column's order.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from schemas.types_mysql import MysqlType
 
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "integer", "bigint", "year"})
 _BY_NUMBER = frozenset({"enum", "set", "bit"})
-"""Sorted by the number that a value is, whatever it is printed as."""
+"""Types whose values sort by their number, although they are printed differently."""
 _REAL = frozenset({"float", "double"})
 _TEXT = frozenset({"char", "varchar", "tinytext", "text", "mediumtext", "longtext"})
 _BYTES = frozenset({"binary", "varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -45,11 +45,14 @@ def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
 
 
 def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
-    """The columns to read ranges by: the key; of a log its primary key, or none if it has none.
+    """The columns by which ranges are read: the key, or for a log its primary key.
 
     Args:
         table: The table.
-        key: Its key in the lake; none of a log.
+        key: Its key in the lake; empty for a log.
+
+    Returns:
+        The columns; empty for a log without a primary key of which ranges can be made.
     """
     if key:
         return tuple(key)
@@ -80,7 +83,7 @@ def printed(kind: MysqlType, column: str) -> str:
     if kind.name in _BY_NUMBER:
         return f"CAST({column} + 0 AS CHAR)"
     if kind.name in _REAL:
-        # As text a float has six digits only.
+        # A float as text has only six digits.
         return f"CAST(CAST({column} AS DOUBLE) AS CHAR)"
     if kind.name in _TEXT:
         return f"CONVERT({column} USING utf8mb4)"
@@ -90,8 +93,8 @@ def printed(kind: MysqlType, column: str) -> str:
 def literal(kind: MysqlType, text: str) -> str:
     """A constant that compares with a column of that type as the column's own values do.
 
-    A text's constant has no collation to insist on, so the column's is used; it is written as
-    bytes, so that no character of it can end it.
+    The constant of a text has no explicit collation, so the column's collation is used. It is
+    written as bytes, so that no character of the text can end it.
 
     Raises:
         SourceError: The text is not a value of the type.
@@ -113,8 +116,8 @@ def literal(kind: MysqlType, text: str) -> str:
 def predicate(key_range: KeyRange, columns: Sequence[str], types: Sequence[MysqlType]) -> str:
     """The condition of a range over the key's columns.
 
-    Row comparisons are spelled out, which the servers look up in the index; the first column's own
-    bound makes that a range even where the rest is not understood.
+    Row comparisons are spelled out column by column, since the servers can look these up in the
+    index. The first column's own bound gives a range even if a server does not understand the rest.
 
     Args:
         key_range: The range.
@@ -146,12 +149,12 @@ def relation(table: SourceTable) -> str:
 
 
 def relation_of(table: TableId) -> str:
-    """Likewise, of a table of which only the name is known."""
+    """A table of which only the id is known, as a quoted, qualified name."""
     return f"{quoted(table.schema)}.{quoted(table.name)}"
 
 
 def zero_date(where: str) -> tuple[str, str]:
-    """What is wrong with a date that no calendar has in a key, and what to do."""
+    """The problem of a key with a date that no calendar has, and what to do."""
     return (
         f"a row has a zero or partial date {where}, which no row of the lake can have",
         "Give such rows real dates, or name other columns in key_columns; NO_ZERO_DATE and"

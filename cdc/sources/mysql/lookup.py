@@ -28,10 +28,10 @@ def fetch_by_key(
     keys: Sequence[Sequence[object]],
     columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """The rows with those keys; one dictionary each, of the key columns and the others asked for.
+    """The rows with those keys: one dictionary each, with the key columns and ``columns``.
 
-    A column's collation may take ``a`` and ``A`` for one key. The lake does not, so a row whose
-    text is not the very same is not the one that is asked for.
+    A column's collation may treat ``a`` and ``A`` as one key. The lake does not, so a row is left
+    out if the text of its key is not exactly a given one.
 
     Args:
         session: On the primary or the replica.
@@ -75,10 +75,10 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column
 ) -> tuple[str | None, TypeRule]:
-    """What rows older than a column show in it: its default, as text of what its rule reads.
+    """The value of a column in rows older than it: its default, as text of what its rule reads.
 
-    The server keeps what they show to itself; it is the default of now, unless that was changed
-    since the column was added. None where the table has no row, and so none that is older.
+    The server does not show the stored value. It is the current default, unless the default was
+    changed since the column was added. It is None if the table has no row, and so no older row.
 
     Args:
         session: On the primary.
@@ -86,7 +86,8 @@ def stored_value(
         wanted: The column as the lake gets it.
 
     Raises:
-        SourceError: It has no default, or an expression: each row has a value of its own.
+        SourceError: The column has no default, or an expression, which gives each row a value of
+            its own.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(
@@ -124,10 +125,10 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
 
 
 def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> str:
-    """A key value of the lake as a constant that is equal to the column's value.
+    """A key value of the lake as an SQL constant that is equal to the column's value.
 
     Raises:
-        SchemaError: It is NULL.
+        SchemaError: The value is NULL.
     """
     if value is None:
         raise SchemaError(
@@ -147,7 +148,7 @@ def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> s
     if kind.name == "time" and isinstance(value, int):
         return literal(kind, _duration(value))
     if kind.name in ("enum", "set"):
-        # Labels are equal by their text, though they are sorted by their numbers.
+        # Labels are compared for equality by their text, although they sort by their numbers.
         return literal(MysqlType("varchar"), str(value))
     return literal(kind, str(int(value) if isinstance(value, bool) else value))
 
@@ -165,5 +166,5 @@ def _batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[obj
 
 
 def count(session: Session, table: SourceTable) -> int:
-    """Rows of the table, counted."""
+    """The number of rows of the table, counted."""
     return int(session.value(f"SELECT count(*) FROM {relation(table)}"))  # noqa: S608 - quoted

@@ -1,7 +1,7 @@
-"""A table as planned statements would leave it: a value, for which none of them is run.
+"""A table as planned statements would leave it: a value, for which no statement is run.
 
-Only a server can say how its catalog prints a definition. It is asked by a temporary table of that
-one column in our own database, which nobody else sees and no binlog of rows has.
+Only a server knows how its catalog prints a definition. So a temporary table with that one column
+is created in our own database. Other sessions do not see it, and a binlog of rows does not have it.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ _PLACE = f"{OWN}.planned"
 _OURS = frozenset(
     {ER.DBACCESS_DENIED_ERROR, ER.TABLEACCESS_DENIED_ERROR, ER.OPTION_PREVENTS_STATEMENT}
 )
-"""Errors that say nothing of the statement."""
+"""Errors that are not about the planned statement."""
 
 
 @dataclass(frozen=True)
@@ -66,8 +66,9 @@ class Lookups:
     Args:
         define: The catalog's row of a definition: ``shown``, ``nullable``, ``value``, ``charset``
             and ``collation``.
-        defaults: By column, its default in the form in which ``define`` gives one.
-        indexes: Columns of the unique indexes by name; none of one on parts of columns.
+        defaults: The default of each column, by name, in the form that ``define`` returns.
+        indexes: Columns of the unique indexes by the index's name; empty for one on parts of
+            columns.
     """
 
     define: Callable[[str], Row]
@@ -78,17 +79,17 @@ class Lookups:
 def plan(
     session: Session, table: TableId, fingerprint: Fingerprint, statements: Sequence[Statement]
 ) -> Planned:
-    """What statements would make of a table.
+    """The table as the statements would leave it.
 
     Args:
         session: The admin's, on the primary.
         table: The table.
-        fingerprint: What the answer is compared with.
-        statements: What is planned.
+        fingerprint: The table's fingerprint, which must still be current.
+        statements: The planned statements.
 
     Raises:
-        DdlError: A statement does not fit the table, or the server does not take a definition.
-        SourceError: The table changes at this moment, or the server cannot be asked.
+        DdlError: A statement does not fit the table, or the server refuses a definition.
+        SourceError: The table has changed since its fingerprint, or the server cannot be queried.
     """
     found = describe(session, [table]).get(table)
     if found is None or found.fingerprint(on_replica=False).digest != fingerprint.digest:
@@ -147,7 +148,7 @@ def _asking(session: Session, table: TableId) -> Iterator[Lookups]:
 
 
 def _require_row_format(session: Session, table: TableId) -> None:
-    """Refuse to make a temporary table that a binlog of statements would tell."""
+    """Refuse to create a temporary table that a binlog of statements would contain."""
     found = session.rows("SHOW SESSION VARIABLES LIKE 'binlog_format'")
     if found and found[0][1] != "ROW":
         raise SourceError(
@@ -180,7 +181,7 @@ def planned(found: Described, statements: Sequence[Statement], lookups: Lookups)
     draft = _Draft(found, lookups)
     for statement in statements:
         if not statement.clauses and read_statements([statement.text]).grave:
-            break  # what comes after that is about a table that nobody knows
+            break  # later statements are about a table whose state is not known
         draft.apply(statement.clauses)
     return draft.result()
 
@@ -192,7 +193,7 @@ class _Draft:
         self._rows: list[Row] = list(found.columns)
         self._key = found.primary_key
         self._defaults = dict(lookups.defaults)
-        # Their names are the same in any letters.
+        # The names of indexes do not depend on case.
         self._indexes = {name.lower(): parts for name, parts in lookups.indexes.items()}
 
     def result(self) -> Described:
@@ -205,7 +206,7 @@ class _Draft:
         )
 
     def apply(self, clauses: Sequence[Clause]) -> None:
-        """Apply one statement, whose clauses all name the columns that there are before it."""
+        """Apply one statement, whose clauses all name columns as they are before the statement."""
         before = {row["name"]: row for row in self._rows}
         after: dict[str, Row | None] = dict(before)
         added: list[Row] = []
@@ -253,7 +254,7 @@ class _Draft:
                 why = "whether its expression stays the same, only the server can tell"
                 raise _refused(self._table, f"{column.name!r} is a generated column: {why}")
             row["expression"] = column.expression
-        # The two ways in which a server prints a default are not the same.
+        # SHOW COLUMNS and information_schema print a default differently.
         if old is not None and self._defaults.get(old["name"]) == row["value"]:
             shown, row["value"] = row["value"], old["value"]
         else:
@@ -292,7 +293,7 @@ class _Draft:
                 self._indexes[clause.column.name.lower()] = (clause.column.name,)
 
     def _rename_in_indexes(self, names: Mapping[str, str | None]) -> None:
-        """A column that goes leaves its indexes, which then keep less unique, or nothing."""
+        """Rename columns in the indexes, and take dropped columns out, which may empty an index."""
 
         def renamed(parts: Sequence[str]) -> tuple[str, ...]:
             now = (names.get(part, part) for part in parts)

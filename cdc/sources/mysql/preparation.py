@@ -1,4 +1,4 @@
-"""What capture needs on the primary: our own tables and rights, and a binlog that has all."""
+"""What capture needs on the primary: our own tables, rights, and a binlog with all changes."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ CREATE TABLE IF NOT EXISTS {OWN}.marker (
 """,
 }
 
-# What one's own session is told of its rights, of all and of one database and table.
+# The rights that a session sees of its own login: on the server, one database and one table.
 _HELD = """
 SELECT PRIVILEGE_TYPE FROM information_schema.USER_PRIVILEGES WHERE GRANTEE = %s
 UNION SELECT PRIVILEGE_TYPE FROM information_schema.SCHEMA_PRIVILEGES
@@ -51,13 +51,13 @@ _WANTED = {
     "binlog_format": ("ROW",),
     "binlog_row_image": ("FULL",),
     "binlog_row_value_options": ("",),
-    # Else commits become visible in another order than they are logged in.
+    # Otherwise commits become visible in a different order from that of the log.
     "binlog_order_commits": ("ON",),
 }
 
 
 def prepare(connections: Connections) -> None:
-    """Create what is missing of database ``tributary``, its tables and grants."""
+    """Create what is missing: database ``tributary``, its tables and grants."""
     statements = planned(connections)
     if statements:
         with connections.open("admin") as session:
@@ -68,7 +68,7 @@ def prepare(connections: Connections) -> None:
 def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[str]:
     """The statements that capturing these tables would run now; nothing is run.
 
-    No table needs any of its own: the binlog has them all.
+    No table needs a statement of its own, since the binlog contains all tables.
     """
     with connections.open("admin") as session:
         databases = session.rows(
@@ -89,7 +89,10 @@ def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[st
 
 
 def _grants(connections: Connections, role: Role, known: dict[Role, Account]) -> list[str]:
-    """What a login lacks on our own tables; what it has by a role it may be given again."""
+    """Statements that grant a login the rights that it lacks on our own tables.
+
+    A right that it has through a role may be granted again.
+    """
     account = known[role]
     wanted = [(table, rights) for who, table, rights in OWN_RIGHTS if who == role]
     if account == known["admin"] or not wanted:
@@ -112,7 +115,7 @@ def audit(session: Session, table: SourceTable, *, append: bool = False) -> list
     Args:
         session: The admin's, on the primary.
         table: The table.
-        append: Whether it is a log, of which only rows that are inserted are captured.
+        append: Whether it is a log, of which only inserted rows are captured.
     """
     seen = {
         str(name).lower(): str(value)
@@ -133,7 +136,7 @@ def audit(session: Session, table: SourceTable, *, append: bool = False) -> list
     if table.kind in ("table", "partitioned") and not append:
         problems += _cascades(session, table)
     if append and seen.get("binlog_transaction_compression") == "ON":
-        # Rows are told apart by their places, by which those that are sent again are known.
+        # The place of a row in the binlog identifies the row when it is sent again.
         problems.append(
             "binlog_transaction_compression is ON, and rows of a compressed transaction have no"
             " places of their own, which mode append tells them apart by"
@@ -155,7 +158,7 @@ def audit(session: Session, table: SourceTable, *, append: bool = False) -> list
 
 
 def _cascades(session: Session, table: SourceTable) -> list[str]:
-    """Foreign keys by which the engine changes rows of the table that no event tells."""
+    """Foreign keys by which the engine changes rows of the table without an event."""
     if not cascades_unseen(session):
         return []
     return [
@@ -166,9 +169,10 @@ def _cascades(session: Session, table: SourceTable) -> list[str]:
 
 
 def cascades_unseen(session: Session) -> bool:
-    """Whether the engine changes rows by foreign keys, which no event tells.
+    """Whether the engine changes rows by foreign keys without an event.
 
-    MySQL's server does that itself since 9.6, unless it is told not to, and logs it.
+    Since MySQL 9.6 the server itself makes these changes and logs them, unless
+    ``innodb_native_foreign_keys`` leaves them to the engine.
     """
     version = str(session.value("SELECT version()"))
     numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2])
@@ -179,12 +183,12 @@ def cascades_unseen(session: Session) -> bool:
 
 
 def _xa(session: Session) -> str | None:
-    """Why XA transactions keep changes from being told as they commit; None without any."""
+    """The evidence of XA transactions, whose rows are logged before they commit; None without."""
     rows = session.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_prepare'")
     if prepared := int(rows[0][1]) if rows else 0:
         return f"XA transactions are used ({prepared} since the server started)"
-    # A branch that was prepared outlives the server, whose counters do not. The server's own work
-    # is done in transactions of nobody, too, but in no time.
+    # A prepared branch survives a restart of the server; the server's counters do not. The server's
+    # own work is also done in transactions without a connection, but these end at once.
     if first := _of_nobody(session):
         session.rows("DO sleep(0.2)")
         if first & _of_nobody(session):
@@ -193,12 +197,12 @@ def _xa(session: Session) -> str | None:
 
 
 def _xa_of_one_phase(session: Session) -> str | None:
-    """Why XA transactions keep changes from being told by file and position; None without any.
+    """The evidence of XA transactions, if a connector without GTIDs can leave out their rows.
 
-    The connector takes BEGIN for the start of a transaction, and these have XA START instead. What
-    it stores with each of their rows is then the end of the event that it is in, from where it goes
-    on after a restart, and not the event's number in its transaction. By GTID it reads the whole
-    transaction again.
+    The connector recognizes the start of a transaction by BEGIN, and XA transactions have XA START
+    instead. So with each of their rows it stores the end of the row's event, and not the event's
+    number in its transaction. After a restart it continues from that end. With GTIDs it reads the
+    whole transaction again.
     """
     if has_gtids(session, server_kind(session)):
         return None
@@ -208,12 +212,12 @@ def _xa_of_one_phase(session: Session) -> str | None:
 
 
 def _of_nobody(session: Session) -> set[str]:
-    """Transactions that no connection has."""
+    """Ids of the transactions that do not belong to a connection."""
     return {str(row[0]) for row in session.rows(_OF_NOBODY)}
 
 
 def _filtered(session: Session, database: str) -> list[str]:
-    """Filters of the binlog: a database that they leave out is in no event."""
+    """The filter of the binlog that leaves out the database, whose changes are in no event then."""
     for row in binlog_status(session, server_kind(session)):
         # File, position, then the two lists.
         only, ignored = (_names(str(value or "")) for value in row[2:4])

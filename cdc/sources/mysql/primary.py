@@ -1,4 +1,4 @@
-"""Who a server is, what it has executed, and the markers that are written on the primary."""
+"""The identity of a server, what it has executed, and the markers on the primary."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from cdc.sources.values import Marker
 from schemas.table import TableId
 
 NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
-"""Errors that say that there is no such table."""
+"""Errors for a table that does not exist."""
 
-# MariaDB of before 2024 has no id of its own; then these three tell its servers apart.
+# MariaDB before 2024 does not have an id of its own; then these three values identify a server.
 _NAMED = "concat(@@global.server_id, '@', @@global.hostname, ':', @@global.port)"
 
 
@@ -28,9 +28,10 @@ def position(text: str, kind: str) -> LogPosition:
 
 
 def has_gtids(session: Session, kind: str) -> bool:
-    """Whether every transaction has a GTID. In the modes between OFF and ON some have none.
+    """Whether every transaction has a GTID.
 
-    Debezium's connector asks the same question: it goes by GTIDs in mode ON only.
+    In the modes between OFF and ON some transactions have none. Debezium's connector has the same
+    rule: it uses GTIDs only in mode ON.
     """
     return kind == "mariadb" or gtid_mode(session) == "ON"
 
@@ -41,11 +42,11 @@ def gtid_mode(session: Session) -> str:
 
 
 def executed(session: Session, kind: str) -> LogPosition:
-    """What the server has executed: what is in its log.
+    """What the server has executed, by its log.
 
-    MariaDB's ``gtid_binlog_pos`` is what it has logged: on the primary that is what there is to
-    capture, and what replicas get. Its ``gtid_current_pos`` leaves out the transactions of another
-    server that was the primary before; its ``gtid_slave_pos`` those of its own.
+    MariaDB's ``gtid_binlog_pos`` is what the server has logged: on the primary, exactly that can be
+    captured and reaches replicas. ``gtid_current_pos`` leaves out the transactions of another
+    server that was the primary before. ``gtid_slave_pos`` leaves out the server's own transactions.
 
     Raises:
         SourceError: The server writes no binlog.
@@ -57,12 +58,12 @@ def executed(session: Session, kind: str) -> LogPosition:
 
 
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
-    """A position before which there is no statement on a table that its catalog does not show.
+    """A position such that the table's catalog shows every statement before it.
 
-    A place in the binlog covers a statement before its change of the catalog is committed, which a
-    set of GTIDs does not. Until then the statement holds the lock of the table's name, for which
-    the server waits before it prints a definition. It prints none for a login that may read some
-    columns only, from which the catalog hides the others without a word.
+    A place in the binlog may be after a statement whose change of the catalog is not committed yet;
+    a GTID set may not. Until the commit the statement holds the lock of the table's name. The
+    server waits for this lock before it prints the definition. It does not print a definition for
+    a login that may read only some columns, from which the catalog silently hides the others.
     """
     found = executed(session, kind)
     try:
@@ -85,16 +86,16 @@ def purged(session: Session, kind: str) -> LogPosition:
         return _gtids(session.value("SELECT @@global.gtid_purged"), kind)
     logs = session.rows("SHOW BINARY LOGS")
     if kind == "mysql":
-        # All that lies before the first file that there is.
+        # Everything before the first file that is left.
         return BinlogPosition(str(logs[0][0]), 0) if logs else _end_of_binlog(session)
     if not logs:
         return _gtids("", kind)
-    # The first file begins with what all those before it had.
+    # The first file begins with the position at which the files before it end.
     return _gtids(session.value("SELECT binlog_gtid_pos(%s, 4)", (logs[0][0],)), kind)
 
 
 def binlog_status(session: Session, kind: str) -> list[tuple[object, ...]]:
-    """The end of the binlog and its filters: file, position, databases that it has, and lacks."""
+    """The end of the binlog and its filters: file, offset, included and ignored databases."""
     if kind == "mariadb":
         return session.rows("SHOW MASTER STATUS")
     try:
@@ -126,23 +127,23 @@ def binlog_bytes(session: Session) -> int:
 
 
 def identity(session: Session, kind: str) -> tuple[str, bool]:
-    """What tells a server from all others, and whether it is a replica, or read-only as one."""
+    """The id that distinguishes a server from all others, and whether it is read-only."""
     if kind == "mysql":
         server = str(session.value("SELECT @@global.server_uuid"))
     else:
         rows = session.rows("SHOW GLOBAL VARIABLES LIKE 'server_uid'")
         server = str(rows[0][1] if rows and rows[0][1] else session.value(f"SELECT {_NAMED}"))
-    # A number, and in newer servers of MariaDB a word.
+    # read_only is a number, and in newer servers of MariaDB a word.
     return server, str(session.value("SELECT @@global.read_only")) not in ("0", "OFF")
 
 
 def identity_test(kind: str, server: str) -> str:
-    """SQL that holds on that server only, as :func:`identity` has named it."""
+    """An SQL condition that is true only on the server with that id of :func:`identity`."""
     if kind == "mysql":
         name = "@@global.server_uuid"
     else:
         name = _NAMED if "@" in server else "@@global.server_uid"
-    # As bytes: no character of it can end the text.
+    # Written as bytes, so that no character of it can end the text.
     return f"{name} = CONVERT(x'{server.encode().hex()}' USING utf8mb4)"
 
 
@@ -150,7 +151,7 @@ def write_marker(connections: Connections) -> Marker:
     """Write a new marker row, and read what is executed once it is committed.
 
     Raises:
-        SourceError: Another server answered than the one that took the row.
+        SourceError: The server that took the row is not the one that reported the position.
     """
     kind, marker = connections.config.kind, uuid4()
     with connections.open("marker") as session:
@@ -165,7 +166,7 @@ def write_marker(connections: Connections) -> Marker:
         )
         if has_gtids(session, kind):
             return Marker(marker, server, None, executed(session, kind))
-    # That login may not see the place in the binlog.
+    # The login that writes markers may not read the place in the binlog.
     with connections.open("admin") as session:
         if identity(session, kind)[0] != server:
             raise SourceError(

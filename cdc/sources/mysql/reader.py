@@ -19,8 +19,8 @@ from schemas.table import TableId, TableSchema
 from schemas.type_rule import TypeRule
 
 LOCK_TIMEOUT_S = 30
-# The longest that a session waits for the server's next bytes, and the server for the reader to
-# take some: Spark writes files meanwhile, and the server's own default is a minute.
+# The longest time for which a session waits for the server's next bytes, and the server waits for
+# the reader to take some. Spark writes files meanwhile, and the server's own default is a minute.
 SOCKET_TIMEOUT_S = 900
 
 _SSL_MODES = {
@@ -48,14 +48,15 @@ def snapshot_query(
     view: View | None,
     fetch_size: int,
 ) -> SnapshotQuery:
-    """How Spark reads the ranges, one JDBC partition each.
+    """The query by which Spark reads the ranges, one JDBC partition each.
 
-    Columns get generated names, since Spark does not escape quotes in names; they get their own
-    back in ``select``. The servers merge the subquery, so predicates use the key's index. A log is
+    Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
+    their own names. The servers merge the subquery, so predicates use the key's index. A log is
     read by the primary key, if it has one.
 
     Raises:
-        SourceError: The table has no key, or its server cannot be reached as it is configured.
+        SourceError: No ranges can be made of the key, or the JDBC driver cannot reach the server as
+            it is configured.
     """
     kind = connections.config.kind
     on_replica = view is None or view.on_replica
@@ -77,7 +78,7 @@ def snapshot_query(
         for number, column in enumerate(schema.columns)
     ]
     if not schema.key:
-        # Its rows have no place of their own here; each is read once, by one task.
+        # The rows of a log have no place of their own here; one task reads each of them once.
         select.insert(0, f"cast(monotonically_increasing_id() as string) AS {ROW}")
     return SnapshotQuery(
         url=jdbc_url(connections.endpoint(on_replica=on_replica)),
@@ -94,7 +95,7 @@ def snapshot_query(
 
 
 def _checked(rule: TypeRule, number: int, name: str, key: Sequence[str]) -> str:
-    """A column in Spark SQL; in the key a date that no calendar has fails, and is no NULL."""
+    """A column in Spark SQL; a key date that no calendar has fails, and does not give NULL."""
     value = rule.from_jdbc(f"c{number}")
     if name not in key or rule.lake_type not in ("date", "timestamp", "timestamp_ntz"):
         return value
@@ -102,13 +103,13 @@ def _checked(rule: TypeRule, number: int, name: str, key: Sequence[str]) -> str:
 
 
 def session_init(view: View | None, kind: str) -> str:
-    """What each JDBC session runs first, in the transaction that then reads.
+    """The statements that each JDBC session runs first, in the transaction that then reads.
 
-    No session can take over another's view here, so each opens its own. It lies behind the fence
-    if it shows the marker; a session that a load balancer sent elsewhere does not, or says that
-    its server is another one. The servers have no statement that fails with words of ours: a
-    subquery with two rows stands for it (see :func:`explain_failure`). A view of a known position
-    is taken at its gate.
+    A session cannot take over another session's view here, so each opens its own. The view lies
+    behind the fence if it shows the marker. If a load balancer sent a session to another server,
+    the marker is not visible, or the server's id is a different one. The servers lack a statement
+    that fails with a given message, so a subquery with two rows takes its place (see
+    :func:`explain_failure`). A view of a known position is taken at its gate.
     """
     if view is None:
         return BEGIN
@@ -122,7 +123,7 @@ def session_init(view: View | None, kind: str) -> str:
 
 
 def is_from_server(text: str) -> bool:
-    """Whether the text of a failed Spark job carries an error that the driver has thrown."""
+    """Whether the text of a failed Spark job has an error of the driver or of a date in the key."""
     known = "org.mariadb.jdbc" in text or _ZERO_DATE in text
     return known or bool(_FROM_SERVER.search(text))
 
@@ -132,8 +133,8 @@ def explain_failure(table: TableId, text: str, *, together: bool = False) -> Sou
 
     Args:
         table: The table.
-        text: Of the exception.
-        together: Whether its sessions took their views together, so that no other can follow.
+        text: The text of the exception.
+        together: Whether its sessions took their views together, so that none can join later.
     """
     said = _FROM_SERVER.findall(text)
     reason = said[-1].strip() if said else text.strip()[:500]
@@ -188,7 +189,7 @@ def jdbc_url(endpoint: MysqlEndpoint) -> str:
 
 
 def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, str]:
-    """How the driver logs in to a server, and what its sessions are set to.
+    """How the driver logs in to a server, and the settings of its sessions.
 
     Raises:
         SecretError: The password's reference does not resolve.
@@ -206,7 +207,7 @@ def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, 
         )
     limit = "max_statement_time" if connections.config.kind == "mariadb" else "max_execution_time"
     settings = {
-        # Spark quotes names as standard SQL does. Dates that no calendar has are values here.
+        # Spark quotes names as standard SQL does. Dates that no calendar has are valid values here.
         "sql_mode": "'ANSI_QUOTES,NO_BACKSLASH_ESCAPES,ALLOW_INVALID_DATES'",
         "time_zone": "'+00:00'",
         limit: "0",
@@ -242,7 +243,10 @@ def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, 
 
 
 def _ssl_mode(connections: Connections, endpoint: MysqlEndpoint, *, on_replica: bool) -> str:
-    """The driver's term; it has none for "TLS where the server has it", so the server is asked."""
+    """The driver's value for ``ssl_mode``.
+
+    The driver has none for "TLS if the server offers it", so a session finds that out.
+    """
     if endpoint.ssl_mode != "preferred":
         return _SSL_MODES[endpoint.ssl_mode]
     with connections.open("snapshot", on_replica=on_replica) as session:

@@ -1,4 +1,4 @@
-"""The replica: the fence that a view must lie behind, and how far it is."""
+"""The replica: the fence that a view must lie behind, and how far the replica is."""
 
 from __future__ import annotations
 
@@ -22,11 +22,12 @@ class Position:
     """How far a replica is.
 
     Args:
-        executed: What it has executed of its primary; without GTIDs, up to where in its binlog.
-        lag_seconds: How old the transaction is that it executes now; None when that is not known.
+        executed: What it has executed of its primary; without GTIDs, a place in the primary's
+            binlog.
+        lag_seconds: The age of the transaction that it executes now; None when it is not known.
         stopped: Whether its applier does not run.
         receiving: Whether its receiver runs.
-        error: The last error of either, or empty.
+        error: The last error of the applier or the receiver, or empty.
     """
 
     executed: LogPosition
@@ -65,12 +66,11 @@ def position(connections: Connections) -> Position:
 def wait_for_position(
     connections: Connections, upto: LogPosition, *, timeout_s: float, progress: Progress
 ) -> LogPosition:
-    """Wait until the replica has executed what the primary had; returns what it has then.
+    """Wait until the replica has executed ``upto``; returns what it has executed then.
 
     Raises:
         ReplicaError: Time ran out, with the lag and the replica's own error; or it is the primary
-            itself, replicates from nowhere, leaves out changes, or follows another server where
-            there are no GTIDs.
+            itself, does not replicate, leaves out changes, or follows another server without GTIDs.
         PositionError: The primary has GTIDs now and had none when the position was read, or the
             other way round.
     """
@@ -80,7 +80,7 @@ def wait_for_position(
     deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
     try:
         while True:
-            # What it lacks while it is behind may be the database, or a grant.
+            # While the replica is behind, it may lack the database or a grant.
             try:
                 found = _look(connections, primary)
             except ReplicaError:
@@ -104,7 +104,7 @@ def wait_for_position(
 
 @dataclass(frozen=True)
 class _Primary:
-    """Who the primary is, and whether what it executes has GTIDs."""
+    """The primary's id, and whether its transactions have GTIDs."""
 
     server: str
     has_gtids: bool
@@ -171,9 +171,9 @@ def _position(
 def _place(connections: Connections, status: dict[str, Any], primary: str) -> BinlogPosition:
     """How far the replica is in the primary's binlog.
 
-    Its applier counts by the binlog of the server that it follows, and of no other: what it has of
-    that of a server further up nobody can tell. With several workers it is the place up to which
-    all of them have committed.
+    Its applier counts only by the binlog of the server that it follows. How far it is in the binlog
+    of a server further up is unknown. With several workers the result is the place up to which all
+    of them have committed.
     """
     where = connections.where(on_replica=True)
     if other := follows_another(status, primary):

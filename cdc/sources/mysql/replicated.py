@@ -16,7 +16,7 @@ _APPLIED = "SELECT if(@@global.log_slave_updates, '', @@global.gtid_slave_pos)"
 
 
 def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str | None:
-    """Why changes get into the primary's tables that its binlog lacks; None when none do.
+    """Why the primary's tables get changes that its binlog lacks; None when they do not.
 
     Args:
         session: The admin's, on the primary.
@@ -34,19 +34,20 @@ def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str |
 
 
 def applied(session: Session, kind: str) -> str:
-    """What replication has brought to a primary of MariaDB that logs none of it; else empty.
+    """What replication has brought to a MariaDB primary that does not log it; empty otherwise.
 
-    It moves with each transaction, also of a channel that is gone by now. MySQL has no such trace:
-    without GTIDs there is none, and with them no copy gets past a transaction that is not logged.
+    The value changes with each transaction, even of a channel that is gone by now. MySQL does not
+    have such a value: without GTIDs there is no trace, and with GTIDs no copy gets past a
+    transaction that is not logged.
     """
     return str(session.value(_APPLIED) or "") if kind == "mariadb" else ""
 
 
 def _replicates(session: Session, kind: str) -> bool:
-    """Whether transactions of another server are applied, or may be at any moment."""
+    """Whether transactions of another server are applied, or may be applied at any moment."""
     if kind == "mysql":
         return bool(session.rows("SHOW REPLICA STATUS"))
-    # Its channels are shown to a login with REPLICA MONITOR only; one that stands still brings
-    # nothing, and once it goes on, that is seen in what is applied.
+    # MariaDB shows its channels only to a login with REPLICA MONITOR. A channel that is stopped
+    # does not bring anything, and once it runs, `applied` shows that.
     running = session.rows("SHOW GLOBAL STATUS LIKE 'Slaves_running'")
     return bool(running) and int(running[0][1]) > 0

@@ -1,7 +1,7 @@
-"""Whether the logins have the rights that they need, proven by what takes them.
+"""Whether the logins have the rights that they need, proven by statements that need these rights.
 
-Reading grants would tell less: a right may come by a role, by a pattern of names or by a part of
-the table's columns only. A definition is printed for nobody but who may read the whole table.
+Grants would prove less: a right may come through a role or a pattern of names, or cover only some
+of a table's columns. The server prints a definition only for a login that may read the whole table.
 """
 
 from __future__ import annotations
@@ -23,20 +23,20 @@ from schemas.table import TableId
 _READERS: tuple[tuple[Role, bool], ...] = (
     ("admin", False),
     ("capture", False),
-    # Rows with values that events lack are asked of the primary.
+    # Rows with values that events lack are read from the primary.
     ("snapshot", False),
     ("snapshot", True),
 )
 _SHOWN = 5
-# What is not there takes no right: that it should be there is for others to tell.
+# A missing object does not need a right; other checks report that it is missing.
 _NOTHING_THERE = NO_TABLE | {ER.NO_BINARY_LOGGING}
 
 
 def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
-    """Which logins may not read a table, all of its columns, and what grants it; None when all may.
+    """Which logins may not read all columns of a table, and what grants it; None when all may.
 
-    The catalog leaves out what a login may not see, without a word; and a connector never learns
-    the definition of a table that its login could not see when it first started.
+    The catalog silently leaves out what a login may not see. A connector never learns the
+    definition of a table that its login could not see when the connector first started.
     """
     lacking: dict[str, str] = {}
     for role, on_replica in _logins(connections):
@@ -54,7 +54,7 @@ def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
 
 
 def of_server(connections: Connections) -> Iterator[Check]:
-    """The rights on the server that logins lack; those of the capture are looked at elsewhere."""
+    """The server-wide rights that logins lack, except the capture login's, checked elsewhere."""
     binlog, *replica = watch(connections.config.kind)
     probes: list[tuple[Role, bool, str, str]] = [
         ("admin", False, "SELECT 1 FROM information_schema.INNODB_METRICS LIMIT 1", "PROCESS"),
@@ -88,7 +88,8 @@ def of_tables(connections: Connections) -> Iterator[Check]:
         hidden = sorted(known - seen)
         if not hidden:
             continue
-        # A database of which it sees nothing was forgotten; single tables may be left out.
+        # If the login does not see any table of a database, the grant was forgotten. Single tables
+        # may be left out on purpose.
         whole = {database for database, _ in hidden} - {database for database, _ in seen}
         names = ", ".join(".".join(name) for name in hidden[:_SHOWN])
         more = f" and {len(hidden) - _SHOWN} more" if len(hidden) > _SHOWN else ""
@@ -111,7 +112,7 @@ def _logins(connections: Connections) -> Iterator[tuple[Role, bool]]:
 
 
 def _allowed(session: Session, statement: str) -> bool:
-    """Whether a login may run a statement, also where there is nothing that it could show."""
+    """Whether a login may run a statement; true if what the statement reads does not exist."""
     try:
         session.rows(statement)
     except pymysql.MySQLError as error:

@@ -1,4 +1,4 @@
-"""One MySQL or MariaDB server, its replica, and everything that is asked of them."""
+"""One MySQL or MariaDB server with its replica, as a `cdc.sources.base.Source`."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ class MysqlSource(WholeLog):
             return catalog.read_table(session, table)
 
     def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
-        """The table as the primary's catalog describes it, and its facts of the same moment."""
+        """The table and its fingerprint, read from the primary's catalog at one moment."""
         with self._connections.open("admin") as session:
             read_at = str(primary.shown(session, self._config.kind, table))
             found, fingerprint = catalog.read_described(session, table)
@@ -106,13 +106,13 @@ class MysqlSource(WholeLog):
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """The table as statements would leave it; none of them is run."""
+        """The table as statements would leave it; no statement is run."""
         statements = read_planned(ddl, table.table)
         with self._connections.open("admin") as session:
             return planned.plan(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """What rows older than a column show, as text of what its rule reads, and the rule."""
+        """A column's value in rows older than it, as text of what its rule reads, and the rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column)
 
@@ -123,8 +123,8 @@ class MysqlSource(WholeLog):
     def fingerprint(self, table: TableId, publication: str, *, on_replica: bool) -> Fingerprint:
         """The catalog facts of the table, read in a fresh transaction.
 
-        Of a replica the definitions are its own; what each server has otherwise is the primary's,
-        which is asked last: no statement can have reached the replica before.
+        For a replica, the definitions are the replica's own, and the facts of files and log are the
+        primary's. The primary is read last, so each statement that the replica shows is in them.
         """
         if not on_replica:
             return self._fingerprint(table)
@@ -141,23 +141,23 @@ class MysqlSource(WholeLog):
     def fingerprints(
         self, tables: Collection[TableId], publication: str
     ) -> dict[TableId, Fingerprint]:
-        """Those of many tables on the primary, at once, without those that are gone."""
+        """The fingerprints of many tables on the primary, without tables that are gone."""
         with self._connections.open("admin") as session:
             return catalog.read_fingerprints(session, tables)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
-        """Which server it is."""
+        """The identity of the server."""
         role: Role = "snapshot" if on_replica else "marker"
         with self._connections.open(role, on_replica=on_replica) as session:
             server, reads_only = primary.identity(session, self._config.kind)
         return ServerIdentity(server, None, in_recovery=reads_only)
 
     def prepare_capture(self, publication: str, *, append: bool = False) -> None:
-        """Create what is missing of database ``tributary``, its tables and their grants."""
+        """Create what is missing: database ``tributary``, its tables and their grants."""
         preparation.prepare(self._connections)
 
     def unreadable(self, publication: str, slot: str) -> str | None:
-        """A binlog is read by the connector's list, which is the same for all of it."""
+        """None: the connector reads the whole binlog by one list of tables."""
         return None
 
     def planned_capture(
@@ -169,35 +169,36 @@ class MysqlSource(WholeLog):
     def audit_publication(
         self, publication: str, table: SourceTable, *, append: bool = False
     ) -> list[str]:
-        """What keeps changes of this table out of the binlog, or from being whole rows there."""
+        """What keeps changes of this table out of the binlog, or makes them unusable."""
         with self._connections.open("admin") as session:
             return preparation.audit(session, table, append=append)
 
     def cascades_unseen(self) -> bool:
-        """Whether InnoDB changes rows by foreign keys, and not the server, which logs that."""
+        """Whether InnoDB itself changes rows by foreign keys; only the server would log that."""
         with self._connections.open("admin") as session:
             return preparation.cascades_unseen(session)
 
     def log_health(self, slot: str) -> LogHealth:
-        """The binlog, from which a capture can lose what was purged."""
+        """The state of the binlog, of which a capture can lose what is purged."""
         kind = self._config.kind
         with self._connections.open("admin") as session:
             purged, size = primary.purged(session, kind), primary.binlog_bytes(session)
         return BinlogHealth(self._name, purged, self.current_position, size)
 
     def position(self, text: str) -> LogPosition:
-        """The set of transactions as the server writes it; without GTIDs a place in its binlog."""
+        """The GTID set that the server printed; without GTIDs, the place in its binlog."""
         return primary.position(text, self._config.kind)
 
     def commit_position(self, last: str) -> str | None:
-        """Not known: an event's place is where it begins, and not where its transaction ends."""
+        """None: an event's place is where the event begins, not where its transaction ends."""
         return None
 
     def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
-        """A marker: once it is captured, the connector reads the tables from before it on.
+        """Write a marker; once it is captured, the connector captures the tables from before it on.
 
-        A transaction that the connector was in the midst of when it was given more tables may have
-        its later changes captured only; it is in the log before the marker, and so in the copy.
+        If the connector was given more tables in the middle of a transaction, it may capture only
+        the later changes of this transaction. The transaction lies before the marker in the log,
+        and so it is in the copy.
         """
         marker = self.write_marker()
         return Settled(str(marker.id), marker.position)
@@ -205,11 +206,14 @@ class MysqlSource(WholeLog):
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> None:
-        """Commits become visible in the order of the log: whatever is in it is, once a row is."""
+        """Write a marker: once it is committed, everything before it in the log is visible.
+
+        Commits become visible in the order of the log.
+        """
         self.write_marker()
 
     def nudge(self) -> None:
-        """Write: what is stored has a transaction only once another one has begun."""
+        """Write a marker, since Connect stores a transaction only after the next one has begun."""
         self.write_marker()
 
     def write_marker(self) -> Marker:
@@ -230,16 +234,17 @@ class MysqlSource(WholeLog):
 
     @contextmanager
     def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
-        """Sessions open views of their own, each behind the fence, and prove it by the marker.
+        """A view under which each session opens its own view behind the fence.
 
-        The replay from O makes that exact: what two of them see differently is in the stream.
+        Each session proves that by the marker. The replay from O makes the copy exact: what two
+        sessions see differently is in the stream.
         """
         self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         identity = self.identity(on_replica=True)
         yield View(
             snapshot_id="",
-            # Not what the replica has executed: it may have transactions of its own. R is the
-            # position of a marker after the copy, which all that the sessions see comes before.
+            # Not what the replica has executed, since it may have transactions of its own. R is the
+            # position of a marker after the copy; everything that the sessions see is before it.
             upper_bound=marker.position,
             opened_at=datetime.now(timezone.utc),
             on_replica=self.has_replica,
@@ -258,7 +263,7 @@ class MysqlSource(WholeLog):
         timeout_s: float,
         progress: Progress,
     ) -> Iterator[View]:
-        """A view that all of its sessions take while the replica's applier stands still."""
+        """A view that all of its sessions take while the replica's applier is stopped."""
         if (found := self.exact_view_obstacle(from_primary=from_primary)) is not None:
             problem, remedy = found
             raise ReplicaError(f"source {self._name}: {problem}", remedy=remedy)
@@ -276,21 +281,21 @@ class MysqlSource(WholeLog):
             yield view
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Why there can be no such view, and what to do about it; None when there can."""
+        """Why `open_exact_view` cannot open a view, and what to do about it; None if it can."""
         on_replica = self.has_replica and not from_primary
         return exact_view.obstacle(self._connections, on_replica=on_replica)
 
     def replay_paused(self) -> bool:
-        """Whether the replica's applier stands still."""
+        """Whether the replica's applier is stopped."""
         return self.has_replica and applier.paused(self._connections)
 
     def resume_replay(self) -> None:
-        """Let the replica's applier go on, whoever stopped it."""
+        """Start the replica's applier, even if another process or a person stopped it."""
         if self.has_replica:
             applier.resume(self._connections)
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that the server is what it was when the copy began."""
+        """Check that the server is the one on which the copy began."""
         now = self.identity(on_replica=True)
         if now.system_identifier != view.identity.system_identifier:
             raise SnapshotLostError(
@@ -302,9 +307,9 @@ class MysqlSource(WholeLog):
             )
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """What a failed read by Spark means, from the text of its exception."""
+        """The error that a failed read by Spark means, from the text of its exception."""
         if view is not None and view.split is not None and (found := view.split.failure()):
-            return found  # the sessions only tell that they found the gate left open
+            return found  # the sessions report only that they found the gate open
         together = view is not None and bool(view.snapshot_id)
         known = reader.is_from_server(text)
         return reader.explain_failure(table, text, together=together) if known else None
@@ -315,14 +320,14 @@ class MysqlSource(WholeLog):
             return primary.executed(session, self._config.kind)
 
     def replica_position(self) -> ReplicaPosition | None:
-        """How far the replica is, or None without one."""
+        """How far the replica is, or None without a replica."""
         if not self.has_replica:
             return None
         now = replica.position(self._connections)
         return ReplicaPosition(now.executed, None, None, now.lag_seconds, now.stopped)
 
     def size(self, table: SourceTable) -> TableSize:
-        """Rows and bytes from the present size of the table."""
+        """Rows and bytes by the current size of the table."""
         with self._connections.open("snapshot", on_replica=True) as session:
             return boundaries.table_size(session, table)
 
@@ -337,7 +342,7 @@ class MysqlSource(WholeLog):
         return rights.missing(self._connections, table.table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Dates in the key that no calendar has."""
+        """Why dates in the key that no calendar has do not identify rows; None without any."""
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.zero_dates(session, table, key)
@@ -365,7 +370,7 @@ class MysqlSource(WholeLog):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """How Spark reads those ranges."""
+        """The query by which Spark reads the ranges."""
         return reader.snapshot_query(
             self._connections, table, schema, ranges, view=view, fetch_size=fetch_size
         )
@@ -379,12 +384,12 @@ class MysqlSource(WholeLog):
         *,
         on_replica: bool = False,
     ) -> list[dict[str, Any]]:
-        """Rows with those keys as Python values of the lake types."""
+        """The rows with those keys as Python values of the lake types."""
         with self._connections.open("snapshot", on_replica=on_replica) as session:
             return lookup.fetch_by_key(session, table, schema, keys, columns)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
-        """Rows, counted."""
+        """The number of rows, counted."""
         opened = self._connections.open(
             "snapshot", on_replica=on_replica, statement_timeout_s=_SAMPLE_S
         )

@@ -1,4 +1,4 @@
-"""What the catalog says of tables, read at once, and what of it must not change unseen."""
+"""The facts of tables in the catalog, of one moment, and those that must not change unseen."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ PHYSICAL = ("relfilenode", "table_id", "altered", "replicated_unlogged")
 """Facts of one server's files and log; a replica has its own."""
 
 NUMBERS = 1 << 48
-"""Above every number of a column: MySQL has none, so a column's name makes it."""
+"""Above every number of a column. MySQL has no such numbers; they are made from the names."""
 
 _ATTEMPTS = 5
 
@@ -57,9 +57,9 @@ class Described:
         columns: Rows of ``information_schema.COLUMNS``, in order.
         primary_key: Its columns in key order.
         unique: Columns of the unique indexes on whole, plain columns, the primary key's first.
-        stored: Where its rows lie; None for other engines, and where that was not asked.
+        stored: Where its rows lie; None for other engines, and if that was not read.
         of_mariadb: Whether MariaDB wrote it.
-        replicated: What came to the server by replication that is not in its log.
+        replicated: What came to the server by replication and is not in its log.
     """
 
     table: TableId
@@ -75,7 +75,7 @@ class Described:
     replicated: str = ""
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
-        """The columns as values. Generated and invisible ones are in the binlog like any other."""
+        """The columns as values; the binlog has generated and invisible ones like any other."""
         return tuple(
             SourceColumn(
                 name=row["name"],
@@ -104,7 +104,7 @@ class Described:
             if self.primary_key
             else {},
             "leaves": {},
-            # Another expression gives all rows other values, and no event tells it.
+            # A new expression gives all rows new values without any event.
             "expressions": {
                 row["name"]: row["expression"] for row in self.columns if row["expression"]
             },
@@ -115,8 +115,8 @@ class Described:
             facts |= {
                 "relfilenode": ids,
                 "table_id": ids,
-                # MySQL counts columns that come and go in place. MariaDB does not: what it has is
-                # the time of the last ALTER of any kind.
+                # MySQL counts columns that come and go in place. MariaDB does not count them, and
+                # has only the time of the last ALTER of any kind.
                 "altered": self.created if versions is None else versions,
                 "replicated_unlogged": self.replicated,
             }
@@ -137,29 +137,29 @@ class Described:
 
     def _default(self, row: Mapping[str, Any]) -> str | None:
         value = row["value"]
-        # MariaDB prints an expression, and so a text in quotes.
+        # MariaDB prints a default as an expression: a text is in quotes, and NULL is a word.
         return None if value is None or (self.of_mariadb and value == "NULL") else str(value)
 
 
 def number(name: str) -> int:
-    """What stands for a column's number: made of its name, which is all that a column has."""
+    """A column's number, made from its name, since MySQL does not number columns for good."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:6], "big")
 
 
 def describe(
     session: Session, tables: Collection[TableId], *, on_replica: bool = False
 ) -> dict[TableId, Described]:
-    """Tables as the catalog has them at one moment, without those that are not there.
+    """Tables as the catalog has them at one moment, without tables that do not exist.
 
-    The catalog has no view of its own that several statements could share; so it is read until two
-    readings are the same.
+    Several statements cannot share one view of the catalog, so it is read until two readings are
+    the same.
 
     Raises:
-        SourceError: They never were, or the login lacks PROCESS.
+        SourceError: No two readings were the same, or the login lacks PROCESS.
     """
     if not tables:
         return {}
-    # Read first: what comes later is seen by the next look.
+    # Read first, so that the next reading shows what is replicated later.
     replicated = "" if on_replica else applied(session, server_kind(session))
     before = _read(session, tables, on_replica=on_replica)
     for _ in range(_ATTEMPTS):
@@ -181,7 +181,7 @@ def _read(
     by_name = {(table.schema, table.name): table for table in tables}
     where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))
     names = [part for name in by_name for part in name]
-    if kind == "mysql":  # else times and sizes may be a day old
+    if kind == "mysql":  # otherwise times and sizes may be a day old
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     columns: defaultdict[TableId, list[Mapping[str, Any]]] = defaultdict(list)
     for row in session.named(_COLUMNS.format(where=where), names):
@@ -190,10 +190,10 @@ def _read(
     indexes: defaultdict[TableId, dict[str, list[str | None]]] = defaultdict(dict)
     for row in session.named(_INDEXES.format(where=where), names):
         if table := by_name.get((row["db"], row["tab"])):
-            # A prefix, and an expression, keep no column unique.
+            # An index on a prefix or an expression does not keep a column unique.
             whole = row["part"] if row["prefix"] is None else None
             indexes[table].setdefault(row["name"], []).append(whole)
-    # Numbers of a replica would say nothing about the primary's, and need a right there.
+    # A replica's ids show nothing about the primary's, and reading them needs a right there.
     stored = {} if on_replica else read_stored(session, kind, tables)
     found = {}
     for row in session.named(_TABLES.format(where=where), names):

@@ -1,4 +1,4 @@
-"""What a log that has the changes of all tables leaves to nobody: no publication, and no slot."""
+"""The methods for publications and slots, which a log with the changes of all tables lacks."""
 
 from __future__ import annotations
 
@@ -8,47 +8,47 @@ from schemas.table import TableId
 
 
 class WholeLog:
-    """The methods of `cdc.sources.base.Source` that mean nothing to a binlog.
+    """The methods of `cdc.sources.base.Source` that do nothing for a binlog.
 
-    The server keeps it for as long as it is told to, whoever reads it, and the connector's own list
-    says which tables are captured.
+    The server keeps the binlog for a configured time, whether or not it is read. The connector's
+    own list determines which tables are captured.
     """
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """None: `checks` has the settings without which nothing can be captured."""
+        """None: `checks` reports the settings without which nothing can be captured."""
         return None
 
     def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
-        """None: partitions come and go by statements that the log tells."""
+        """None of them: partitions come and go by statements that the log contains."""
         return frozenset()
 
     def truncated_partitions(
         self, table: TableId, files: Mapping[int, int], since: str
     ) -> frozenset[int]:
-        """None, likewise."""
+        """None of them, for the same reason."""
         return frozenset()
 
     def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """None: the binlog has all tables, and the connector's list names those that travel."""
+        """No tables: the binlog contains all, and the connector's list selects captured ones."""
         return []
 
     remove_from_publication = add_to_publication
 
     def published_tables(self, publication: str) -> list[TableId]:
-        """None, likewise."""
+        """No tables, for the same reason."""
         return []
 
     def drop_publication(self, publication: str) -> None:
-        """There is none."""
+        """Do nothing, since there is no publication."""
 
     def ensure_slot(self, slot: str) -> bool:
-        """Nothing to create: the binlog is kept for as long as the server is told to."""
+        """False: there is nothing to create, since the server keeps the binlog by its settings."""
         return False
 
     def has_slot(self, slot: str) -> bool:
-        """There is the log, which no capture made."""
+        """True: the log is there without a slot."""
         return True
 
     def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
-        """There is none."""
+        """False: there is no slot."""
         return False
