@@ -16,7 +16,7 @@ PAGES_PER_CHUNK = 300
 MAX_SAMPLED_PAGES = 100_000
 MAX_SHARE = 0.3
 WHOLE_PAGES = 3000
-"""Up to this size every row is looked at: a sample would be hardly cheaper, and less even."""
+"""Up to this size every row is read: a sample would be hardly cheaper, and less even."""
 MEASURED_ROWS = 5
 
 _BYTES = """
@@ -37,7 +37,7 @@ WHERE c.oid = %(oid)s AND c.relkind <> 'p'
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Rows as the planner expects them from the present number of pages, and bytes."""
+    """Rows as the planner estimates them from the current number of pages, and bytes."""
     heap, _ = _bytes(session, table)
     plan = session.execute(
         sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {}").format(relation(table))
@@ -56,9 +56,9 @@ def sample(
 ) -> Boundaries:
     """Up to ``chunks - 1`` keys that cut the table evenly, in the key's own order.
 
-    Small tables are walked by the key's index. Of large ones whole pages are sampled, and the
-    server sorts the sampled keys: the work is bounded, whatever the keys are. A table without a key
-    is cut by its pages; of a partitioned one each chunk has the same pages of every partition.
+    All keys of a small table are read. Whole pages of a large table are sampled. The server sorts
+    the keys that are read, so the work is bounded for any keys. A table without a key is cut by its
+    pages; if it is partitioned, each chunk has the same pages of every partition.
     """
     if chunks <= 1:
         return Boundaries((), size)
@@ -101,8 +101,8 @@ def sample(
 def largest_row(session: Session, table: SourceTable) -> int | None:
     """Bytes of the largest of some sampled rows, as text; None when there are none.
 
-    The rows that take most space as they are stored are looked at, since others would have to be
-    decompressed to know.
+    Only the sampled rows that take the most space as stored are measured, since measuring
+    decompresses them.
     """
     names = [sql.Identifier(column.name) for column in table.columns if not column.generated]
     if not names:
@@ -134,13 +134,13 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def pages(count: int, chunks: int) -> tuple[tuple[str, ...], ...]:
-    """The places (``ctid``) that cut pages into ranges of the same length; none is empty."""
+    """The places (``ctid``) that cut pages into ranges of about the same length; none is empty."""
     cuts = sorted({count * number // chunks for number in range(1, chunks)} - {0})
     return tuple((f"({page},0)",) for page in cuts)
 
 
 def sampled_share(main_bytes: int, chunks: int) -> float | None:
-    """The share of pages to sample, or None to look at every row."""
+    """The share of pages to sample, or None to read every row."""
     pages = main_bytes // PAGE_BYTES
     if pages <= WHOLE_PAGES:
         return None

@@ -1,4 +1,4 @@
-"""Tables, columns, types and fingerprints from the catalog."""
+"""Tables, columns and types from the catalog."""
 
 from __future__ import annotations
 
@@ -87,8 +87,8 @@ WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
 """
 
-# Their own replica identity counts for the server, not that of the root. An index that a row may
-# break until its transaction ends identifies none.
+# The server uses a partition's own replica identity, not that of the root. A deferrable index does
+# not identify a row, since rows may break it until their transaction ends.
 _LEAVES = """
 SELECT n.nspname, leaf.relname, leaf.relkind::text, leaf.relpersistence::text,
        leaf.relreplident::text,
@@ -177,7 +177,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
 
 
 def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Columns that the server never publishes, and yet counts to the identity of a whole row."""
+    """Generated columns: the server does not publish them, but counts them in a whole row."""
     if session.info.server_version < _COUNTS_GENERATED:
         return ()
     return tuple(column.name for column in columns if column.generated)
@@ -211,7 +211,7 @@ def _described(session: Session, source: str, only: TableId | None) -> Iterable[
 
 
 def _hypertables(session: Session) -> set[tuple[str, str]]:
-    """Those of TimescaleDB: their rows lie in chunks, which inherit from them."""
+    """The hypertables of TimescaleDB, whose rows are in chunks that inherit from them."""
     there = session.execute("SELECT to_regclass('_timescaledb_catalog.hypertable')").fetchone()
     if there is None or there[0] is None:
         return set()
@@ -248,7 +248,7 @@ def read_type(session: Session, oid: int, modifier: int) -> PostgresType:
 
 
 class _Types:
-    """The types that are needed, with those they are made of."""
+    """The types that are needed, with the types that they are made of."""
 
     def __init__(self, session: Session, oids: set[int]) -> None:
         self._session = session
@@ -277,9 +277,9 @@ class _Types:
 
 
 def _money_digits(session: Session) -> int:
-    """Digits after the point that money has where sessions keep the server's setting; -1 for two.
+    """Digits after the point of money by the server's own setting; -1 for two.
 
-    What is stored is a whole number of the smallest unit; the setting says where its point is.
+    The server stores a whole number of the smallest unit; ``lc_monetary`` determines the point.
     """
     with session.transaction(force_rollback=True):
         session.execute(
@@ -292,12 +292,12 @@ def _money_digits(session: Session) -> int:
 
 
 def qualify_names(session: Session) -> None:
-    """Let the server print every name that is not its own with its schema."""
+    """Let the server print every name with its schema, except its own names."""
     session.execute("SET LOCAL search_path TO pg_catalog")
 
 
 def missing(table: TableId) -> MissingTableError:
-    """The error of a table that is not there."""
+    """The error for a table that does not exist."""
     return MissingTableError(
         f"source {table.source} has no table {table.relation}",
         remedy="List the tables with `tributary discover`; names are case-sensitive. If the table"

@@ -1,4 +1,4 @@
-"""Pre-flight of one source: can we log in, may we do what we must, is the replica the right one."""
+"""Pre-flight of one PostgreSQL source: logins, settings, rights, and the right replica."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ SELECT current_setting('wal_level'),
 """
 
 
-# Tables that are lacked: which the role may not read, or is not a member of the owner of.
+# Tables that a role cannot replicate: it may not read them, or is not a member of their owner.
 _USER_TABLES = """
 SELECT n.nspname::text, c.relname::text, pg_catalog.pg_get_userbyid(c.relowner)::text
 FROM pg_catalog.pg_class c JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
@@ -131,7 +131,7 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
 
 
 def _missing_on_tables(session: Session, connections: Connections, role: Role) -> Iterator[Check]:
-    """Tables that the role could not replicate; a note, since not all of them need be."""
+    """Tables that the role cannot replicate, as a note, since not all need to be replicated."""
     lacking = [
         (sql.Identifier(schema, name).as_string(None), sql.Identifier(owner).as_string(None))
         for schema, name, owner in session.execute(_LACKING[role]).fetchall()
@@ -162,7 +162,7 @@ def _some(names: list[str]) -> str:
 
 
 def _as_superuser(statement: sql.SQL, *names: str) -> str:
-    """What to run; the rights on schema ``tributary`` come with its creation, by onboarding."""
+    """The statement to run; onboarding itself grants the rights on schema ``tributary``."""
     text = statement.format(*map(sql.Identifier, names)).as_string(None)
     return f"Run as a superuser: {text}"
 

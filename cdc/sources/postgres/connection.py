@@ -19,10 +19,10 @@ Session = psycopg.Connection[tuple[Any, ...]]
 
 APPLICATION = "tributary"
 CONNECT_TIMEOUT_S = 10
-# A server that is gone says nothing. TCP by itself waits a quarter of an hour for what was sent to
-# be acknowledged, and asks for hours whether an idle peer is there; statement_timeout is no help,
-# since it is the server that keeps it. These end a wait for a dead peer after a minute and a half;
-# one that lives and computes answers them, however long its statement takes.
+# A server that is gone does not send anything. TCP by default waits a quarter of an hour until sent
+# data are acknowledged, and takes hours to find that an idle peer is gone. statement_timeout does
+# not help, since the server enforces it. These settings end a wait for a dead peer after a minute
+# and a half. A live server answers TCP's probes, however long its statement takes.
 _DEAD_AFTER: dict[str, Any] = {
     "keepalives_idle": 30,
     "keepalives_interval": 10,
@@ -34,7 +34,7 @@ _ATTEMPTS = 3
 # A policy must make a query fail, not hide rows from it.
 _READ_BY = {**PRINTED, **ZONED, "row_security": "off"}
 
-# What a statement is answered with where a managed server lacks or withholds a function.
+# The errors of a statement if a managed server lacks or withholds a function.
 NOT_OFFERED = (
     psycopg.errors.FeatureNotSupported,
     psycopg.errors.InsufficientPrivilege,
@@ -44,7 +44,7 @@ NOT_OFFERED = (
 
 
 def connection_parameters(endpoint: Endpoint, credential: Credential) -> dict[str, Any]:
-    """What libpq is told of a server and a login; the endpoint's options go before our limits.
+    """The parameters of libpq for a server and a login; the endpoint's options override our limits.
 
     Raises:
         SecretError: The password's reference does not resolve.
@@ -80,7 +80,7 @@ class Connections:
         self.config = config
 
     def endpoint(self, *, on_replica: bool) -> Endpoint:
-        """The server that is meant; the primary where there is no replica."""
+        """The endpoint of the replica or the primary; the primary's if there is no replica."""
         return (self.config.replica if on_replica else None) or self.config.primary
 
     def credential(self, role: Role) -> Credential:
@@ -196,12 +196,12 @@ CONFLICT_REMEDY = (
 
 
 def is_recovery_conflict(text: str) -> bool:
-    """Whether an error's text says that a standby cancelled the session to go on replaying."""
+    """Whether an error's text means that a standby cancelled the session to continue replay."""
     return "conflict with recovery" in text
 
 
 def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
-    """The first row of a query, or None where the server does not offer it to us.
+    """The first row of a query, or None if the server does not offer the query to us.
 
     In an open transaction the failure stays inside a savepoint.
     """
@@ -216,7 +216,7 @@ def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
 def reading(session: Session) -> Iterator[None]:
     """A transaction that has the settings by which values are read.
 
-    A pooler may give each transaction another session of the server, without what was set before.
+    A pooler may run each transaction in another session of the server, without earlier settings.
     """
     with session.transaction():
         _set(session, _READ_BY, local=True)

@@ -1,8 +1,9 @@
-"""Views whose place in the log is known: a log's copy and its stream are told apart by it.
+"""Views of a known position in the log, which separates the copy of an append log from its stream.
 
-A table whose changes are applied by key may replay what its copy contains already; a log may not.
-So its view has to contain exactly the transactions that end at or before one position. A replica
-has such a moment while its replay is paused; a primary, where a logical slot begins.
+A table whose changes are applied by key may replay what its copy already contains; an append log
+may not. So the view of an append log must contain exactly the transactions that end at or before
+one position. A replica offers such a view while its replay is paused. A primary offers one at the
+start of a logical slot.
 """
 
 from __future__ import annotations
@@ -27,20 +28,20 @@ from cdc.sources.values import Marker
 PAUSE_LIMIT_S = 20.0
 """How long replay may stay paused before the server itself resumes it, in seconds."""
 OLDEST_VERSION = 140000
-"""Before it a server does not say whether replay stands still, nor finds rows by their place."""
+"""An older server does not report whether replay is paused, and cannot find rows by their place."""
 
 _STATE_S = 10.0
 _POLL_S = 0.01
 _TRIES = 3
 _VIEWS = 10
 _VIEW_PAUSE_S = 0.3
-"""After each view that does not hold, longer by this, in seconds."""
+"""By how much the pause grows after each view that does not hold, in seconds."""
 _PAUSED, _NOT_PAUSED = "paused", "not paused"
 _FUNCTIONS = ("pg_wal_replay_pause()", "pg_wal_replay_resume()")
 
 
 def grant_sql(role: str) -> str:
-    """What lets a role pause and resume replay; for a superuser, on the primary's database."""
+    """The grant to pause and resume replay; a superuser runs it in the primary's database."""
     functions = ", ".join(f"pg_catalog.{name}" for name in _FUNCTIONS)
     statement = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(
         sql.SQL(functions), sql.Identifier(role)
@@ -49,7 +50,7 @@ def grant_sql(role: str) -> str:
 
 
 def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
-    """Why there can be no such view on that server, and what to do; None when there can."""
+    """Why a view of a known position cannot be opened there, and what to do; None if it can."""
     with connections.open("snapshot", on_replica=on_replica) as session:
         version = session.info.server_version
         where = connections.where(on_replica=on_replica)
@@ -84,15 +85,17 @@ def replay_state(connections: Connections) -> str:
 
 
 def resume(connections: Connections) -> None:
-    """Let the replica replay again, whoever paused it, and see that it does.
+    """Resume the replica's replay, even if another process or a person paused it.
+
+    The function waits until replay has resumed.
 
     Raises:
-        ReplicaError: It still stands still.
+        ReplicaError: Replay is still paused.
     """
     with connections.open("snapshot", on_replica=True) as session:
         row = session.execute("SELECT pg_is_in_recovery()").fetchone()
         if row is None or not row[0]:
-            return  # it was promoted, and with that resumed
+            return  # it was promoted, which also resumed replay
         session.execute("SELECT pg_wal_replay_resume()")
         if not _wait_for(session, _NOT_PAUSED):
             raise ReplicaError(
@@ -111,19 +114,19 @@ def replica_view(
     timeout_s: float,
     progress: Progress,
 ) -> Iterator[Exporter]:
-    """A view of the replica of one known position, taken while its replay stands still.
+    """A view of the replica at one known position, taken while its replay is paused.
 
-    A standby exports a snapshot without the transactions that are in progress when one of them
-    has told it of subtransactions (a savepoint is enough where the log is logical): whoever
-    imports such a snapshot sees them as soon as they commit. So a transaction of ours is in
-    progress while the view is taken, and the view is used only if an importer does not see it
-    after it has committed.
+    A standby can export a snapshot that lacks its list of transactions in progress. That happens if
+    one of these transactions has reported subtransactions to the standby; a savepoint is enough if
+    wal_level is logical. A session that imports such a snapshot sees these transactions as soon as
+    they commit. So a transaction of ours is in progress while the view is taken. The view is used
+    only if an importing session does not see our transaction after its commit.
 
     Args:
         connections: The source's servers.
-        marker: Must be visible.
-        resuming: Resumes replay at the end of its block, which holds the pause and no more, also
-            when this process dies in it.
+        marker: Must be visible in the view.
+        resuming: Makes sure that replay resumes after its block, even if this process dies in the
+            block. The block contains only the pause.
         timeout_s: Bound of each wait for the replica, in seconds.
         progress: Where waits are shown.
 
@@ -158,10 +161,10 @@ def replica_view(
 
 @contextmanager
 def _in_progress(connections: Connections, timeout_s: float, progress: Progress) -> Iterator[UUID]:
-    """A transaction that has written a marker, which the replica knows of, and is open meanwhile.
+    """Keep a transaction open that has written a marker and that the replica knows of.
 
     Yields:
-        The marker.
+        The marker's id.
     """
     probe = uuid4()
     with connections.open("marker") as session, session.transaction():
@@ -186,18 +189,18 @@ def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
 
 
 def _taken(connections: Connections, session: Session) -> tuple[str, Lsn]:
-    """Pause replay, and take the session's snapshot where it stands."""
+    """Pause replay, and take the session's snapshot and the position at which replay is paused."""
     where = connections.where(on_replica=True)
     for _ in range(_TRIES):
         with connections.open("snapshot", on_replica=True) as control:
             control.execute("SELECT pg_wal_replay_pause()")
             if not _wait_for(control, _PAUSED):
                 continue  # someone resumed it, or the record that is being replayed takes long
-            # Asked of the very session that exports: another one may have been led elsewhere.
+            # Read in the very session that exports, since another one may be on another server.
             if _state(session) == _PAUSED:
                 before = _position(session)
                 snapshot = export(session)
-                # What was replayed meanwhile may or may not be visible in it.
+                # If anything was replayed meanwhile, the snapshot may or may not contain it.
                 if _state(session) == _PAUSED and _position(session) == before:
                     return snapshot, before
         session.rollback()
@@ -209,10 +212,13 @@ def _taken(connections: Connections, session: Session) -> tuple[str, Lsn]:
 
 @contextmanager
 def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
-    """Lets the server resume replay by itself, should this process not come to it.
+    """Let the server resume replay by itself, in case this process dies before it does so.
 
-    What is given begins the countdown. It is a statement that runs in the server: this block ends
-    it, the death of this process does not.
+    The countdown is a statement that runs in the server. The end of this block cancels it; the
+    death of this process does not.
+
+    Yields:
+        A function that begins the countdown.
     """
     with connections.open("snapshot", on_replica=True, statement_timeout_s=0) as session:
         session.execute("SET client_connection_check_interval = 0")
@@ -234,23 +240,24 @@ def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
 def primary_view(
     connections: Connections, marker: Marker, *, timeout_s: float
 ) -> Iterator[Exporter]:
-    """A view of the primary of one known position: where a temporary logical slot begins.
+    """A view of the primary at one known position: the start of a temporary logical slot.
 
-    The slot is gone when the view is there, so it holds no log back.
+    The slot is gone when the view is open, so it does not hold back the log.
 
     Args:
         connections: The source's servers.
-        marker: Must be visible.
-        timeout_s: Bound of the wait for transactions that are open when the slot is made.
+        marker: Must be visible in the view.
+        timeout_s: Bound of the wait for transactions that are open when the slot is created, in
+            seconds.
 
     Raises:
-        SourceError: The slot cannot be made in that time.
+        SourceError: The slot cannot be created in that time.
     """
     name = f"tributary_view_{uuid4().hex[:16]}"
     create = f"CREATE_REPLICATION_SLOT {name} TEMPORARY LOGICAL pgoutput EXPORT_SNAPSHOT"
     with exporting(connections, on_replica=False) as session:
         with connections.open_replication() as walsender:
-            # A server's own time-outs do not end this command.
+            # The server's own timeouts do not end this command.
             watchdog = threading.Timer(timeout_s, walsender.cancel)
             watchdog.start()
             try:

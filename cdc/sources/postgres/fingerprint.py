@@ -1,4 +1,4 @@
-"""What must not change about a table unseen, and what explains that it did."""
+"""The facts of a table that must not change unseen, and what explains a change of them."""
 
 from __future__ import annotations
 
@@ -16,22 +16,27 @@ from schemas.table import TableId
 _log = logging.getLogger(__name__)
 
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
-# A column's `written` tells ALTER ... TYPE ... USING, which keeps the type and sends no events,
-# from VACUUM FULL: both give the table a new file, but only the former writes the column's row.
-# `parts` tells a label of an enum, or a field of a composite, that was changed: no row is written,
-# and all show it. Types of the server itself, with oids below 16384, have none. A label that was
-# another one and is back is told by when it was written. `granted` and `options` are what else the
-# row of a column says, so that what wrote it can be told.
-# `attached` tells a partition that was detached and attached again: each link on its way to the
-# root is a row that was written when it was attached. `publication` tells what was set otherwise
-# and back meanwhile; a table that comes or goes does not write its row, a new owner or name does.
-# It is the whole row of the publication, so that a new owner alone can be told from new settings.
-# `key_made` tells a primary key in whose place another one was for a while: it has another oid,
-# and REINDEX leaves that alone.
-# `children` that are temporary are a session's own: copies and the log have the table alone.
-# `horizon` is no fact: rows by transactions below it were there, or gone, at this look.
-# `named` tells a table that was renamed, or moved to another schema, and back: that writes the row
-# of its type, as a new owner does.
+# - `written` of a column distinguishes ALTER ... TYPE ... USING, which keeps the type and sends no
+#   events, from VACUUM FULL. Both give the table a new file, but only the former writes the row of
+#   the column in the catalog.
+# - `parts` shows a changed label of an enum or field of a composite: such a change does not write
+#   any row of the table, and all rows show it. Types of the server itself, with oids below 16384,
+#   have no such parts. `parts_written` shows a label that was changed and changed back.
+# - `granted` and `options` are the rest of a column's row in the catalog, so that the cause of a
+#   new `written` can be found.
+# - `attached` shows a partition that was detached and attached again: each link on its way to the
+#   root is a row that was written when it was attached.
+# - `publication` shows settings that were changed and changed back. It is the whole row of the
+#   publication, so that a new owner alone can be distinguished from new settings. A table that
+#   comes or goes does not write this row; a new owner or name does.
+# - `key_made` shows a primary key that was replaced by another one for a while: the oid is another
+#   one then, and REINDEX does not change it.
+# - `children` leaves out temporary tables, which are a session's own: copies and the log have the
+#   table alone.
+# - `horizon` is not a fact of the table: every transaction with a lower id had ended at this
+#   reading.
+# - `named` shows a table that was renamed, or moved to another schema, and back: that writes the
+#   row of its type, as a new owner does.
 _FINGERPRINTS = """
 SELECT n.nspname::text, c.relname::text, jsonb_build_object(
     'oid', c.oid::int8,
@@ -126,10 +131,10 @@ WHERE (n.nspname::text, c.relname::text) IN
 def read_fingerprints(
     session: Session, tables: Collection[TableId], publication: str
 ) -> dict[TableId, Fingerprint]:
-    """The facts of each table that must not change unseen, without those that do not exist.
+    """The fingerprint of each table, without tables that do not exist.
 
-    Among them which entry of the publication it is: a table that was taken out and put back has
-    another one, and its changes in between are in no topic.
+    It includes the table's entry in the publication: a table that was taken out and put back has a
+    new entry, and its changes in between are in no topic.
     """
     named = {(table.schema, table.name): table for table in tables}
     with session.transaction():
@@ -144,7 +149,7 @@ def read_fingerprints(
 
 
 def read_fingerprint(session: Session, table: TableId, publication: str) -> Fingerprint:
-    """The facts of one table; see :func:`read_fingerprints`.
+    """The fingerprint of one table; see :func:`read_fingerprints`.
 
     Raises:
         MissingTableError: There is no such table.
@@ -156,7 +161,7 @@ def read_fingerprint(session: Session, table: TableId, publication: str) -> Fing
 
 
 def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
-    """Those of the relations whose file is empty. That needs no privilege, and reads no row."""
+    """The relations whose file is empty; this needs no privilege and does not read rows."""
     query = "SELECT c FROM unnest(%s::oid[]) c WHERE pg_catalog.pg_relation_size(c) = 0"
     return frozenset(int(row[0]) for row in session.execute(query, (list(oids),)))
 
@@ -166,8 +171,8 @@ SELECT c.oid::int8, pg_catalog.pg_get_partition_constraintdef(c.oid)
 FROM unnest(%s::oid[], %s::oid[]) known (oid, file)
 JOIN pg_catalog.pg_class c ON c.oid = known.oid AND c.relfilenode <> known.file
 """
-# Of transactions that are two billions apart the server cannot tell which was first. The root is
-# read, which needs no more rights than its copy; the partition's bounds spare the others.
+# The server cannot order transactions that are two billion ids apart. The root is read, since that
+# needs no more rights than its copy; the partition's bounds spare the other partitions.
 _HAS_OLDER = """
 SELECT EXISTS (
     SELECT FROM {root} WHERE tableoid = {leaf}::oid AND ({bounds})
@@ -180,16 +185,16 @@ SELECT EXISTS (
 def truncated(
     session: Session, table: TableId, files: Mapping[int, int], since: str
 ) -> frozenset[int]:
-    """Those of a table's partitions in a new file that have no row of before a look.
+    """The partitions with a new file since a reading of the catalog and no row from before it.
 
-    Where rows are moved to a new file (VACUUM FULL, CLUSTER), they keep their transactions; after a
-    TRUNCATE there is none of before. Where all rows are younger, nothing tells the two apart.
+    Rows that are moved to a new file (VACUUM FULL, CLUSTER) keep their transactions; after a
+    TRUNCATE no row from before is left. If all rows are younger, the two cases look the same.
 
     Args:
         session: Of a role that may read the table.
         table: The table.
-        files: By partition, its file at that look.
-        since: The horizon of that look; empty when nobody knows it.
+        files: Each partition's file at that reading, by the partition's object id.
+        since: The horizon of that reading; empty if it is not known.
     """
     leaves = session.execute(_RENEWED, (list(files), list(files.values()))).fetchall()
     found = {int(leaf) for leaf, _ in leaves}
@@ -205,8 +210,8 @@ def truncated(
 
 
 def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: str) -> bool:
-    """Whether a partition has a row of before a look; the first rows of its file most often."""
-    # The bounds are SQL of the server's own; without parameters a % is no placeholder.
+    """Whether a partition has a row from before a reading; mostly one of the first in its file."""
+    # The bounds are the server's own SQL; without parameters a % is not a placeholder.
     query = sql.SQL(_HAS_OLDER).format(
         root=sql.Identifier(table.schema, table.name),
         bounds=sql.SQL(bounds),
@@ -220,7 +225,7 @@ def _has_older(session: Session, table: TableId, leaf: int, bounds: str, since: 
 def read_described(
     session: Session, table: TableId, publication: str
 ) -> tuple[SourceTable, Fingerprint]:
-    """One table and its fingerprint, of one moment.
+    """One table and its fingerprint, read at one moment.
 
     Raises:
         SourceError: There is no such table, or the role may not see it.

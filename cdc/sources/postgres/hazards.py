@@ -1,6 +1,6 @@
 """Columns with values that Debezium 3.7 cannot send, which stops the connector for all its tables.
 
-Leaving such a column out of the lake does not help: the connector reads it all the same.
+Leaving such a column out of the lake does not help, since the connector still reads it.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def _plain(kind: PostgresType) -> PostgresType:
 
 
 def _values(kind: PostgresType) -> list[str]:
-    """Values that cannot be sent whatever the replica identity."""
+    """Values that cannot be sent under any replica identity."""
     element = kind.element
     if element is None:
         return []

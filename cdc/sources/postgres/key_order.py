@@ -1,4 +1,4 @@
-"""Whether a replica sorts text as its primary does, whose indexes it has."""
+"""Whether a replica, whose indexes are the primary's, sorts text as the primary does."""
 
 from __future__ import annotations
 
@@ -12,8 +12,9 @@ from cdc.sources.values import SourceTable
 
 _log = logging.getLogger(__name__)
 
-# Versions of the libraries that compare text on this server; C and POSIX have none. That of the
-# database's own collation is asked for by its name where the server cannot say it (version 14).
+# Versions of the libraries that compare text on this server; C and POSIX have none. The version for
+# the database's own collation is looked up by name if the server has no function for it (before
+# version 15).
 _VERSIONS = """
 SELECT a.attname::text,
        CASE WHEN o.collprovider <> 'd' THEN pg_catalog.pg_collation_actual_version(o.oid)
@@ -31,10 +32,10 @@ _OWN_BY_NAME = sql.SQL(
 
 
 def differs(connections: Connections, table: SourceTable, key: Sequence[str]) -> bool:
-    """Whether primary and replica compare a key by other versions of libraries; says so.
+    """Whether primary and replica compare a key by different versions of libraries; logs that.
 
-    The index is the primary's: ranges that are read by it on the replica could lack rows then, or
-    have some twice.
+    The replica's index is the primary's. With different versions, ranges that are read by it on the
+    replica could lack rows or contain some twice.
     """
     with connections.open("snapshot", on_replica=True) as session:
         theirs = versions(session, table, key)
@@ -56,7 +57,7 @@ def differs(connections: Connections, table: SourceTable, key: Sequence[str]) ->
 
 
 def versions(session: Session, table: SourceTable, key: Sequence[str]) -> dict[str, str | None]:
-    """By column of the key that is text, the version of what compares it on this server."""
+    """For each text column of the key, the version of the library that compares it here."""
     own = _OWN if session.info.server_version >= 150000 else _OWN_BY_NAME
     rows = session.execute(sql.SQL(_VERSIONS).format(own=own), (table.oid, list(key))).fetchall()
     return {str(name): version for name, version in rows}

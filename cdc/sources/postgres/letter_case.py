@@ -1,6 +1,6 @@
 """Tables that stop Debezium 3.7 wherever they are in the database, captured or not.
 
-The connector reads the definitions of all tables as it starts, and ends at columns whose names
+The connector reads the definitions of all tables as it starts, and stops at columns whose names
 differ by case only.
 """
 
@@ -12,7 +12,8 @@ from psycopg import sql
 
 from cdc.sources.postgres.connection import Session
 
-# Names that are written in lower case cannot be two; so few tables are looked at closely.
+# Two lower-case names cannot differ by case only, so a table is a candidate only if it has another
+# name.
 _CANDIDATES = """
 SELECT n.nspname::text, c.relname::text, array_agg(a.attname::text)
 FROM pg_catalog.pg_class c
@@ -25,7 +26,7 @@ GROUP BY 1, 2 HAVING bool_or(a.attname !~ '^[a-z0-9_$]*$') ORDER BY 1, 2
 
 
 def obstacle(session: Session) -> tuple[str, str] | None:
-    """Why the connector of this database would stop as it starts, and what to do; else None."""
+    """Why the connector of this database would stop as it starts, and what to do, or None."""
     found = []
     for schema, name, columns in session.execute(_CANDIDATES).fetchall():
         times = Counter(column.lower() for column in columns)

@@ -1,7 +1,7 @@
-"""What keeps the database, or a table of it, from being captured: rights first of all.
+"""What keeps the database, or one of its tables, from being captured: mainly missing rights.
 
-A table that cannot be added to the publication, or not be read, would else be found out in the
-midst of an onboarding, where it stops others, or of a copy.
+Otherwise a table that cannot be read or added to the publication would fail in the middle of a
+copy, or in the middle of an onboarding, where it stops other tables.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.publication import members
 from cdc.sources.values import Check, SourceTable
 
-# Who adds a table to a publication needs what its owner may do, by a role that it inherits from.
+# A role that adds a table to a publication needs the owner's rights, by a role that it inherits.
 _OWNS = "SELECT pg_catalog.pg_has_role(%s::name, 'USAGE')"
 _POLICY = "row-level security"
 
@@ -36,23 +36,23 @@ class Logins:
         return checks.run(self._connections)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Why no connector of this database would run, and what to do."""
+        """Why no connector of this database would run, and what to do, or None."""
         with self._connections.open("admin") as session:
             return letter_case.obstacle(session)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """None: values of types that a key may have are what they are."""
+        """None: the lake has each value of the types that a key may have."""
 
     def cascades_unseen(self) -> bool:
-        """The server changes such rows by statements of its own, which are events like any."""
+        """False: the server changes such rows by its own statements, which send events."""
         return False
 
     def missing_rights(self, table: SourceTable, publication: str) -> tuple[str, str] | None:
-        """What a login lacks to take the table, and the statements that give it.
+        """The rights that logins lack to replicate the table, and what grants them, or None.
 
         Args:
             table: The table.
-            publication: What it is to be in; whose member it is already, by whomever, it may stay.
+            publication: The table's publication. A table that is already in it may stay.
         """
         looked = (
             _not_owned(self._connections, table, publication),

@@ -30,7 +30,7 @@ def fetch_by_key(
     keys: Sequence[Sequence[object]],
     columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """The rows with those keys; one dictionary each, of the key columns and the others asked for.
+    """The rows with those keys: one dictionary each, with the key columns and ``columns``.
 
     Args:
         session: On the primary or the replica.
@@ -77,7 +77,7 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column, stored: str
 ) -> tuple[str, TypeRule]:
-    """What rows older than a column show in it, as text of what its rule reads, and the rule.
+    """A column's value in rows older than it, as text of what its rule reads, and the rule.
 
     Args:
         session: On the primary.
@@ -93,7 +93,7 @@ def stored_value(
         decimal=wanted.chosen,
         hidden=bool(wanted.hide),
     )
-    # The element's own text is what the type reads: one element may be an array itself.
+    # The type reads the element's own text, since the one element may be an array itself.
     value = sql.SQL("(({}::text[])[1])::{}").format(sql.Literal(stored), sql.SQL(str(column.type)))
     read = sql.SQL("SELECT {} AS value FROM (SELECT {} AS old) AS stored").format(
         sql.SQL(rule.read("old")), value
@@ -165,6 +165,6 @@ def _batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[obj
 
 
 def count(session: Session, table: SourceTable) -> int:
-    """Rows of the table, counted."""
+    """The number of rows of the table, counted."""
     row = session.execute(sql.SQL("SELECT count(*) FROM {}").format(relation(table))).fetchone()
     return int(row[0]) if row else 0

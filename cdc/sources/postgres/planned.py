@@ -44,7 +44,7 @@ WHERE proname = ANY(%s) GROUP BY proname
 _PLANNED = "planned"
 _IDENTITIES = {"default": "d", "full": "f", "nothing": "n", "index": "i"}
 _LONGER = ("varchar", "varbit", "timestamp", "timestamptz", "time", "timetz", "interval")
-"""Types that take a longer or no limit without a rewrite."""
+"""Types whose limit can be raised or dropped without a rewrite of the rows."""
 
 
 @dataclass(frozen=True)
@@ -53,8 +53,9 @@ class Lookups:
 
     Args:
         type: The type that a text names.
-        volatile: Those of the functions that may give another value for each row.
-        constraints: By name, whether it is the primary key, and whether the replica identity.
+        volatile: The functions that may give a different value for each row, of those given.
+        constraints: For each constraint, by name, whether it is the primary key and whether its
+            index is the replica identity.
     """
 
     type: Callable[[str], PostgresType]
@@ -71,7 +72,7 @@ def plan(
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
         if found is None or found[0] is None:
             raise _refused(table.table, f"there is no type {text}")
-        # Planned as a value of nothing: the answer's description holds the modifier.
+        # The query selects a NULL of this type: the description of its result has the modifier.
         answer = session.execute(sql.SQL("SELECT NULL::{}").format(sql.SQL(text)))
         result = answer.pgresult
         modifier = result.fmod(0) if result is not None else -1
@@ -259,7 +260,7 @@ def _stays(old: PostgresType, new: PostgresType) -> bool:
         return False
     limits = new.typmod == -1 or (old.typmod != -1 and new.typmod >= old.typmod)
     if old.name == "numeric":
-        # More digits before the point only; the scale is in the lower half.
+        # Rows stay only if digits are added before the point alone. The scale is in the lower half.
         return limits and (new.typmod == -1 or (new.typmod - old.typmod) % (1 << 16) == 0)
     return old.name in _LONGER and limits
 

@@ -16,8 +16,8 @@ from cdc.sources.values import Marker, ServerIdentity
 _POLL_S = (0.02, 0.5)
 _NAMED = 10
 
-# An open transaction holds an exclusive lock on its own id: visible to every role, and for
-# prepared transactions too. xid is 32 bits wide, so ages are compared.
+# An open transaction holds an exclusive lock on its own id, and so does a prepared transaction.
+# Every role sees these locks. An xid is 32 bits wide, so ages are compared.
 _OPEN = """
 SELECT l.pid, p.gid, coalesce(a.usename, p.owner)::text, coalesce(a.datname, p.database)::text,
        a.application_name, a.state,
@@ -72,11 +72,11 @@ def wait_until_visible(
         session: A session of the primary.
         transactions: Their ids as the log has them: the lower 32 bits.
         source: Its name.
-        timeout_s: Bound of the wait.
-        progress: Shows it.
+        timeout_s: Bound of the wait, in seconds.
+        progress: Where the wait is shown.
 
     Raises:
-        SourceError: Time ran out; names the sessions that still hold them back.
+        SourceError: Time ran out; names the sessions that still hold the transactions back.
     """
     row = session.execute(
         "SELECT pg_snapshot_xmin(s)::text, pg_snapshot_xmax(s)::text FROM pg_current_snapshot() s"
@@ -99,7 +99,7 @@ def wait_until_visible(
 
 
 def wide_xid(xid: int, *, near: int) -> int:
-    """The 64-bit id of a transaction whose lower half is known, and which lies near another one."""
+    """The 64-bit id of a transaction, from its lower half and a 64-bit id that is near."""
     return near + (xid - near + _XIDS // 2) % _XIDS - _XIDS // 2
 
 
@@ -110,7 +110,7 @@ def _wait(
     timeout_s: float,
     progress: Progress,
 ) -> None:
-    """Wait until ``blockers`` gives None; it names what there is still to wait for."""
+    """Wait until ``blockers`` returns None; until then it returns what is still open."""
     task = progress.start(f"wait for {what}", None, "checks")
     deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
     try:
@@ -159,7 +159,8 @@ def identity(session: Session) -> ServerIdentity:
     row = session.execute("SELECT pg_is_in_recovery()").fetchone()
     in_recovery = bool(_present(row)[0])
     system = optional_row(session, "SELECT system_identifier::text FROM pg_control_system()")
-    # a standby's control file follows a new timeline at restart points only, the others earlier
+    # a standby's control file follows a new timeline at restart points only; the other two sources
+    # follow it earlier
     timeline = optional_row(
         session,
         "SELECT greatest(c.timeline_id, r.min_recovery_end_timeline, w.received_tli) "

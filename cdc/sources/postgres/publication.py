@@ -20,8 +20,11 @@ from schemas.table import TableId
 PLUGIN = "pgoutput"
 CHANGES = ("insert", "update", "delete", "truncate")
 LOGGED = ("insert", "truncate")
-"""What a publication of logs publishes. With updates or deletes PostgreSQL would refuse those of
-the application on a table that has no replica identity."""
+"""What a publication of logs publishes.
+
+If it published updates or deletes, PostgreSQL would refuse the application's own updates and
+deletes on a table without a replica identity.
+"""
 _POLL_S = 0.2
 
 # Both tables carry the server's identity, so that a switch to another server shows in the log.
@@ -35,8 +38,8 @@ CREATE TABLE IF NOT EXISTS tributary.heartbeat (
     source text PRIMARY KEY, system_identifier text, timeline int,
     beat_at timestamptz NOT NULL DEFAULT clock_timestamp())
 """
-# Only its inserts are ever published by us. The key is for others who publish all tables: without
-# one PostgreSQL would refuse to delete old beats.
+# We publish only its inserts. The key is for publications of others that contain all tables:
+# without a key PostgreSQL would refuse to delete old beats.
 _HEARTBEAT_LOG = """
 CREATE TABLE IF NOT EXISTS tributary.heartbeat_log (
     id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
@@ -75,7 +78,7 @@ TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)):
 
 
 def prepare(session: Session, publication: str, credentials: Credentials, *, append: bool) -> None:
-    """Create what is missing of our schema, its tables and grants, and the publication."""
+    """Create what is missing: our schema, its tables and grants, and the publication."""
     with session.transaction():
         for statement in _preparation(session, publication, credentials, append):
             session.execute(statement)
@@ -160,7 +163,8 @@ def own_grants(credentials: Credentials) -> list[sql.Composed]:
 def add_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
     """Add the tables that are missing, one statement each, and return them.
 
-    A table at a time, so that one that cannot be added does not keep the others out.
+    Each table has its own statement, so that a table that cannot be added does not take out those
+    that were added before it.
 
     Raises:
         CaptureError: There is no such publication.
@@ -292,7 +296,7 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
 
 
 def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> SlotHealth | None:
-    """The slot now, or None without one; ``current`` asks for the server's position later on."""
+    """The slot now, or None without one; ``current`` reads the server's position later on."""
     row = session.execute(_SLOT, (slot,)).fetchone()
     if row is None:
         return None
@@ -311,10 +315,10 @@ def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> Slot
 
 
 def drop_slot(session: Session, slot: str, source: str, timeout_s: float) -> bool:
-    """Drop the slot once nobody reads it; returns whether there was one.
+    """Drop the slot once no connection reads it; returns whether there was one.
 
     Raises:
-        CaptureError: It was still being read when time ran out.
+        CaptureError: The slot was still being read when time ran out.
     """
     deadline = time.monotonic() + timeout_s
     while True:
@@ -355,8 +359,9 @@ def _alter(
 
 
 def _alteration(publication: str, action: str, tables: Sequence[tuple[str, str]]) -> sql.Composed:
-    # ONLY: a table that inherits from one would be published with it, with a topic of its own, and
-    # PostgreSQL refuse its UPDATE and DELETE where it has no key. A root has its partitions anyway.
+    # Without ONLY a table that inherits from another one would be published with it and get a topic
+    # of its own, and PostgreSQL would refuse its UPDATE and DELETE if it has no key. The root of a
+    # partitioned table is published with its partitions anyway.
     return sql.SQL("ALTER PUBLICATION {} {} TABLE {}").format(
         sql.Identifier(publication),
         sql.SQL(action),

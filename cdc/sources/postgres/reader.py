@@ -20,14 +20,14 @@ from schemas.type_rule import unfit_value
 from schemas.types_postgres import PRINTED, ZONED
 
 LOCK_TIMEOUT_S = 30
-# The longest that a session waits for the server's next bytes; pgjdbc itself waits for ever, and
-# one task that does so holds up the whole copy. Rows come by the index of the key, a batch at a
-# time: even a first batch behind many dead rows is there sooner. The copy then fails by name, and
-# the same command goes on with it.
+# The longest time for which a session waits for the server's next bytes. pgjdbc by default waits
+# for ever, and one task that does so holds up the whole copy. Rows come by the index of the key, a
+# batch at a time, so even a first batch behind many dead rows arrives sooner. After this time the
+# copy fails with an error that names the table, and the same command continues the copy.
 SOCKET_TIMEOUT_S = 900
 _DENIED = re.compile(r"permission denied .+|query would be affected by row-level security .+")
 
-# libpq's names of options that pgjdbc has under another name.
+# libpq's names of options that pgjdbc has, too, and pgjdbc's names of them.
 _JDBC_OPTIONS = {
     "target_session_attrs": "targetServerType",
     "gssencmode": "gssEncMode",
@@ -45,12 +45,12 @@ def snapshot_query(
     view: View | None,
     fetch_size: int,
 ) -> SnapshotQuery:
-    """How Spark reads the ranges, one JDBC partition each.
+    """The query by which Spark reads the ranges, one JDBC partition each.
 
-    Columns get generated names, since Spark does not escape quotes in names; they get their own
-    back in ``select``. The server flattens the subquery, so predicates use the key's index.
-    A table without a key is read by the places of its rows (``ctid``), which come along as
-    `ROW`, with the table's or partition's id: under one view, each row has its own.
+    Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
+    their own names. The server flattens the subquery, so predicates use the key's index.
+    A table without a key is read by the places of its rows (``ctid``). `ROW` is the id of the table
+    or partition with this place; under one view it is unique for each row.
     """
     endpoint = connections.endpoint(on_replica=view is None or view.on_replica)
     rule = rules(table, schema)
@@ -111,11 +111,11 @@ def predicate(key_range: KeyRange, width: int) -> str:
 
 
 def session_init(view: View | None) -> str:
-    """What each JDBC session runs first, in the transaction that then reads.
+    """The statements that each JDBC session runs first, in the transaction that then reads.
 
     With a fetch size Spark turns autocommit off, so the statements open that transaction. Under
-    a view they import it, and fail where the session does not see the view's marker, which is how
-    a session that a pooler or a load balancer sent elsewhere is found.
+    a view they import the view, and fail if the session does not see the view's marker. This
+    detects a session that a pooler or a load balancer has sent to another server.
     """
     begin = (
         [
@@ -258,10 +258,10 @@ def jdbc_properties(connections: Connections, endpoint: Endpoint) -> dict[str, s
 
 
 def relation(table: SourceTable) -> sql.Composable:
-    """The table after FROM, quoted and qualified.
+    """The table for a FROM clause, quoted and qualified.
 
-    Without the tables that inherit from it: their changes are not its own. A root has no rows but
-    those of its partitions.
+    ONLY leaves out the tables that inherit from it, since their changes are not its own. The root
+    of a partitioned table is read without ONLY, since all its rows are in its partitions.
     """
     name = sql.Identifier(table.table.schema, table.table.name)
     return name if table.kind == "partitioned" else sql.SQL("ONLY {}").format(name)

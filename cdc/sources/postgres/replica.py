@@ -82,7 +82,7 @@ def check_standby(
         What could not be checked, one sentence each.
 
     Raises:
-        ReplicaError: It is not in recovery, or of another cluster or timeline.
+        ReplicaError: The server is not in recovery, of another cluster, or on a later timeline.
     """
     if not found.in_recovery:
         raise ReplicaError(
@@ -96,8 +96,8 @@ def check_standby(
     ):
         if ours is None or theirs is None:
             warnings.append(f"the {fact} of {where} could not be compared: no permission")
-    # after a failover a standby may show its old timeline until its next restart point; that it
-    # has replayed the new one is what the marker proves
+    # after a failover a standby may show its old timeline until its next restart point; the marker
+    # proves that it has replayed the new one
     if _differ(primary.system_identifier, found.system_identifier) or is_ahead(found, primary):
         raise ReplicaError(
             f"{where} is system {found.system_identifier} on timeline {found.timeline}, but the "
@@ -109,7 +109,7 @@ def check_standby(
 
 
 def is_ahead(found: ServerIdentity, other: Marker | ServerIdentity) -> bool:
-    """Whether a server is on a later timeline; False where one of them is not known."""
+    """Whether a server is on a later timeline; False if either timeline is not known."""
     if found.timeline is None or other.timeline is None:
         return False
     return found.timeline > other.timeline
@@ -126,7 +126,7 @@ def marker_visible(session: Session, marker: Marker) -> bool:
         with session.transaction():
             return session.execute(query, (marker.id,)).fetchone() is not None
     except (psycopg.errors.UndefinedTable, psycopg.errors.InvalidSchemaName):
-        return False  # the replica has not replayed their creation yet
+        return False  # the replica has not replayed the creation of the schema and table yet
 
 
 def wait_for_marker(
@@ -135,14 +135,14 @@ def wait_for_marker(
     """Wait until new transactions on the replica see the marker.
 
     Raises:
-        ReplicaError: Time ran out, or the server is no standby of the marker's primary.
+        ReplicaError: Time ran out, or the server is not a standby of the marker's primary.
     """
     where = connections.where(on_replica=True)
     task = progress.start(f"wait for the {where}", None, "checks")
     deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
     try:
         while True:
-            # what the replica lacks as long as it is behind may be the database or a grant
+            # while the replica is behind, it may lack the database or a grant
             try:
                 found, visible = _look(connections, marker)
             except SourceError as error:
@@ -150,7 +150,8 @@ def wait_for_marker(
                     raise
                 task.note(error.message)
             else:
-                # a standby reads its timeline from what it has replayed: compare once it is there
+                # a standby takes its timeline from what it has replayed, so the timelines are
+                # compared once the marker is visible
                 if visible or not found.in_recovery:
                     check_standby(found, marker, where)
                     return
@@ -195,7 +196,7 @@ def exported_view(
     """
     with exporting(connections, on_replica=on_replica) as session:
         snapshot = export(session)
-        # after the snapshot was taken, so nothing in it can lie beyond
+        # read after the snapshot was taken, so nothing in the snapshot can lie beyond
         position = optional_row(session, "SELECT pg_last_wal_replay_lsn()::text")
         if on_replica and position is not None and position[0] is not None:
             upper = Lsn.parse(position[0])
@@ -231,10 +232,10 @@ def proven(
     on_replica: bool,
     split: Lsn | None = None,
 ) -> Exporter:
-    """The exported view, once it is sure to lie behind the fence and on the right server.
+    """The exported view, checked to lie behind the fence and on the right server.
 
     Raises:
-        ReplicaError: It does not show the marker, or the server is not what it must be.
+        ReplicaError: The view does not show the marker, or the server is not what it must be.
     """
     where = connections.where(on_replica=on_replica)
     if not marker_visible(session, marker):
@@ -260,7 +261,7 @@ def proven(
 
 
 def closed_view(source: str, view: View) -> SnapshotLostError:
-    """The error of a view that nobody keeps any more."""
+    """The error for a view that is no longer open."""
     return SnapshotLostError(
         f"view {view.snapshot_id} of source {source} is closed",
         remedy="Open a new view.",
@@ -269,10 +270,10 @@ def closed_view(source: str, view: View) -> SnapshotLostError:
 
 
 def assert_alive(connections: Connections, exporter: Exporter) -> None:
-    """Check that the exporting session lives and its server is what it was.
+    """Check that the exporting session is alive, and that its server is the same one.
 
     Raises:
-        SnapshotLostError: It does not, or is not.
+        SnapshotLostError: The session is gone, or the server is not the same one.
     """
     view = exporter.view
     where = connections.where(on_replica=view.on_replica)
@@ -296,7 +297,7 @@ def assert_alive(connections: Connections, exporter: Exporter) -> None:
 
 
 def lost_view(connections: Connections, view: View, reason: str) -> SnapshotLostError:
-    """Why a view is gone, with the settings that matter and the lag measured now."""
+    """The error for a view that is gone, with the settings that matter and the current lag."""
     where = connections.where(on_replica=view.on_replica)
     facts = conflict_facts(connections) if view.on_replica else []
     remedy = (

@@ -26,7 +26,8 @@ class SlotHealth:
         safe_wal_size: Bytes that can still be written before the slot is in danger; None when
             there is no limit.
         end: Where the server's log ended when this was read.
-        current: Asks where it ends now: what is stored later may be ahead of that.
+        current: Reads where the log ends by now. A position that Connect stores later may be ahead
+            of ``end``.
     """
 
     name: str
@@ -49,8 +50,8 @@ class SlotHealth:
     ) -> str | None:
         """Why changes that were not captured are lost, in words; None when none are.
 
-        The slot never passes what Connect has stored while the connector is the only one to move
-        it.
+        The slot never passes the position that Connect has stored, as long as only the connector
+        moves the slot.
         """
         if self.wal_status in _LOST:
             return f"has wal_status {self.wal_status}; see max_slot_wal_keep_size"
@@ -75,14 +76,14 @@ class SlotHealth:
         return None
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """With exactly-once support what the slot has confirmed, else what Connect has stored.
+        """The position that the slot has confirmed, or Connect's without exactly-once support.
 
         Without that support the driver's flush can run ahead of an unacknowledged record.
         """
         return self.confirmed_flush_lsn if exactly_once else stored()
 
     def facts(self) -> dict[str, Any]:
-        """What people see of it, as plain values."""
+        """The facts of the slot that people see, as plain values."""
         return {
             "active": self.active,
             "wal_status": self.wal_status,
@@ -96,7 +97,7 @@ class SlotHealth:
 
 @dataclass(frozen=True)
 class NoSlot:
-    """That a slot is gone, and with it all that was not captured; a `LogHealth`.
+    """A slot that is gone, and with it all changes that were not captured; a `LogHealth`.
 
     Args:
         name: Its name.
@@ -114,15 +115,15 @@ class NoSlot:
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """That it is gone."""
+        """The problem: the slot is gone."""
         return "no longer exists"
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """Nothing more."""
+        """None: no position is known without the slot."""
         return None
 
     def facts(self) -> dict[str, Any]:
-        """That there is nothing to see."""
+        """The names of a slot's facts, each with None."""
         return dict.fromkeys(
             ("active", "wal_status", "retained_bytes", "safe_wal_size", "confirmed_flush_lsn")
         )

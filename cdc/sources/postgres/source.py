@@ -1,4 +1,4 @@
-"""One PostgreSQL database, its replica, and everything that is asked of them."""
+"""One PostgreSQL database with its replica, as a `cdc.sources.base.Source`."""
 
 from __future__ import annotations
 
@@ -88,7 +88,7 @@ class PostgresSource(Logins):
             return catalog.read_table(session, table)
 
     def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
-        """The table as the primary's catalog describes it, and its facts of the same moment."""
+        """The table and its fingerprint, read from the primary's catalog at one moment."""
         with self._connections.open("admin") as session:
             return fingerprint.read_described(session, table, publication)
 
@@ -97,25 +97,25 @@ class PostgresSource(Logins):
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """The table as statements would leave it; none of them is run."""
+        """The table as statements would leave it; no statement is run."""
         actions = read_ddl(ddl, table.table)
         with self._connections.open("admin") as session:
             return planned.plan(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """What rows older than a column show, as text of what its rule reads, and the rule."""
+        """A column's value in rows older than it, as text of what its rule reads, and the rule."""
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
 
     def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
-        """Those of the partitions whose file is empty now."""
+        """The partitions whose file is empty now."""
         with self._connections.open("admin") as session:
             return fingerprint.empty_files(session, oids)
 
     def truncated_partitions(
         self, table: TableId, files: Mapping[int, int], since: str
     ) -> frozenset[int]:
-        """Those of the partitions in a new file that have no row of before a look."""
+        """The partitions with a new file since a reading of the catalog and no row from before."""
         with self._connections.open("snapshot") as session:
             return fingerprint.truncated(session, table, files, since)
 
@@ -132,18 +132,18 @@ class PostgresSource(Logins):
     def fingerprints(
         self, tables: Collection[TableId], publication: str
     ) -> dict[TableId, Fingerprint]:
-        """Those of many tables on the primary, in one statement, without those that are gone."""
+        """The fingerprints of many tables on the primary, in one statement, without those gone."""
         with self._connections.open("admin") as session:
             return fingerprint.read_fingerprints(session, tables, publication)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
-        """Which cluster the server is."""
+        """The identity of the server: its cluster, timeline and whether it is a standby."""
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
             return primary.identity(session)
 
     def prepare_capture(self, publication: str, *, append: bool = False) -> None:
-        """Create what is missing of schema ``tributary``, its tables and grants, the capture."""
+        """Create what is missing: schema ``tributary``, its tables, grants and the publication."""
         with self._connections.open("admin") as session:
             capture.prepare(session, publication, self._config.credentials, append=append)
 
@@ -156,18 +156,22 @@ class PostgresSource(Logins):
             return capture.planned(session, publication, slot, tables, users, append=append)
 
     def unreadable(self, publication: str, slot: str) -> str | None:
-        """The server looks the publication up as of each change: one that was gone stays gone."""
+        """Why the slot cannot be read further without its publication; None if it can.
+
+        The server looks up the publication as of each change. So a publication that is created
+        again is still missing for earlier changes.
+        """
         with self._connections.open("admin") as session:
             known = not self.has_slot(slot) or capture.exists(session, publication)
         return None if known else f"cannot be read on: publication {publication} does not exist"
 
     def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """Add those tables that are not yet in it; returns the ones that were added."""
+        """Add the tables that the publication lacks; returns the ones that were added."""
         with self._connections.open("admin") as session:
             return capture.add_tables(session, publication, tables)
 
     def remove_from_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove those tables that are in it; returns the ones that were removed."""
+        """Remove the tables that the publication has; returns the ones that were removed."""
         with self._connections.open("admin") as session:
             return capture.remove_tables(session, publication, tables)
 
@@ -177,7 +181,7 @@ class PostgresSource(Logins):
             return capture.published(session, publication, self._name)
 
     def drop_publication(self, publication: str) -> None:
-        """Drop it if it exists."""
+        """Drop the publication if it exists."""
         with self._connections.open("admin") as session:
             capture.drop(session, publication)
 
@@ -194,20 +198,20 @@ class PostgresSource(Logins):
             return capture.ensure_slot(session, slot, self._name)
 
     def slot_health(self, slot: str) -> SlotHealth | None:
-        """The slot now, or None when there is none of that name."""
+        """The slot now, or None if no slot has that name."""
         with self._connections.open("admin") as session:
             return capture.slot_health(session, slot, self.current_position)
 
     def has_slot(self, slot: str) -> bool:
-        """Whether there is one."""
+        """Whether the slot exists."""
         return self.slot_health(slot) is not None
 
     def log_health(self, slot: str) -> LogHealth:
-        """The slot as far as its capture depends on it."""
+        """The state of the slot, on which its capture depends."""
         return self.slot_health(slot) or NoSlot(slot)
 
     def commit_position(self, last: str) -> str | None:
-        """The first half of an event's position is the end of the commit before it."""
+        """The end of the commit before the event: the first half of the event's position."""
         ended = int(last.partition(":")[0], 16)
         return str(Lsn(ended)) if ended else None
 
@@ -217,7 +221,7 @@ class PostgresSource(Logins):
             return capture.drop_slot(session, slot, self._name, timeout_s)
 
     def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
-        """Wait until no transaction as old as x0, taken now, is open on the primary."""
+        """Take x0 now, and wait until the primary has no open transaction up to x0."""
         with self._connections.open("admin") as session:
             x0 = primary.current_transaction_id(session)
             primary.wait_for_older_transactions(
@@ -235,7 +239,7 @@ class PostgresSource(Logins):
             )
 
     def nudge(self) -> None:
-        """Nothing: the log moves on by itself."""
+        """Do nothing, since the log advances by itself."""
 
     def write_marker(self) -> Marker:
         """Write a new marker row on the primary."""
@@ -255,7 +259,8 @@ class PostgresSource(Logins):
     def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
         """A view that contains the marker, importable until the block ends.
 
-        On a primary a commit is in the log before it is visible: those in between must end first.
+        On a primary a commit is in the log before it is visible. So on a primary, transactions that
+        are in between must end first.
         """
         if self.has_replica:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
@@ -276,7 +281,7 @@ class PostgresSource(Logins):
         timeout_s: float,
         progress: Progress,
     ) -> Iterator[View]:
-        """A view that contains the marker, and of which it is known where the log goes on."""
+        """A view that contains the marker and has a known S."""
         connections = self._connections
         if self.has_replica and not from_primary:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
@@ -289,22 +294,22 @@ class PostgresSource(Logins):
             yield view
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Why there can be no such view, and what to do about it; None when there can."""
+        """Why `open_exact_view` cannot open a view, and what to do about it; None if it can."""
         on_replica = self.has_replica and not from_primary
         return exact_view.obstacle(self._connections, on_replica=on_replica)
 
     def replay_paused(self) -> bool:
-        """Whether replay of the replica is paused, or asked to pause."""
+        """Whether the replica's replay is paused, or its pause is requested."""
         return exact_view.replay_state(self._connections) != "not paused"
 
     def resume_replay(self) -> None:
-        """Let the replica replay again, whoever paused it."""
+        """Resume the replica's replay, even if another process or a person paused it."""
         if self.has_replica:
             exact_view.resume(self._connections)
 
     @contextmanager
     def _watched(self, exporter: replica.Exporter) -> Iterator[View]:
-        """Lets `assert_view_alive` find who keeps the view."""
+        """Let `assert_view_alive` find the exporter of the view."""
         self._exporters[exporter.view.snapshot_id] = exporter
         try:
             yield exporter.view
@@ -312,14 +317,14 @@ class PostgresSource(Logins):
             del self._exporters[exporter.view.snapshot_id]
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that sessions can still import the view and its server is what it was."""
+        """Check that sessions can still import the view, and that its server is the same one."""
         exporter = self._exporters.get(view.snapshot_id)
         if exporter is None:
             raise replica.closed_view(self._name, view)
         replica.assert_alive(self._connections, exporter)
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
-        """What a failed read by Spark means, from the text of its exception."""
+        """The error that a failed read by Spark means, from the text of its exception."""
         if "PSQLException" not in text:
             return None
         if view is not None and is_recovery_conflict(text):
@@ -327,16 +332,16 @@ class PostgresSource(Logins):
         return reader.explain_failure(table, text)
 
     def current_position(self) -> Lsn:
-        """The primary's insert position: no commit so far lies beyond it."""
+        """The primary's insert position; every commit so far lies at or before it."""
         with self._connections.open("admin") as session:
             return primary.current_lsn(session)
 
     def replica_position(self) -> ReplicaPosition | None:
-        """How far the replica is, or None without one."""
+        """How far the replica is, or None without a replica."""
         return replica.replica_position(self._connections) if self.has_replica else None
 
     def size(self, table: SourceTable) -> TableSize:
-        """Rows and bytes from the present size of the table."""
+        """Rows and bytes by the current size of the table."""
         with self._connections.open("snapshot", on_replica=True) as session:
             return boundaries.table_size(session, table)
 
@@ -354,7 +359,7 @@ class PostgresSource(Logins):
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Cut the key into up to ``chunks`` ranges; into one where a replica sorts it otherwise."""
+        """Cut the key into up to ``chunks`` ranges; into one if the replica sorts differently."""
         if chunks > 1 and self.has_replica and key_order.differs(self._connections, table, key):
             chunks = 1
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_SAMPLE_S)
@@ -371,7 +376,7 @@ class PostgresSource(Logins):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """How Spark reads those ranges, under the view, or as of now when it is None."""
+        """The query by which Spark reads the ranges, under the view, or as of now if it is None."""
         return reader.snapshot_query(
             self._connections, table, schema, ranges, view=view, fetch_size=fetch_size
         )
@@ -385,12 +390,12 @@ class PostgresSource(Logins):
         *,
         on_replica: bool = False,
     ) -> list[dict[str, Any]]:
-        """Rows with those keys as Python values of the lake types; absent keys are left out."""
+        """The rows with those keys as Python values of the lake types, without absent keys."""
         with self._connections.open("snapshot", on_replica=on_replica) as session:
             return lookup.fetch_by_key(session, table, schema, keys, columns)
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
-        """Rows, counted."""
+        """The number of rows, counted."""
         opened = self._connections.open("snapshot", on_replica=on_replica, statement_timeout_s=0)
         with opened as session:
             return lookup.count(session, table)
