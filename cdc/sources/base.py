@@ -310,7 +310,7 @@ class Source(Protocol):
         """
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that sessions can still import the view, and that its server is the same one.
+        """Check that sessions can still read under the view, and that its server is the same one.
 
         Raises:
             SnapshotLostError: The view is gone, or the replica was promoted or re-cloned.

@@ -222,7 +222,7 @@ class ServerIdentity:
 
 @dataclass(frozen=True)
 class Settled:
-    """Proof that every further transaction is captured whole for tables that a capture has got.
+    """Proof that no further transaction is captured in part for tables added to a capture.
 
     Args:
         by: The proof as text: x0, or a marker's id.
@@ -380,7 +380,7 @@ class Check:
 
     Args:
         name: What was looked at.
-        status: How it is.
+        status: The result.
         detail: What was seen.
         remedy: What to do; empty when ``ok``. The remedy of a note need not be followed.
     """

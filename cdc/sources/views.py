@@ -49,7 +49,7 @@ class KnownSplit:
 
 @dataclass(frozen=True)
 class View:
-    """One consistent image of the database that other sessions can import.
+    """One consistent image of the source that all sessions of a copy read.
 
     Args:
         snapshot_id: The id by which sessions of one server share the view, or open at the same

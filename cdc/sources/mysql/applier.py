@@ -1,4 +1,4 @@
-"""The replica's applier, which executes what the primary has logged: stop it for a moment."""
+"""Stop and start the applier of a replica, which executes what the primary has logged."""
 
 from __future__ import annotations
 

@@ -68,7 +68,7 @@ class BinlogHealth:
         return None
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """The position that Connect has stored, which is the only source of it."""
+        """The position that Connect has stored; no other component reports what is captured."""
         return stored()
 
     def facts(self) -> dict[str, Any]:

@@ -77,8 +77,8 @@ def stored_value(
 ) -> tuple[str | None, TypeRule]:
     """The value of a column in rows older than it: its default, as text of what its rule reads.
 
-    The server does not show the stored value. It is the current default, unless the default was
-    changed since the column was added. It is None if the table has no row, and so no older row.
+    The server does not show the stored value. The value is the current default, unless the default
+    was changed since the column was added. It is None if the table has no row, and so no older one.
 
     Args:
         session: On the primary.

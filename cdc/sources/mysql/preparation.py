@@ -217,7 +217,7 @@ def _of_nobody(session: Session) -> set[str]:
 
 
 def _filtered(session: Session, database: str) -> list[str]:
-    """The filter of the binlog that leaves out the database, whose changes are in no event then."""
+    """The binlog's filter that leaves out the database, so that its changes are in no event."""
     for row in binlog_status(session, server_kind(session)):
         # File, position, then the two lists.
         only, ignored = (_names(str(value or "")) for value in row[2:4])

@@ -56,7 +56,7 @@ def position(connections: Connections) -> Position:
     """How far the replica is.
 
     Raises:
-        ReplicaError: It replicates from nowhere, or the login may not see it.
+        ReplicaError: The server does not replicate, or the login may not see that it does.
     """
     primary = _require_other_server(connections)
     with connections.open("snapshot", on_replica=True) as session:

@@ -54,7 +54,7 @@ def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
 
 
 def of_server(connections: Connections) -> Iterator[Check]:
-    """The server-wide rights that logins lack, except the capture login's, checked elsewhere."""
+    """The server-wide rights that logins lack; the capture login's are checked elsewhere."""
     binlog, *replica = watch(connections.config.kind)
     probes: list[tuple[Role, bool, str, str]] = [
         ("admin", False, "SELECT 1 FROM information_schema.INNODB_METRICS LIMIT 1", "PROCESS"),
@@ -112,7 +112,7 @@ def _logins(connections: Connections) -> Iterator[tuple[Role, bool]]:
 
 
 def _allowed(session: Session, statement: str) -> bool:
-    """Whether a login may run a statement; true if what the statement reads does not exist."""
+    """Whether a login may run a statement; also true if what the statement reads is missing."""
     try:
         session.rows(statement)
     except pymysql.MySQLError as error:

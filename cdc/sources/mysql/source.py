@@ -124,7 +124,8 @@ class MysqlSource(WholeLog):
         """The catalog facts of the table, read in a fresh transaction.
 
         For a replica, the definitions are the replica's own, and the facts of files and log are the
-        primary's. The primary is read last, so each statement that the replica shows is in them.
+        primary's. The primary is read last, so its facts include each statement that the replica
+        shows.
         """
         if not on_replica:
             return self._fingerprint(table)

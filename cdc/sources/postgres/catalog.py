@@ -277,7 +277,7 @@ class _Types:
 
 
 def _money_digits(session: Session) -> int:
-    """Digits after the point of money by the server's own setting; -1 for two.
+    """Digits of money after the point, by the server's own setting; -1 for two.
 
     The server stores a whole number of the smallest unit; ``lc_monetary`` determines the point.
     """
@@ -292,7 +292,7 @@ def _money_digits(session: Session) -> int:
 
 
 def qualify_names(session: Session) -> None:
-    """Let the server print every name with its schema, except its own names."""
+    """Let the server print every name with its schema, except names of ``pg_catalog``."""
     session.execute("SET LOCAL search_path TO pg_catalog")
 
 

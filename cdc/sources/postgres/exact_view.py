@@ -195,7 +195,7 @@ def _taken(connections: Connections, session: Session) -> tuple[str, Lsn]:
         with connections.open("snapshot", on_replica=True) as control:
             control.execute("SELECT pg_wal_replay_pause()")
             if not _wait_for(control, _PAUSED):
-                continue  # someone resumed it, or the record that is being replayed takes long
+                continue  # it was resumed, or the record that is being replayed takes long
             # Read in the very session that exports, since another one may be on another server.
             if _state(session) == _PAUSED:
                 before = _position(session)

@@ -29,10 +29,10 @@ _log = logging.getLogger(__name__)
 # - `publication` shows settings that were changed and changed back. It is the whole row of the
 #   publication, so that a new owner alone can be distinguished from new settings. A table that
 #   comes or goes does not write this row; a new owner or name does.
-# - `key_made` shows a primary key that was replaced by another one for a while: the oid is another
-#   one then, and REINDEX does not change it.
-# - `children` leaves out temporary tables, which are a session's own: copies and the log have the
-#   table alone.
+# - `key_made` shows a primary key that was replaced by another one for a while: a new key has a new
+#   oid, and REINDEX keeps the oid.
+# - `children` leaves out temporary tables, which are a session's own: copies and the log lack their
+#   rows.
 # - `horizon` is not a fact of the table: every transaction with a lower id had ended at this
 #   reading.
 # - `named` shows a table that was renamed, or moved to another schema, and back: that writes the

@@ -12,8 +12,8 @@ from psycopg import sql
 
 from cdc.sources.postgres.connection import Session
 
-# Two lower-case names cannot differ by case only, so a table is a candidate only if it has another
-# name.
+# Two lower-case names cannot differ by case only, so a table is a candidate only if a column of it
+# has another name.
 _CANDIDATES = """
 SELECT n.nspname::text, c.relname::text, array_agg(a.attname::text)
 FROM pg_catalog.pg_class c

@@ -1,7 +1,7 @@
 """What keeps the database, or one of its tables, from being captured: mainly missing rights.
 
-Otherwise a table that cannot be read or added to the publication would fail in the middle of a
-copy, or in the middle of an onboarding, where it stops other tables.
+Without these checks, a table that cannot be read or added to the publication would fail in the
+middle of a copy, or in the middle of an onboarding, where it stops other tables.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Logins:
             return letter_case.obstacle(session)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """None: the lake has each value of the types that a key may have."""
+        """None: the lake can hold every value of the types that a key may have."""
 
     def cascades_unseen(self) -> bool:
         """False: the server changes such rows by its own statements, which send events."""
@@ -52,7 +52,8 @@ class Logins:
 
         Args:
             table: The table.
-            publication: The table's publication. A table that is already in it may stay.
+            publication: The table's publication. A table that is already in it may stay without the
+                owner's rights.
         """
         looked = (
             _not_owned(self._connections, table, publication),

@@ -53,7 +53,7 @@ class Lookups:
 
     Args:
         type: The type that a text names.
-        volatile: The functions that may give a different value for each row, of those given.
+        volatile: The functions among the given ones that may return a new value for each row.
         constraints: For each constraint, by name, whether it is the primary key and whether its
             index is the replica identity.
     """
@@ -260,7 +260,8 @@ def _stays(old: PostgresType, new: PostgresType) -> bool:
         return False
     limits = new.typmod == -1 or (old.typmod != -1 and new.typmod >= old.typmod)
     if old.name == "numeric":
-        # Rows stay only if digits are added before the point alone. The scale is in the lower half.
+        # Rows stay as they are if only digits before the point are added; the scale is the lower
+        # half of the modifier.
         return limits and (new.typmod == -1 or (new.typmod - old.typmod) % (1 << 16) == 0)
     return old.name in _LONGER and limits
 

@@ -163,8 +163,8 @@ def own_grants(credentials: Credentials) -> list[sql.Composed]:
 def add_tables(session: Session, publication: str, tables: Sequence[TableId]) -> list[TableId]:
     """Add the tables that are missing, one statement each, and return them.
 
-    Each table has its own statement, so that a table that cannot be added does not take out those
-    that were added before it.
+    Each table has its own statement, so that a failure for one table does not undo the tables
+    before it.
 
     Raises:
         CaptureError: There is no such publication.

@@ -27,7 +27,7 @@ LOCK_TIMEOUT_S = 30
 SOCKET_TIMEOUT_S = 900
 _DENIED = re.compile(r"permission denied .+|query would be affected by row-level security .+")
 
-# libpq's names of options that pgjdbc has, too, and pgjdbc's names of them.
+# Options that both libpq and pgjdbc have: libpq's name and pgjdbc's name.
 _JDBC_OPTIONS = {
     "target_session_attrs": "targetServerType",
     "gssencmode": "gssEncMode",

@@ -132,7 +132,10 @@ class PostgresSource(Logins):
     def fingerprints(
         self, tables: Collection[TableId], publication: str
     ) -> dict[TableId, Fingerprint]:
-        """The fingerprints of many tables on the primary, in one statement, without those gone."""
+        """The fingerprints of many tables on the primary, read in one statement.
+
+        Tables that are gone are left out.
+        """
         with self._connections.open("admin") as session:
             return fingerprint.read_fingerprints(session, tables, publication)
 
@@ -259,8 +262,8 @@ class PostgresSource(Logins):
     def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
         """A view that contains the marker, importable until the block ends.
 
-        On a primary a commit is in the log before it is visible. So on a primary, transactions that
-        are in between must end first.
+        On a primary a commit is in the log before it is visible, so transactions in between must
+        end first.
         """
         if self.has_replica:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
