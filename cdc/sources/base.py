@@ -206,11 +206,7 @@ class Source(Protocol):
         """
 
     def commit_position(self, last: str) -> str | None:
-        """A position up to which every commit lies before the event with ``POSITION`` ``last``.
-
-        Returns:
-            The position as text; None if the source does not know one.
-        """
+        """A position up to which all commits are before the event of that ``POSITION``, or None."""
 
     def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
         """Drop the slot, waiting until its reader has gone; returns whether there was one."""

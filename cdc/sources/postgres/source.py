@@ -132,10 +132,7 @@ class PostgresSource(Logins):
     def fingerprints(
         self, tables: Collection[TableId], publication: str
     ) -> dict[TableId, Fingerprint]:
-        """The fingerprints of many tables on the primary, read in one statement.
-
-        Tables that are gone are left out.
-        """
+        """The fingerprints of many tables on the primary, in one statement, if they exist."""
         with self._connections.open("admin") as session:
             return fingerprint.read_fingerprints(session, tables, publication)
 
@@ -161,8 +158,7 @@ class PostgresSource(Logins):
     def unreadable(self, publication: str, slot: str) -> str | None:
         """Why the slot cannot be read further without its publication; None if it can.
 
-        The server looks up the publication as of each change. So a publication that is created
-        again is still missing for earlier changes.
+        The server looks up the publication as of each change, so to create it again does not help.
         """
         with self._connections.open("admin") as session:
             known = not self.has_slot(slot) or capture.exists(session, publication)
@@ -262,8 +258,7 @@ class PostgresSource(Logins):
     def open_view(self, marker: Marker, *, timeout_s: float, progress: Progress) -> Iterator[View]:
         """A view that contains the marker, importable until the block ends.
 
-        On a primary a commit is in the log before it is visible, so transactions in between must
-        end first.
+        On a primary a commit is logged before it is visible: transactions in between must end.
         """
         if self.has_replica:
             self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
