@@ -112,6 +112,7 @@ def replica_view(
 
     Raises:
         ReplicaError: Another copy in this process waits too long for its own sessions to open.
+        SourceError: The replica cannot be reached.
     """
     with ExitStack() as stack:
         task = progress.start(f"open {sessions} sessions at once", sessions, "sessions")
