@@ -196,9 +196,9 @@ class _Diff:
             return Verdict.BOOTSTRAP, why, None
         if not self._now.numbered:
             return self.told.verdict(column, hidden=bool(self._wanted[column.name].hide))
-        between = range(self._before.attributes + 1, column.number)
-        if any(number not in self._now.columns for number in between):
-            why = "another column came and went before it, and events may have its values"
+        since = range(self._before.attributes + 1, self._now.attributes + 1)
+        if any(number not in self._now.columns for number in since):
+            why = "another column came and went since, and events may have its values"
             return Verdict.BOOTSTRAP, why, None
         values = set(self._stored.get(column.name, ()))
         if values <= {None}:

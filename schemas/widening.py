@@ -65,6 +65,10 @@ def keeps_rows(old: str, new: str) -> bool:
     if before in ("enum", "set"):
         return new.startswith(old.removesuffix(")"))
     sizes = [[int(n) for n in re.findall(r"\d+", kind)] for kind in (old, new)]
+    if before == "binary":
+        return sizes[0] == sizes[1]  # the server pads each row to the new length
+    if before.partition(" ")[0] == "decimal" and sizes[0][1:] != sizes[1][1:]:
+        return False  # where the lake has decimals as text, each row gets more digits
     whole = before.partition(" ")[0] in _INTEGERS  # their size is only a display width
     return whole or (
         len(sizes[0]) == len(sizes[1]) and all(a <= b for a, b in zip(*sizes, strict=True))

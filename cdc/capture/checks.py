@@ -101,7 +101,7 @@ class CaptureChecks:
         told: tuple[DefinitionChange, ...] = ()
         if capture.tells_definitions:
             told = tuple(definition_changes(self._context.kafka, self._context.registry, capture))
-        problems = tuple(self._compacted(capture))
+        problems = (*self._compacted(capture), *source.audit_log(append=capture.append))
         facts = CaptureFacts(capture, server, log, stored=None, problems=problems, told=told)
         return self._with_connector(facts)
 

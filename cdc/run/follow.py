@@ -84,7 +84,12 @@ def follow(
         _log.info("table %s: %s (%s)", table.table, change, change.verdict.value)
     fills = {}
     for change in compared.changes:
-        if isinstance(change, AddColumn) and change.verdict is Verdict.FILL and change.stored:
+        # MySQL prints the default '' as an empty text, which is a value like any other.
+        if (
+            isinstance(change, AddColumn)
+            and change.verdict is Verdict.FILL
+            and change.stored is not None
+        ):
             column = schema.column(change.name)
             fills[change.name] = fill_value(*source.stored_value(table, column, change.stored))
     now = datetime.now(timezone.utc)

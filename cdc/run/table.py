@@ -222,7 +222,8 @@ class _TableRun:
         problems = source.audit_publication(
             capture.publication, source_table, append=capture.append
         )
-        position_check.check_capture(self._table, [*problems, *facts.problems_of(self._table)])
+        found = dict.fromkeys((*problems, *facts.problems_of(self._table)))
+        position_check.check_capture(self._table, list(found))
         lake = self._context.config.lake
         statements = told(self._context, self._record, handoff, fingerprint, facts.told)
         compared = compare(

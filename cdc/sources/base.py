@@ -182,6 +182,13 @@ class Source(Protocol):
             append: Whether only its inserts and TRUNCATE may be published.
         """
 
+    def audit_log(self, *, append: bool) -> list[str]:
+        """The problems that keep changes of all tables out of the log.
+
+        Args:
+            append: Whether only inserts are captured.
+        """
+
     def cascades_unseen(self) -> bool:
         """Whether foreign keys change rows without an event."""
 

@@ -26,7 +26,8 @@ from tests.integration.shop import shop as shop
 IGNORE, EVOLVE, FILL, BOOTSTRAP = Verdict
 CREATE = (
     "CREATE TABLE T (id int PRIMARY KEY, v int NOT NULL, t varchar(40) DEFAULT 'it''s',"
-    " d datetime DEFAULT current_timestamp, p decimal(8,2) NOT NULL DEFAULT 1)"
+    " d datetime DEFAULT current_timestamp, p decimal(8,2) NOT NULL DEFAULT 1,"
+    " b binary(2) NOT NULL DEFAULT 'ab')"
     " CHARACTER SET utf8mb4"
 )
 ROWS = "INSERT INTO T (id, v) VALUES (1, 1), (2, 2)"
@@ -48,6 +49,8 @@ class Kind:
 KINDS = [
     Kind("added", EVOLVE, (A + "ADD x int FIRST, ALGORITHM=INSTANT",)),
     Kind("filled", FILL, (A + "ADD x varchar(9) NOT NULL DEFAULT 'so' AFTER id",)),
+    Kind("filled_with_nothing", FILL, (A + "ADD x varchar(9) NOT NULL DEFAULT ''",)),
+    Kind("padded", BOOTSTRAP, (A + "MODIFY b binary(4) NOT NULL DEFAULT 'ab'",)),
     Kind("wider", EVOLVE, (A + "MODIFY v bigint NOT NULL, DROP t /* of no use */",)),
     Kind(
         "same",

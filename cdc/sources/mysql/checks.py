@@ -46,7 +46,14 @@ _WANTED_BY_KIND = {
             f" otherwise. Then {_END_OLDER}",
         ),
     },
-    "mariadb": {"gtid_strict_mode": ("ON", "SET GLOBAL gtid_strict_mode = ON.")},
+    "mariadb": {
+        "gtid_strict_mode": ("ON", "SET GLOBAL gtid_strict_mode = ON."),
+        "log_bin_compress": (
+            "OFF",
+            "SET GLOBAL log_bin_compress = OFF, and in the option file: the connector ignores rows"
+            " that are compressed in the binlog.",
+        ),
+    },
 }
 _SET_MEANWHILE = {
     "mysql": "SELECT VARIABLE_NAME FROM performance_schema.variables_info"

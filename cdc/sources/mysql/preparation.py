@@ -53,6 +53,8 @@ _WANTED = {
     "binlog_row_value_options": ("",),
     # Otherwise commits become visible in a different order from that of the log.
     "binlog_order_commits": ("ON",),
+    # MariaDB's. Debezium ignores compressed row events without a word.
+    "log_bin_compress": ("OFF",),
 }
 
 
@@ -117,13 +119,31 @@ def audit(session: Session, table: SourceTable, *, append: bool = False) -> list
         table: The table.
         append: Whether it is a log, of which only inserted rows are captured.
     """
+    problems = audit_server(session, append=append)
+    if table.kind not in ("table", "partitioned"):
+        problems.append("it is no plain InnoDB table, and cannot be read under a view")
+    if table.kind in ("table", "partitioned") and not append:
+        problems += _cascades(session, table)
+    problems += _filtered(session, table.table.schema)
+    return problems
+
+
+def audit_server(session: Session, *, append: bool) -> list[str]:
+    """The settings and uses of the server that keep changes of all tables out of the binlog.
+
+    Without events every table is idle, so runs audit these for idle tables as well.
+
+    Args:
+        session: The admin's, on the primary.
+        append: Whether logs are captured, of which only inserted rows are.
+    """
     seen = {
         str(name).lower(): str(value)
         for name, value in session.rows(
             "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format',"
             " 'binlog_row_image', 'binlog_row_value_options', 'binlog_order_commits',"
             " 'binlog_transaction_compression', 'lower_case_table_names', 'log_slave_updates',"
-            " 'log_replica_updates', 'wsrep_on')"
+            " 'log_replica_updates', 'log_bin_compress', 'wsrep_on')"
         )
     }
     problems = [
@@ -131,10 +151,6 @@ def audit(session: Session, table: SourceTable, *, append: bool = False) -> list
         for name, wanted in _WANTED.items()
         if name in seen and seen[name] not in wanted
     ]
-    if table.kind not in ("table", "partitioned"):
-        problems.append("it is no plain InnoDB table, and cannot be read under a view")
-    if table.kind in ("table", "partitioned") and not append:
-        problems += _cascades(session, table)
     if append and seen.get("binlog_transaction_compression") == "ON":
         # The place of a row in the binlog identifies the row when it is sent again.
         problems.append(
@@ -153,7 +169,6 @@ def audit(session: Session, table: SourceTable, *, append: bool = False) -> list
         )
     if replicated := unlogged(session, server_kind(session), seen):
         problems.append(replicated)
-    problems += _filtered(session, table.table.schema)
     return problems
 
 

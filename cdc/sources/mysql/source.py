@@ -174,6 +174,11 @@ class MysqlSource(WholeLog):
         with self._connections.open("admin") as session:
             return preparation.audit(session, table, append=append)
 
+    def audit_log(self, *, append: bool) -> list[str]:
+        """What keeps changes of all tables out of the binlog, or makes them unusable."""
+        with self._connections.open("admin") as session:
+            return preparation.audit_server(session, append=append)
+
     def cascades_unseen(self) -> bool:
         """Whether InnoDB itself changes rows by foreign keys; only the server would log that."""
         with self._connections.open("admin") as session:

@@ -191,6 +191,10 @@ class PostgresSource(Logins):
         with self._connections.open("admin") as session:
             return capture.audit(session, publication, table, append=append)
 
+    def audit_log(self, *, append: bool) -> list[str]:
+        """Nothing: the log has every change, and a slot shows what it lost."""
+        return []
+
     def ensure_slot(self, slot: str) -> bool:
         """Create the logical slot if it is missing; returns whether it was created."""
         with self._connections.open("capture", statement_timeout_s=_SLOT_TIMEOUT_S) as session:

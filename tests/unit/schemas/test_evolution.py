@@ -116,6 +116,13 @@ def test_a_new_column_behind_one_that_came_and_went_needs_a_copy() -> None:
     change = only(with_columns({"5": column("x")}, attributes=5))
     assert change.verdict is Verdict.BOOTSTRAP
     assert "came and went" in change.why
+
+
+def test_a_new_column_before_one_that_came_and_went_needs_a_copy() -> None:
+    """The later one may have had its name while it had another one itself."""
+    change = only(with_columns({"4": column("x")}, attributes=5))
+    assert change.verdict is Verdict.BOOTSTRAP
+    assert "came and went" in change.why
     both = with_columns({"4": column("w"), "5": column("x")}, attributes=5)
     assert [one.verdict for one in compared(both)] == [Verdict.EVOLVE] * 2
 

@@ -53,8 +53,12 @@ def test_who_does_not_answer_is_asked_once_for_all_tables_of_a_capture(
 
     for name in ("stored_position", "captured_tables", "definition_changes", "audit"):
         monkeypatch.setattr(checks, name, answers(name, ()))
-    source = SimpleNamespace(identity=answers("identity", None), log_health=lambda _: None)
-    capture = SimpleNamespace(slot="s", connector="c", tells_definitions=True, evidence_topics=())
+    source = SimpleNamespace(
+        identity=answers("identity", None), log_health=lambda _: None, audit_log=lambda **_: []
+    )
+    capture = SimpleNamespace(
+        slot="s", connector="c", tells_definitions=True, evidence_topics=(), append=False
+    )
     context = SimpleNamespace(
         sources={"shop": source, "other": source},
         capture=lambda _: capture,
