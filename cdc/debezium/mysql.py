@@ -219,7 +219,7 @@ class Mysql:
 
         The row names the server, so that a switch to another server shows in the order of the
         stream. The row also counts the beats: a number that is missing in the topic shows that a
-        change was lost.
+        change was lost. No run compares the count.
         """
         server = _IDENTITY[self.kind]
         table = f"{SCHEMA}.{capture.heartbeat_table}"
