@@ -94,19 +94,18 @@ def _unattached(leaves: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, 
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
     """Whether the table was a partition for a while; the only trace is rewritten catalog rows.
 
-    A second GRANT of the same privileges does the same to the columns that it names.
+    ATTACH and DETACH write the rows of all columns; a column that was not written proves that
+    neither happened. A column that is otherwise as before has no other reason, except for a second
+    GRANT of the same privileges on it.
     """
-    at = {column.written for column in now.columns.values()}
+    kept = [(old, now.columns[n]) for n, old in before.columns.items() if n in now.columns]
     return (
         now.numbered
-        and len(at) == 1
         and before.rest.get("oid") == now.rest.get("oid")
-        and before.columns.keys() == now.columns.keys()
-        and all(
-            old.written not in at and replace(old, written=new.written) == new
-            for old, new in ((old, now.columns[n]) for n, old in before.columns.items())
+        and all(old.written != new.written for old, new in kept)
+        and any(
+            replace(old, written=new.written) == new and new.granted is None for old, new in kept
         )
-        and any(column.granted is None for column in now.columns.values())
     )
 
 

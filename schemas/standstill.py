@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from schemas.catalog import Catalog, differences
@@ -24,6 +25,8 @@ def spoiling(
     The rule is that of runs, :func:`schemas.evolution.diff`, plus what a view cannot follow:
 
     - any change of a column, since some chunks may be read with it and some without it;
+    - several columns whose definitions were written and are as before: they may have had each
+      other's names while a chunk was read;
     - a new file, of which an earlier view reads nothing, without an error;
     - a new partition of a log, which is in no chunk.
 
@@ -39,6 +42,15 @@ def spoiling(
         return
     if before.attributes != now.attributes:
         yield "a column was added and dropped, and rows that are copied may have it"
+    back = [
+        new.name
+        for number, new in now.columns.items()
+        if (old := before.columns.get(number)) is not None
+        and old.written != new.written
+        and replace(old, written=new.written) == new
+    ]
+    if len(back) > 1:
+        yield f"columns {', '.join(back)} may have had each other's names for a while"
     lake = LakeColumns(
         {one.name: one.lake_type for one in wanted},
         asked=frozenset(one.name for one in wanted if one.asked),

@@ -349,3 +349,13 @@ def test_a_partition_without_rows_excuses_no_other_change() -> None:
         Verdict.EVOLVE,
         Verdict.BOOTSTRAP,
     ]
+
+
+def test_a_partition_for_a_while_is_seen_behind_a_later_change_of_a_column() -> None:
+    """ATTACH and DETACH write the rows of all columns, and the later change one of them again."""
+    moved = {n: {**one, "written": "800"} for n, one in FACTS["columns"].items()}
+    later = {**moved, "2": {**moved["2"], "nullable": False, "written": "801"}}
+    grave = [one for one in compared(changed(columns=later)) if isinstance(one, LoseEvents)]
+    assert [one.verdict for one in grave] == [Verdict.BOOTSTRAP]
+    spared = {**later, "3": FACTS["columns"]["3"]}
+    assert not [one for one in compared(changed(columns=spared)) if isinstance(one, LoseEvents)]

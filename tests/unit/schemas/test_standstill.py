@@ -66,6 +66,17 @@ TABLE: list[tuple[str, dict[str, Any], bool, str]] = [
         SPOILED,
         "all at once: a partition of another table for a while",
     ),
+    (
+        "columns.written",
+        {
+            "columns": {
+                n: {**one, "written": "800"} if n != "1" else one
+                for n, one in FACTS["columns"].items()
+            }
+        },
+        SPOILED,
+        "two of them may have had each other's names while a chunk was read",
+    ),
     ("columns.parts_written", note(parts_written={"label 7": "8"}), UNSPOILED, "of no label"),
     ("columns.parts", note(parts={"label 7": "calm"}), UNSPOILED, "no row has it yet"),
     ("columns.parts", note(parts={"field 7 1": "int"}), SPOILED, "all rows show it at once"),
