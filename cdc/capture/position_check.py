@@ -12,6 +12,7 @@ from typing import Any
 
 from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
 from cdc.log.position import LogPosition
+from cdc.sources.base import Source
 from cdc.sources.values import LogHealth, ServerIdentity
 from cdc.store.attempt import CopyView
 from schemas.changes import Change, LoseEvents, NewFile, Verdict
@@ -161,6 +162,19 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
                 f" {recorded}, is {found}",
                 field=name,
             )
+
+
+def rests_on(source: Source, reads_upto: str | None, committed: str | None) -> LogPosition | None:
+    """Return the position up to which a lake table has the log, or None if none is known.
+
+    Args:
+        source: The source, whose kind has the positions.
+        reads_upto: R of the copy, as text.
+        committed: The position of the newest commit, as text. A server that was restored to an
+            earlier state may be behind it and not behind R, which is as old as the copy.
+    """
+    known = [source.position(text) for text in (reads_upto, committed) if text]
+    return known[0].joined(known[-1]) if known else None
 
 
 def check_log(

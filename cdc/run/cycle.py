@@ -185,7 +185,9 @@ def _capture_broken(context: RunContext, checks: CaptureChecks, record: TableRec
     try:
         position_check.check_server(record.table, known=known, now=facts.server)
         upto = record.attempt.reads_upto if record.attempt is not None else None
-        recorded = source.position(upto) if upto else None
+        commit = record.last_commit
+        committed = commit.position if commit is not None else None
+        recorded = position_check.rests_on(source, upto, committed)
         position_check.check_log(record.table, facts.log, stored=facts.stored, recorded=recorded)
         told_upto = record.attempt.told_upto if record.attempt is not None else None
         position_check.check_starts(record.table, fresh_starts(facts.told), told_upto)

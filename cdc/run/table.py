@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -41,6 +41,7 @@ from schemas.errors import TributaryError
 if TYPE_CHECKING:
     from cdc.capture.position_check import TopicFacts
     from cdc.config import TableSettings
+    from cdc.lake.commit import CommitRecord
     from cdc.lake.handoff import Handoff
     from cdc.run.context import RunContext
     from cdc.store.lease import Lease
@@ -162,7 +163,7 @@ class _TableRun:
         if handoff is None:
             raise no_offsets(self._record, "the newest commit carries no handoff")
         self._keep_history(handoff)
-        compared = self._compared(handoff, latest.record.schema_ids)
+        compared = self._compared(latest.record, handoff)
         guard = commit_guard(self._table, self._lease, latest)
         shape, followed = follow(self._context, self._record, latest, compared, guard)
         if followed is not latest:
@@ -209,12 +210,12 @@ class _TableRun:
         finally:
             task.done()
 
-    def _compared(self, handoff: Handoff, schema_ids: Sequence[int]) -> Comparison:
+    def _compared(self, newest: CommitRecord, handoff: Handoff) -> Comparison:
         """Check source, capture and catalog, and compare the lake with them."""
         facts = self._checks.facts(self._record)
         position_check.check_server(self._table, known=handoff.view, now=facts.server)
         source = self._context.sources[self._table.source]
-        recorded = source.position(handoff.reads_upto)
+        recorded = position_check.rests_on(source, handoff.reads_upto, newest.position)
         position_check.check_log(self._table, facts.log, stored=facts.stored, recorded=recorded)
         position_check.check_starts(self._table, fresh_starts(facts.told), handoff.told_upto)
         source_table, fingerprint = source.described(self._table, self._record.publication)
@@ -241,7 +242,7 @@ class _TableRun:
                 compared.changes,
                 State.PAUSED if paused else State.NEEDS_BOOTSTRAP,
                 catalog=fingerprint.digest,
-                schema_ids=schema_ids,
+                schema_ids=newest.schema_ids,
                 at=_now(),
             )
             raise

@@ -1,7 +1,8 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
@@ -14,9 +15,11 @@ from cdc.capture.position_check import (
     check_server,
     check_starts,
     check_topic,
+    rests_on,
 )
 from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
 from cdc.log.position import Lsn
+from cdc.sources.base import Source
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.values import LogHealth, ServerIdentity
 from cdc.store.attempt import CopyView
@@ -141,6 +144,15 @@ def test_a_log_that_ends_before_what_was_captured_of_it_stops(known: str) -> Non
     with pytest.raises(LostHistoryError, match="restored to an earlier state"):
         check_log(TABLE, slot("reserved"), **{known: Lsn(10)})
     check_log(TABLE, replace(slot("reserved"), current=lambda: Lsn(10)), **{known: Lsn(10)})
+
+
+def test_a_table_rests_on_its_newest_commit_and_on_its_copy() -> None:
+    """Connect's position may have been reset, and R is as old as the copy."""
+    source = cast("Source", SimpleNamespace(position=Lsn.parse))
+    assert rests_on(source, "0/5", "0/9") == Lsn(9)
+    assert rests_on(source, "0/9", "0/5") == Lsn(9)
+    assert rests_on(source, "0/5", None) == Lsn(5)
+    assert rests_on(source, None, None) is None
 
 
 def test_a_connector_that_began_anew_stops() -> None:
