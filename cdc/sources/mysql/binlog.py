@@ -77,3 +77,35 @@ class BinlogHealth:
             "retained_bytes": self.retained_bytes,
             "purged": str(self.purged),
         }
+
+
+@dataclass(frozen=True)
+class NoBinlog:
+    """A server that writes no binlog, so its changes are in no log; a `LogHealth`.
+
+    Args:
+        source: Key of the source.
+    """
+
+    source: str
+    active: bool | None = None
+    retained_bytes: int | None = None
+
+    @property
+    def title(self) -> str:
+        """The binlog as messages name it."""
+        return f"the binlog of source {self.source}"
+
+    def problem(
+        self, stored: LogPosition | None = None, recorded: LogPosition | None = None
+    ) -> str | None:
+        """The problem: the server writes none."""
+        return "is off (log_bin), and what the server changes meanwhile is in no log"
+
+    def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
+        """None: a position that was captured says nothing of later changes."""
+        return None
+
+    def facts(self) -> dict[str, Any]:
+        """The names of a binlog's facts, each with None."""
+        return dict.fromkeys(("retained_bytes", "purged"))

@@ -26,7 +26,7 @@ from cdc.sources.mysql import (
     replica,
     rights,
 )
-from cdc.sources.mysql.binlog import BinlogHealth
+from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
 from cdc.sources.mysql.connection import Connections, Role
 from cdc.sources.mysql.whole_log import WholeLog
 from cdc.sources.values import (
@@ -188,6 +188,8 @@ class MysqlSource(WholeLog):
         """The state of the binlog, of which a capture can lose what is purged."""
         kind = self._config.kind
         with self._connections.open("admin") as session:
+            if str(session.value("SELECT @@global.log_bin")) in ("0", "OFF"):
+                return NoBinlog(self._name)
             purged, size = primary.purged(session, kind), primary.binlog_bytes(session)
         return BinlogHealth(self._name, purged, self.current_position, size)
 

@@ -7,7 +7,7 @@ import pytest
 from cdc.log.binlog_position import BinlogPosition, StoredPosition
 from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.log.position import LogPosition
-from cdc.sources.mysql.binlog import BinlogHealth
+from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
 from cdc.sources.postgres.slot import NoSlot
 
 UUID = "3e11fa47-71ca-11e1-9e33-c80aa9429562"
@@ -121,3 +121,11 @@ def test_positions_of_mariadb_are_joined_by_domain() -> None:
     parse = MariadbGtidSet.parse
     assert parse("0-1-5,1-1-9").joined(parse("0-2-7,2-1-1")) == parse("0-2-7,1-1-9,2-1-1")
     assert parse("0-1-5").joined(parse("")) == parse("0-1-5")
+
+
+def test_a_server_without_a_binlog_has_lost_what_it_changes() -> None:
+    health = NoBinlog("shop")
+    assert "log_bin" in (health.problem(mysql("1-5"), mysql("1-5")) or "")
+    assert health.captured(lambda: mysql("1-5"), exactly_once=True) is None
+    facts = BinlogHealth("shop", mysql("1-10"), lambda: mysql("1-100"), 7).facts()
+    assert health.facts().keys() == facts.keys()
