@@ -8,15 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
 from cdc.log.position import LogPosition
-from cdc.sources.base import Source
 from cdc.sources.values import LogHealth, ServerIdentity
 from cdc.store.attempt import CopyView
 from schemas.changes import Change, LoseEvents, NewFile, Verdict
 from schemas.table import TableId
+
+if TYPE_CHECKING:
+    from cdc.sources.base import Source
 
 
 @dataclass(frozen=True)

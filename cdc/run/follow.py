@@ -82,16 +82,16 @@ def follow(
         return LakeShape(lake, table, schema), latest
     for change in compared.changes:
         _log.info("table %s: %s (%s)", table.table, change, change.verdict.value)
-    fills = {}
-    for change in compared.changes:
+    fills = {
+        change.name: fill_value(
+            *source.stored_value(table, schema.column(change.name), change.stored)
+        )
+        for change in compared.changes
         # MySQL prints the default '' as an empty text, which is a value like any other.
-        if (
-            isinstance(change, AddColumn)
-            and change.verdict is Verdict.FILL
-            and change.stored is not None
-        ):
-            column = schema.column(change.name)
-            fills[change.name] = fill_value(*source.stored_value(table, column, change.stored))
+        if isinstance(change, AddColumn)
+        and change.verdict is Verdict.FILL
+        and change.stored is not None
+    }
     now = datetime.now(timezone.utc)
     new = handoff.followed(
         compared.wanted,

@@ -75,3 +75,23 @@ def test_who_does_not_answer_is_asked_once_for_all_tables_of_a_capture(
     with pytest.raises(error):
         looks.facts(record("orders", "other"))
     assert len(times) == 2, "another capture may have other servers"
+
+
+def test_what_keeps_changes_out_of_the_log_is_a_problem_of_every_table() -> None:
+    """Idle tables have no look of their own at the log, and without events all are idle."""
+    source = SimpleNamespace(
+        identity=lambda: None,
+        log_health=lambda _: None,
+        audit_log=lambda *, append: [f"binlog_format is MIXED ({append})"],
+    )
+    capture = SimpleNamespace(
+        slot="s", connector="c", tells_definitions=False, evidence_topics=(), append=True
+    )
+    context = SimpleNamespace(
+        sources={"shop": source},
+        capture=lambda _: capture,
+        kafka=SimpleNamespace(topic_configs=lambda _: {}),
+        connect=None,
+    )
+    facts = CaptureChecks(cast("Any", context)).facts(record("orders"))
+    assert facts.problems_of(record("orders").table) == ("binlog_format is MIXED (True)",)

@@ -15,7 +15,7 @@ from cdc.run.comparison import Comparison
 from cdc.run.follow import follow, seen_at
 from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
-from schemas.changes import Change, Verdict
+from schemas.changes import AddColumn, Change, Verdict
 from schemas.evolution import diff
 from schemas.table import Column, TableId, TableSchema
 from tests.handoffs import handed
@@ -111,3 +111,27 @@ def test_the_lake_commits_once_for_a_catalog_that_moved_and_not_for_one_that_did
     for _ in range(2):
         lake.look(changed(**facts))
     assert lake.commits == 1
+
+
+def test_old_rows_of_a_new_column_get_its_default_also_if_that_is_an_empty_text() -> None:
+    asked = []
+
+    def stored_value(_table: object, column: Column, stored: str) -> Any:
+        asked.append((column.name, stored))
+        raise LookupError
+
+    lake = Followed()
+    note = AddColumn(verdict=Verdict.FILL, why="", name="note", type="varchar(9)", stored="")
+    source = SimpleNamespace(schema=lambda *_: SCHEMA, stored_value=stored_value)
+    context = SimpleNamespace(sources={TABLE.source: source})
+    compared = Comparison(
+        cast("Any", SimpleNamespace(table=TABLE)),
+        Fingerprint(FACTS),
+        cast("Any", None),
+        COLUMNS,
+        lake.latest.record.require_handoff().lake_columns,
+        (note,),
+    )
+    with pytest.raises(LookupError):
+        follow(cast("Any", context), cast("Any", None), lake.latest, compared, cast("Any", None))
+    assert asked == [("note", "")]

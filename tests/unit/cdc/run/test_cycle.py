@@ -1,0 +1,45 @@
+"""What makes a table without new offsets due."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any, cast
+from uuid import UUID
+
+import pytest
+
+from cdc.log.position import LogPosition, Lsn
+from cdc.run import cycle
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import CommitSummary, State, TableRecord
+from schemas.table import TableId
+
+NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
+
+
+@pytest.mark.parametrize(("ends_at", "broken"), [(9, False), (8, True)])
+def test_an_idle_table_rests_on_its_newest_commit(ends_at: int, *, broken: bool) -> None:
+    """A server that was put back to an earlier state may be beyond the copy of the table."""
+
+    def problem(_stored: object, recorded: LogPosition | None) -> str | None:
+        return "it ends before" if recorded is not None and recorded > Lsn(ends_at) else None
+
+    log = SimpleNamespace(title="the log", problem=problem)
+    facts = SimpleNamespace(
+        server=SimpleNamespace(), log=log, stored=None, told=(), problems_of=lambda _: ()
+    )
+    record = TableRecord(
+        table=TableId("shop", "public", "orders"),
+        state=State.INCREMENTAL,
+        base_path="/lake/orders",
+        tier="default",
+        topic="t",
+        publication="p",
+        updated_at=NOW,
+        attempt=Attempt(UUID(int=1), NOW, "/lake/orders/a", reads_upto="0/5"),
+        last_commit=CommitSummary({0: 7}, "0/9", NOW, "20260102030405006", NOW),
+    )
+    context = SimpleNamespace(sources={"shop": SimpleNamespace(position=Lsn.parse)})
+    checks = SimpleNamespace(facts=lambda _: facts)
+    assert cycle._capture_broken(cast("Any", context), cast("Any", checks), record) is broken
