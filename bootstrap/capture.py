@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -11,6 +10,8 @@ from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from bootstrap.steps import reaches
 from cdc.debezium import audit, stored_position
 from cdc.errors import CaptureError
+from cdc.runtime.progress import shown_as
+from cdc.runtime.waiting import wait_while
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
     from cdc.kafka import KafkaAdmin
     from cdc.log.position import LogPosition
-    from cdc.runtime.progress import Progress, Task
+    from cdc.runtime.progress import Progress
     from cdc.sources.base import Source, SourceTable
     from schemas.table import TableId
 
@@ -198,24 +199,21 @@ class Capture:
         timeout_s: float,
         describe: Callable[[], str],
     ) -> None:
-        task: Task = self.progress.start(what, None, "checks")
-        deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
-        try:
-            while not reached():
-                task.note(describe())
-                if time.monotonic() >= deadline:
-                    raise HandoffTimeoutError(
-                        f"table {self.table}: {what} did not end within {timeout_s:.0f} s:"
-                        f" {describe()}; {self.evidence()}",
-                        remedy="Look at the connector's status and log and at the broker's; then"
-                        " run the command again, it goes on from here.",
-                        table=self.table,
-                        topic=self.topic,
-                    )
-                time.sleep(pause)
-                pause = min(pause * 2, _POLL_S[1])
-        finally:
-            task.done()
+        with shown_as(what, self.progress) as task:
+            if lacking := wait_while(
+                lambda: "" if reached() else describe(),
+                timeout_s=timeout_s,
+                poll_s=_POLL_S,
+                task=task,
+            ):
+                raise HandoffTimeoutError(
+                    f"table {self.table}: {what} did not end within {timeout_s:.0f} s:"
+                    f" {lacking}; {self.evidence()}",
+                    remedy="Look at the connector's status and log and at the broker's; then"
+                    " run the command again, it goes on from here.",
+                    table=self.table,
+                    topic=self.topic,
+                )
 
     def evidence(self) -> str:
         """The current state of connector, log and topic, for the error of a wait."""

@@ -7,7 +7,6 @@ and continues from its position: the other tables' changes wait for seconds, and
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -29,6 +28,7 @@ from cdc.debezium import (
 )
 from cdc.errors import CaptureError
 from cdc.runtime.failpoints import crash
+from cdc.runtime.waiting import wait_while
 from cdc.store.table_state import State
 from operate.lost_capture import counted_otherwise, cut_off, dependent, of_another_server, on_plan
 from schemas.table import TableId
@@ -187,22 +187,25 @@ def _require_known(
     effective = services.connect.connector(capture.connector)
     if not capture.tells_definitions or effective is None:
         return
-    deadline = time.monotonic() + services.config.connect.timeout_s
-    while unknown := set(tables) - known_tables(
-        definition_changes(services.kafka, services.schemas, capture)
+
+    def unknown() -> str:
+        reported = known_tables(definition_changes(services.kafka, services.schemas, capture))
+        names = ", ".join(map(str, sorted(set(tables) - reported)))
+        if names:
+            source.nudge()
+        return names
+
+    if names := wait_while(
+        unknown, timeout_s=services.config.connect.timeout_s, poll_s=_KNOWN_POLL_S
     ):
-        if time.monotonic() > deadline:
-            names = ", ".join(map(str, sorted(unknown)))
-            raise CaptureError(
-                f"connector {capture.connector} does not know the definition of {names}: its login"
-                " could not see it when the connector first started",
-                remedy="Give such tables another tier (`tier` in their settings): its connector"
-                " sees them as it first starts. Or offboard all tables of this connector and"
-                " onboard them again, which copies them anew.",
-                connector=capture.connector,
-            )
-        source.nudge()
-        time.sleep(_KNOWN_POLL_S)
+        raise CaptureError(
+            f"connector {capture.connector} does not know the definition of {names}: its login"
+            " could not see it when the connector first started",
+            remedy="Give such tables another tier (`tier` in their settings): its connector"
+            " sees them as it first starts. Or offboard all tables of this connector and"
+            " onboard them again, which copies them anew.",
+            connector=capture.connector,
+        )
 
 
 def topics(group: Group) -> list[str]:

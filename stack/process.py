@@ -8,13 +8,13 @@ import json
 import os
 import signal
 import subprocess
-import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import psutil
 
+from cdc.runtime.waiting import wait_while
 from cdc.store.lease_owner import started
 from stack.errors import StackError
 
@@ -117,9 +117,7 @@ class ServerProcess:
         if process := self.find():
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.send_signal(sign)
-            deadline = time.monotonic() + limit_s
-            while self.find() is not None and time.monotonic() < deadline:
-                time.sleep(0.05)
+            wait_while(self.find, timeout_s=limit_s, poll_s=0.05)
         self._end(family)
 
     def kill(self) -> None:
@@ -161,14 +159,15 @@ class ServerProcess:
         for process in family:
             with contextlib.suppress(psutil.NoSuchProcess):
                 process.kill()
-        deadline = time.monotonic() + _KILL_LIMIT_S
-        while alive := [process.pid for process in family if not _has_ended(process)]:
-            if time.monotonic() > deadline:
-                raise StackError(
-                    f"{self.name}: processes {alive} did not end within {_KILL_LIMIT_S:.0f} s",
-                    remedy="They wait for the disk, or belong to another user: see `ps`.",
-                )
-            time.sleep(0.02)
+        if alive := wait_while(
+            lambda: [process.pid for process in family if not _has_ended(process)],
+            timeout_s=_KILL_LIMIT_S,
+            poll_s=0.02,
+        ):
+            raise StackError(
+                f"{self.name}: processes {alive} did not end within {_KILL_LIMIT_S:.0f} s",
+                remedy="They wait for the disk, or belong to another user: see `ps`.",
+            )
         if forget:
             self._record.unlink(missing_ok=True)
 

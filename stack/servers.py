@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Protocol
 
 from cdc.runtime.jars import Report
+from cdc.runtime.waiting import wait_while
 from stack.errors import ServerDiedError, StackError
 from stack.process import Command, ServerProcess
 
@@ -136,27 +137,30 @@ def wait_ready(
         StackError: The wait ended early.
     """
     started = reported = time.monotonic()
-    while True:
+
+    def problem() -> str | None:
+        nonlocal reported
         if process.find() is None:
             raise _died(server, process, "ended during its start")
-        problem = server.unhealthy()
+        found = server.unhealthy()
         now = time.monotonic()
-        if problem is None:
-            if report is not None:
-                report(f"{server.name} ready on port {server.port} ({now - started:.1f} s)")
-            return
-        if now - started > server.ready_limit_s:
-            limit = f"{server.ready_limit_s:.0f} s"
-            raise _died(server, process, f"was not ready within {limit}: {problem}")
-        if abort is not None and abort.is_set():
-            raise StackError(
-                f"{server.name} was not waited for: {problem}",
-                remedy="Look at the first error; `tributary stack status` shows the others.",
-            )
-        if report is not None and now - reported > _REPORT_EVERY_S:
+        if found is not None and report is not None and now - reported > _REPORT_EVERY_S:
             reported = now
-            report(f"waiting for {server.name}: {problem} ({now - started:.0f} s)")
-        time.sleep(_POLL_S)
+            report(f"waiting for {server.name}: {found} ({now - started:.0f} s)")
+        return found
+
+    left = wait_while(problem, timeout_s=server.ready_limit_s, poll_s=_POLL_S, stop=abort)
+    took = time.monotonic() - started
+    if not left:
+        if report is not None:
+            report(f"{server.name} ready on port {server.port} ({took:.1f} s)")
+        return
+    if took < server.ready_limit_s:
+        raise StackError(
+            f"{server.name} was not waited for: {left}",
+            remedy="Look at the first error; `tributary stack status` shows the others.",
+        )
+    raise _died(server, process, f"was not ready within {server.ready_limit_s:.0f} s: {left}")
 
 
 def _died(server: Server, process: ServerProcess, what: str) -> ServerDiedError:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
@@ -20,11 +19,12 @@ from cdc.connect.values import (
     Worker,
 )
 from cdc.errors import ConnectError
-from cdc.runtime.progress import NullProgress
+from cdc.runtime.progress import shown_as
+from cdc.runtime.waiting import wait_while
 
 if TYPE_CHECKING:
     from cdc.config import ConnectConfig
-    from cdc.runtime.progress import Progress, Task
+    from cdc.runtime.progress import Progress
 
 _POLL_S = 0.1
 _TO_RUN = "to run"
@@ -201,12 +201,14 @@ class ConnectClient:
         before = self.status(name)
         query = f"includeTasks=true&onlyFailed={str(only_failed).lower()}"
         self._rest.ask("POST", f"connectors/{quote(name, safe='')}/restart?{query}")
-        deadline = time.monotonic() + _RESTART_S
-        while before is not None and before.failure is not None and time.monotonic() < deadline:
+        if before is None or before.failure is None:
+            return
+
+        def failed_as_before() -> bool:
             now = self.status(name)
-            if now is None or now.failure != before.failure:
-                return
-            time.sleep(_POLL_S)
+            return now is not None and now.failure == before.failure
+
+        wait_while(failed_as_before, timeout_s=_RESTART_S, poll_s=_POLL_S)
 
     def pause(
         self, name: str, *, timeout_s: float | None = None, progress: Progress | None = None
@@ -269,15 +271,12 @@ class ConnectClient:
             self.stop(name, progress=progress)
             self._rest.ask("DELETE", f"connectors/{quote(name, safe='')}/offsets")
         self._rest.ask("DELETE", f"connectors/{quote(name, safe='')}", missing_ok=True)
-        deadline = time.monotonic() + self._timeout_s
-        while self.status(name) is not None:
-            if time.monotonic() > deadline:
-                raise ConnectError(
-                    f"connector {name} was deleted but still there after {self._timeout_s:.0f} s",
-                    remedy="Look into the log of the Connect worker.",
-                    connector=name,
-                )
-            time.sleep(_POLL_S)
+        if wait_while(lambda: self.status(name), timeout_s=self._timeout_s, poll_s=_POLL_S):
+            raise ConnectError(
+                f"connector {name} was deleted but still there after {self._timeout_s:.0f} s",
+                remedy="Look into the log of the Connect worker.",
+                connector=name,
+            )
         return True
 
     def offset(self, name: str) -> Mapping[str, Any] | None:
@@ -332,30 +331,28 @@ class ConnectClient:
         progress: Progress | None,
     ) -> ConnectorStatus:
         bound = self._timeout_s if timeout_s is None else timeout_s
-        deadline = time.monotonic() + bound
-        task: Task = (progress or NullProgress()).start(f"wait for connector {name} {what}")
-        try:
-            while True:
-                status = self.status(name)
-                if ready(status) and status is not None:
-                    return status
-                seen = _describe(status)
-                task.note(seen)
-                if time.monotonic() > deadline:
-                    remedy = (
-                        "Look into the log of the Connect worker, and raise connect.timeout_s if"
-                        " it is slow."
-                    )
-                    if what == _TO_RUN and status is not None and status.state in _ASLEEP:
-                        remedy = "Run `tributary retry` for one of its tables, which resumes it."
-                    raise ConnectError(
-                        f"connector {name} was not seen {what} within {bound:.0f} s: {seen}",
-                        remedy=remedy,
-                        connector=name,
-                    )
-                time.sleep(_POLL_S)
-        finally:
-            task.done()
+        status: ConnectorStatus | None = None
+
+        def other() -> str:
+            nonlocal status
+            status = self.status(name)
+            return "" if ready(status) else _describe(status)
+
+        with shown_as(f"wait for connector {name} {what}", progress) as task:
+            seen = wait_while(other, timeout_s=bound, poll_s=_POLL_S, task=task)
+            if status is not None and not seen:
+                return status
+            remedy = (
+                "Look into the log of the Connect worker, and raise connect.timeout_s if it is"
+                " slow."
+            )
+            if what == _TO_RUN and status is not None and status.state in _ASLEEP:
+                remedy = "Run `tributary retry` for one of its tables, which resumes it."
+            raise ConnectError(
+                f"connector {name} was not seen {what} within {bound:.0f} s: {seen}",
+                remedy=remedy,
+                connector=name,
+            )
 
     def _refuse_failed(self, status: ConnectorStatus | None) -> None:
         if status is not None and status.failure is not None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timezone
@@ -14,14 +13,15 @@ import fastavro
 
 from cdc.debezium.connector import KINDS
 from cdc.errors import CaptureError, DecodeError
-from cdc.runtime.progress import NullProgress
+from cdc.runtime.progress import shown_as
+from cdc.runtime.waiting import wait_while
 from schemas.avro import field_name, split_wire
 from schemas.errors import SchemaError
 
 if TYPE_CHECKING:
     from cdc.debezium.names import CaptureNames, Kind
     from cdc.kafka import KafkaAdmin, KafkaRecord
-    from cdc.runtime.progress import Progress, Task
+    from cdc.runtime.progress import Progress
     from schemas.registry import SchemaRegistry
 
 _POLL_S = 0.1
@@ -118,25 +118,23 @@ def wait_for_heartbeat(
         CaptureError: No beat came in time.
         KafkaError: The heartbeat topic does not exist.
     """
-    deadline = time.monotonic() + timeout_s
-    what = f"wait for a heartbeat of connector {capture.connector}"
-    task: Task = (progress or NullProgress()).start(what, None, "checks")
-    try:
-        while max(kafka.stable_offsets(capture.heartbeat_topic).values(), default=0) <= after:
-            task.note(f"topic {capture.heartbeat_topic} is still at offset {after}")
-            if require_running is not None:
-                require_running()
-            if time.monotonic() > deadline:
-                raise CaptureError(
-                    f"connector {capture.connector} runs, but no heartbeat reached topic"
-                    f" {capture.heartbeat_topic} within {timeout_s:.0f} s",
-                    remedy=KINDS[capture.kind].silence(capture),
-                    connector=capture.connector,
-                    topic=capture.heartbeat_topic,
-                )
-            time.sleep(_POLL_S)
-    finally:
-        task.done()
+
+    def silent() -> str:
+        if max(kafka.stable_offsets(capture.heartbeat_topic).values(), default=0) > after:
+            return ""
+        if require_running is not None:
+            require_running()
+        return f"topic {capture.heartbeat_topic} is still at offset {after}"
+
+    with shown_as(f"wait for a heartbeat of connector {capture.connector}", progress) as task:
+        if wait_while(silent, timeout_s=timeout_s, poll_s=_POLL_S, task=task):
+            raise CaptureError(
+                f"connector {capture.connector} runs, but no heartbeat reached topic"
+                f" {capture.heartbeat_topic} within {timeout_s:.0f} s",
+                remedy=KINDS[capture.kind].silence(capture),
+                connector=capture.connector,
+                topic=capture.heartbeat_topic,
+            )
 
 
 def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: Kind) -> Heartbeat:

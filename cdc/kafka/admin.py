@@ -15,6 +15,7 @@ from cdc.kafka import records
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
 from cdc.kafka.records import KafkaRecord
 from cdc.kafka.values import NEVER_COMPACTED, End, Reached, TopicInfo
+from cdc.runtime.waiting import wait_while
 
 if TYPE_CHECKING:
     from cdc.config import KafkaConfig
@@ -290,14 +291,17 @@ class KafkaAdmin:
 
     def _wait_for(self, name: str) -> TopicInfo:
         """Wait for a new topic: the controller acknowledges it before all brokers know it."""
-        deadline = time.monotonic() + self._client.timeout_s
-        while True:
+        found: TopicInfo | None = None
+
+        def unknown() -> bool:
+            nonlocal found
             found = self.topics([name]).get(name)
-            if found is not None and self.start_offsets_many([name]).get(name):
-                return found
-            if time.monotonic() > deadline:
-                raise missing(name)
-            time.sleep(_POLL_S)
+            return found is None or not self.start_offsets_many([name]).get(name)
+
+        late = wait_while(unknown, timeout_s=self._client.timeout_s, poll_s=_POLL_S)
+        if late or found is None:
+            raise missing(name)
+        return found
 
     def _check_settings(self, name: str, wanted: Mapping[str, str]) -> None:
         actual = self.topic_config(name)
@@ -341,22 +345,25 @@ class KafkaAdmin:
             ck.IsolationLevel.READ_COMMITTED if committed else ck.IsolationLevel.READ_UNCOMMITTED
         )
         found: dict[str, dict[int, End]] = {}
-        deadline = time.monotonic() + self._client.timeout_s
         silent = self.topics(topics)
-        while silent:
-            for place, result in self._list(silent, spec, level):
-                end = End(result.offset, result.leader_epoch)
-                found.setdefault(place.topic, {})[place.partition] = end
-            late = [t.name for t in silent.values() if len(found.get(t.name, ())) < t.partitions]
-            if late and time.monotonic() > deadline:
-                raise KafkaError(
-                    f"partitions of topic {late[0]} and {len(late) - 1} others do not answer",
-                    remedy="Check that every partition has a leader, then run the command again.",
-                    topic=late[0],
-                )
-            silent = self.topics(late)
+
+        def late() -> list[str]:
+            nonlocal silent
             if silent:
-                time.sleep(_POLL_S)
+                for place, result in self._list(silent, spec, level):
+                    end = End(result.offset, result.leader_epoch)
+                    found.setdefault(place.topic, {})[place.partition] = end
+            silent = self.topics(
+                t.name for t in silent.values() if len(found.get(t.name, ())) < t.partitions
+            )
+            return list(silent)
+
+        if names := wait_while(late, timeout_s=self._client.timeout_s, poll_s=_POLL_S):
+            raise KafkaError(
+                f"partitions of topic {names[0]} and {len(names) - 1} others do not answer",
+                remedy="Check that every partition has a leader, then run the command again.",
+                topic=names[0],
+            )
         return {name: dict(sorted(ends.items())) for name, ends in found.items()}
 
     def _list(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import re
-import time
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cdc.debezium import definition_changes, stored_position
 from cdc.errors import CaptureError, PositionError
 from cdc.log.binlog_position import BinlogPosition
+from cdc.runtime.progress import shown_as
+from cdc.runtime.waiting import wait_while
 from schemas.catalog import Catalog
 from schemas.ddl.mysql_reported import Told, read_statements
 
@@ -114,22 +115,22 @@ def _wait(
     read_at: str,
 ) -> None:
     """Wait until the connector has reported every statement from before the catalog was read."""
-    upto, deadline = source.position(read_at), time.monotonic() + _WAIT_S
-    task = progress.start(f"wait for what was done to {table}", None, "checks")
-    try:
-        while (seen := stored_position(connect, capture)) is None or not seen.reaches(upto):
-            task.note(f"captured up to {seen or 'nowhere'}")
-            if time.monotonic() > deadline:
-                raise CaptureError(
-                    f"table {table} changed, and connector {capture.connector} has not told how"
-                    f" within {_WAIT_S:.0f} s: it has captured up to {seen or 'nowhere'}, {upto} is"
-                    " needed",
-                    remedy="See that the connector runs (`tributary status`); the next run looks"
-                    " again.",
-                    table=table,
-                    connector=capture.connector,
-                )
-            source.nudge()
-            time.sleep(_POLL_S)
-    finally:
-        task.done()
+    upto = source.position(read_at)
+
+    def behind() -> str:
+        seen = stored_position(connect, capture)
+        if seen is not None and seen.reaches(upto):
+            return ""
+        source.nudge()
+        return f"captured up to {seen or 'nowhere'}"
+
+    with shown_as(f"wait for what was done to {table}", progress) as task:
+        if reached := wait_while(behind, timeout_s=_WAIT_S, poll_s=_POLL_S, task=task):
+            raise CaptureError(
+                f"table {table} changed, and connector {capture.connector} has not told how"
+                f" within {_WAIT_S:.0f} s: it has {reached}, {upto} is needed",
+                remedy="See that the connector runs (`tributary status`); the next run looks"
+                " again.",
+                table=table,
+                connector=capture.connector,
+            )

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Protocol
 
 from cdc.errors import StoppedError
@@ -53,6 +55,22 @@ class NullProgress:
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:
         """Begin a task that shows nothing."""
         return NullTask()
+
+
+@contextmanager
+def shown_as(name: str, progress: Progress | None = None, unit: str = "checks") -> Iterator[Task]:
+    """A task of unknown length that ends with its block.
+
+    Args:
+        name: The action and its object, for example ``wait for the replica``.
+        progress: Where to show it; ``None`` shows nothing.
+        unit: Name of its units, in the plural.
+    """
+    task = (progress or NullProgress()).start(name, None, unit)
+    try:
+        yield task
+    finally:
+        task.done()
 
 
 class Interruptible:

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import datetime, timezone
@@ -17,7 +16,8 @@ import sqlalchemy as sa
 from sqlalchemy.exc import IntegrityError
 
 from cdc.errors import FencedError, LeaseHeldError, StateError
-from cdc.runtime.progress import NullProgress, Progress
+from cdc.runtime.progress import NullProgress, Progress, shown_as
+from cdc.runtime.waiting import wait_while
 from cdc.store.lease_owner import Owner
 from cdc.store.state_store import Store
 from cdc.store.tables import leases
@@ -223,24 +223,18 @@ class Leases:
             lease.release()
 
     def _acquire(self, lease: Lease, wait_s: float) -> None:
-        deadline = time.monotonic() + wait_s
-        task = None
-        try:
-            while True:
-                try:
-                    lease.acquire()
-                except LeaseHeldError as held:
-                    left = deadline - time.monotonic()
-                    if left <= 0:
-                        raise
-                    task = task or self._progress.start(f"wait for {lease.what}", None, "")
-                    task.note(held.message)
-                    time.sleep(min(_POLL_S, left))
-                else:
-                    return
-        finally:
-            if task is not None:
-                task.done()
+        def held() -> LeaseHeldError | None:
+            try:
+                lease.acquire()
+            except LeaseHeldError as error:
+                return error
+            return None
+
+        if (error := held()) and wait_s > 0:
+            with shown_as(f"wait for {lease.what}", self._progress) as task:
+                error = wait_while(held, timeout_s=wait_s, poll_s=_POLL_S, task=task)
+        if error:
+            raise error
 
 
 def _keep(lease: Lease, stop: threading.Event) -> None:

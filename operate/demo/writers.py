@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-import time
 from collections import Counter
 from collections.abc import Sequence
 from types import TracebackType
@@ -94,7 +93,7 @@ class Writers:
                     while not self._stop.is_set():
                         (deed,) = chance.choices(self._deeds, weights)
                         self._do(session, deed, chance.randint(1, 1_000_000))
-                        time.sleep(self._pause_s)
+                        self._stop.wait(self._pause_s)
             except SourceError as error:
                 with self._lock:
                     self._failures.append(error.message)

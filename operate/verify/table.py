@@ -16,6 +16,7 @@ from cdc.rows.masking import hidden
 from cdc.run import run_table
 from cdc.run.comparison import frozen
 from cdc.run.published_generation import check_serving
+from cdc.runtime.waiting import wait_while
 from cdc.sources.values import KeyRange
 from cdc.store.table_state import State
 from operate.lifecycle import require
@@ -337,21 +338,23 @@ class _Verification:
         """Bring the lake past offsets, or to the topic's end, by this or another process's run."""
         target = upto or self._services.kafka.high_watermarks(self._topic)
         self._capture.wait_until_readable(target, timeout_s=WAIT_S)
-        deadline = time.monotonic() + WAIT_S
-        while not self._reached(target):
+
+        def behind() -> bool:
+            if self._reached(target):
+                return False
             result = run_table(self._context, require(self._services, self._id), until=target)
             if result.error is not None:
                 raise _stopped(self._id, result)
-            if result.skipped:
-                time.sleep(_POLL_S)  # another run holds the table and reaches the offsets
-            if time.monotonic() > deadline:
-                raise LakeError(
-                    f"the lake table of {self._id} did not reach offsets {target} of topic"
-                    f" {self._topic} within {WAIT_S:.0f} s",
-                    remedy=f"See `tributary status {self._id}` and what holds it back.",
-                    table=self._id,
-                    topic=self._topic,
-                )
+            return not self._reached(target)  # if another run holds the table, that run gets there
+
+        if wait_while(behind, timeout_s=WAIT_S, poll_s=_POLL_S):
+            raise LakeError(
+                f"the lake table of {self._id} did not reach offsets {target} of topic"
+                f" {self._topic} within {WAIT_S:.0f} s",
+                remedy=f"See `tributary status {self._id}` and what holds it back.",
+                table=self._id,
+                topic=self._topic,
+            )
 
     def _reached(self, target: Mapping[int, int]) -> bool:
         latest = self._context.timeline(self._attempt).latest_offsets()

@@ -23,6 +23,19 @@ def test_a_module_is_named_after_what_it_holds_and_stays_readable(file: Path) ->
     assert len(file.read_text("utf-8").splitlines()) <= 500, "split it"
 
 
+@pytest.mark.parametrize("file", MODULES, ids=name)
+def test_every_wait_is_the_one_that_has_a_bound(file: Path) -> None:
+    """A loop that sleeps is a wait by hand; `cdc.runtime.waiting.wait_while` is the only one."""
+    loops = [n for n in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.While)]
+    asleep = [
+        node.lineno
+        for loop in loops
+        for node in ast.walk(loop)
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "time.sleep"
+    ]
+    assert asleep == [], "use wait_while"
+
+
 def test_hudis_settings_are_known_to_the_lake_only() -> None:
     found = [
         f"{name(file)}:{node.lineno}"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 from cdc.errors import ReplicaError, SourceError
+from cdc.runtime.waiting import wait_while
 from cdc.sources.mysql.checks import replication_status
 from cdc.sources.mysql.connection import Connections, Session
 
@@ -38,16 +38,13 @@ def resume(connections: Connections) -> None:
     """
     with connections.open("snapshot", on_replica=True) as session:
         session.rows(_START)
-        deadline = time.monotonic() + _STATE_S
-        while not runs(connections, session):
-            if time.monotonic() >= deadline:
-                status = replication_status(session) or {}
-                raise ReplicaError(
-                    f"the applier of the {connections.where(on_replica=True)} was started and"
-                    f" stands still: {status.get('last_sql_error') or 'no error is told'}",
-                    remedy=f"Correct its error, then run {_START} on the replica.",
-                )
-            time.sleep(_POLL_S)
+        if wait_while(lambda: not runs(connections, session), timeout_s=_STATE_S, poll_s=_POLL_S):
+            status = replication_status(session) or {}
+            raise ReplicaError(
+                f"the applier of the {connections.where(on_replica=True)} was started and"
+                f" stands still: {status.get('last_sql_error') or 'no error is told'}",
+                remedy=f"Correct its error, then run {_START} on the replica.",
+            )
 
 
 def stop(connections: Connections, session: Session) -> None:
@@ -57,15 +54,12 @@ def stop(connections: Connections, session: Session) -> None:
         ReplicaError: The applier still runs.
     """
     session.rows(_STOP)
-    deadline = time.monotonic() + _STATE_S
-    while runs(connections, session):
-        if time.monotonic() >= deadline:
-            raise ReplicaError(
-                f"the applier of the {connections.where(on_replica=True)} did not stop within"
-                f" {_STATE_S:.0f} s",
-                remedy="It may be executing a long transaction: run the command again later.",
-            )
-        time.sleep(_POLL_S)
+    if wait_while(lambda: runs(connections, session), timeout_s=_STATE_S, poll_s=_POLL_S):
+        raise ReplicaError(
+            f"the applier of the {connections.where(on_replica=True)} did not stop within"
+            f" {_STATE_S:.0f} s",
+            remedy="It may be executing a long transaction: run the command again later.",
+        )
 
 
 @contextmanager
@@ -113,15 +107,14 @@ def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
         ReplicaError: The countdown has not begun in time.
     """
     query = "SELECT 1 FROM information_schema.PROCESSLIST WHERE ID = %s AND INFO LIKE 'DO SLEEP%%'"
-    deadline = time.monotonic() + _STATE_S
     with connections.open("snapshot", on_replica=True) as control:
-        while not control.rows(query, (number,)):
-            if time.monotonic() >= deadline:
-                raise ReplicaError(
-                    f"the {connections.where(on_replica=True)} did not begin a countdown of ours",
-                    remedy="See its log and load, and run the command again.",
-                )
-            time.sleep(_POLL_S)
+        if wait_while(
+            lambda: not control.rows(query, (number,)), timeout_s=_STATE_S, poll_s=_POLL_S
+        ):
+            raise ReplicaError(
+                f"the {connections.where(on_replica=True)} did not begin a countdown of ours",
+                remedy="See its log and load, and run the command again.",
+            )
 
 
 def _goes_on(connections: Connections) -> bool:

@@ -28,6 +28,7 @@ from uuid import uuid4
 from cdc.errors import PositionError, ReplicaError
 from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.runtime.progress import Progress, Task
+from cdc.runtime.waiting import wait_while
 from cdc.sources.mysql import applier
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.gate import Gate
@@ -237,14 +238,18 @@ class _Opening(threading.Thread):
             return split
 
     def _wait_for_sessions(self, session: Session) -> None:
-        deadline, shown = time.monotonic() + self._timeout_s, 0
-        while (come := self.gate.waiting(session)) < self._sessions:
+        come = 0
+
+        def absent() -> bool:
+            nonlocal come
+            shown, come = come, self.gate.waiting(session)
             self._task.advance(come - shown)
-            shown = come
-            if self._given_up.is_set() or time.monotonic() >= deadline:
-                raise self._not_all(come)
-            time.sleep(_ARRIVALS_POLL_S)
-        self._task.advance(come - shown)
+            return come < self._sessions
+
+        if wait_while(
+            absent, timeout_s=self._timeout_s, poll_s=_ARRIVALS_POLL_S, stop=self._given_up
+        ):
+            raise self._not_all(come)
 
     def _stopped(self, session: Session) -> GtidSet:
         """Stop the applier; returns what it has executed."""
@@ -280,15 +285,17 @@ class _Opening(threading.Thread):
         return split.reaches(applied(session, self._connections.config.kind))
 
     def _wait_until_all_have_views(self, session: Session) -> None:
-        deadline = time.monotonic() + applier.PAUSE_LIMIT_S / 2
-        while (there := self.gate.passed(session)) < self._sessions:
-            if time.monotonic() >= deadline:
-                raise ReplicaError(
-                    f"{there} of {self._sessions} sessions on the {self._where} had their views"
-                    f" after {applier.PAUSE_LIMIT_S / 2:.0f} s",
-                    remedy="The replica may be short of processors: run the command again.",
-                )
-            time.sleep(_POLL_S)
+        limit_s = applier.PAUSE_LIMIT_S / 2
+        if absent := wait_while(
+            lambda: max(self._sessions - self.gate.passed(session), 0),
+            timeout_s=limit_s,
+            poll_s=_POLL_S,
+        ):
+            raise ReplicaError(
+                f"{self._sessions - absent} of {self._sessions} sessions on the {self._where} had"
+                f" their views after {limit_s:.0f} s",
+                remedy="The replica may be short of processors: run the command again.",
+            )
 
     def _not_all(self, come: int) -> ReplicaError:
         return ReplicaError(

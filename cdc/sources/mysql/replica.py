@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass
 from typing import Any, cast
 
 from cdc.errors import ReplicaError, SourceError
 from cdc.log.binlog_position import BinlogPosition
 from cdc.log.position import LogPosition
-from cdc.runtime.progress import Progress
+from cdc.runtime.progress import Progress, shown_as
+from cdc.runtime.waiting import wait_while
 from cdc.sources.mysql.checks import DIRECT, FILTERS, follows_another, replication_status
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.primary import applied, has_gtids, identity
@@ -76,30 +76,29 @@ def wait_for_position(
     """
     where = connections.where(on_replica=True)
     primary = _require_other_server(connections)
-    task = progress.start(f"wait for the {where}", None, "checks")
-    deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
-    try:
-        while True:
-            # While the replica is behind, it may lack the database or a grant.
+    with shown_as(f"wait for the {where}", progress) as task:
+        executed = upto
+
+        def behind() -> SourceError | None:
+            nonlocal executed
+            task.advance()
             try:
                 found = _look(connections, primary)
             except ReplicaError:
                 raise
             except SourceError as error:
-                if time.monotonic() >= deadline:
-                    raise
+                # While the replica is behind, it may lack the database or a grant.
                 task.note(error.message)
-            else:
-                if found.executed.reaches(upto):
-                    return found.executed
-                if time.monotonic() >= deadline:
-                    raise _too_late(where, found, upto, timeout_s)
-                task.note(found.described)
-            task.advance()
-            time.sleep(pause)
-            pause = min(pause * 2, _POLL_S[1])
-    finally:
-        task.done()
+                return error
+            if found.executed.reaches(upto):
+                executed = found.executed
+                return None
+            task.note(found.described)
+            return _too_late(where, found, upto, timeout_s)
+
+        if late := wait_while(behind, timeout_s=timeout_s, poll_s=_POLL_S):
+            raise late
+        return executed
 
 
 @dataclass(frozen=True)

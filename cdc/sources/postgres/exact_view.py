@@ -20,6 +20,7 @@ from psycopg import sql
 from cdc.errors import ReplicaError, SourceError
 from cdc.log.position import Lsn
 from cdc.runtime.progress import Progress
+from cdc.runtime.waiting import wait_while
 from cdc.sources.postgres.connection import Connections, Session
 from cdc.sources.postgres.primary import write_marker
 from cdc.sources.postgres.replica import Exporter, export, exporting, proven, wait_for_marker
@@ -227,8 +228,12 @@ def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
         def begin() -> None:
             later = f"SELECT pg_sleep({PAUSE_LIMIT_S}); SELECT pg_wal_replay_resume()"
             raw.send_query(later.encode())
-            while raw.flush():
-                time.sleep(_POLL_S)
+            if wait_while(raw.flush, timeout_s=_STATE_S, poll_s=_POLL_S):
+                raise ReplicaError(
+                    f"the {connections.where(on_replica=True)} did not take a countdown of ours"
+                    f" within {_STATE_S:.0f} s",
+                    remedy="See its log and load, and run the command again.",
+                )
 
         try:
             yield begin
@@ -283,12 +288,7 @@ def primary_view(
 
 
 def _wait_for(session: Session, state: str) -> bool:
-    deadline = time.monotonic() + _STATE_S
-    while _state(session) != state:
-        if time.monotonic() >= deadline:
-            return False
-        time.sleep(_POLL_S)
-    return True
+    return not wait_while(lambda: _state(session) != state, timeout_s=_STATE_S, poll_s=_POLL_S)
 
 
 def _state(session: Session) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Collection, Sequence
 from uuid import uuid4
 
 from cdc.errors import SourceError
 from cdc.log.position import Lsn
-from cdc.runtime.progress import Progress
+from cdc.runtime.progress import Progress, shown_as
+from cdc.runtime.waiting import wait_while
 from cdc.sources.postgres.connection import Session, optional_row
 from cdc.sources.postgres.publication import TIMELINE
 from cdc.sources.values import Marker, ServerIdentity
@@ -104,33 +104,27 @@ def wide_xid(xid: int, *, near: int) -> int:
 
 
 def _wait(
-    blockers: Callable[[], Sequence[str] | None],
+    blockers: Callable[[], list[str] | None],
     what: str,
     source: str,
     timeout_s: float,
     progress: Progress,
 ) -> None:
     """Wait until ``blockers`` returns None; until then it returns what is still open."""
-    task = progress.start(f"wait for {what}", None, "checks")
-    deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
-    try:
-        while (left := blockers()) is not None:
-            if time.monotonic() >= deadline:
-                raise SourceError(
-                    f"{what} are still open after {timeout_s:.0f} s: "
-                    + ("; ".join(left) or "none that this role can see"),
-                    remedy="Let them end, or end them (pg_terminate_backend, ROLLBACK PREPARED; "
-                    "a commit that waits for a synchronous standby needs that standby); then run "
-                    "the command again.",
-                    source=source,
-                )
-            task.advance()
-            if left:
-                task.note(left[0])
-            time.sleep(pause)
-            pause = min(pause * 2, _POLL_S[1])
-    finally:
-        task.done()
+    with shown_as(f"wait for {what}", progress) as task:
+
+        def still_open() -> str:
+            left = blockers()
+            return "" if left is None else "; ".join(left) or "none that this role can see"
+
+        if left := wait_while(still_open, timeout_s=timeout_s, poll_s=_POLL_S, task=task):
+            raise SourceError(
+                f"{what} are still open after {timeout_s:.0f} s: {left}",
+                remedy="Let them end, or end them (pg_terminate_backend, ROLLBACK PREPARED; "
+                "a commit that waits for a synchronous standby needs that standby); then run "
+                "the command again.",
+                source=source,
+            )
 
 
 def _described(rows: Sequence[tuple[object, ...]]) -> list[str]:

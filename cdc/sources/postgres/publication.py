@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 
 import psycopg
@@ -11,6 +10,7 @@ from psycopg import sql
 from cdc.config import Credentials
 from cdc.errors import CaptureError
 from cdc.log.position import Lsn
+from cdc.runtime.waiting import wait_while
 from cdc.sources.postgres.catalog import SCHEMA
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.slot import SlotHealth
@@ -320,25 +320,29 @@ def drop_slot(session: Session, slot: str, source: str, timeout_s: float) -> boo
     Raises:
         CaptureError: The slot was still being read when time ran out.
     """
-    deadline = time.monotonic() + timeout_s
-    while True:
+    dropped = False
+
+    def in_use() -> psycopg.errors.ObjectInUse | None:
+        nonlocal dropped
         if session.execute(_SLOT, (slot,)).fetchone() is None:
-            return False
+            return None
         try:
             session.execute("SELECT pg_drop_replication_slot(%s)", (slot,))
         except psycopg.errors.UndefinedObject:
-            return False
+            return None
         except psycopg.errors.ObjectInUse as error:
-            if time.monotonic() >= deadline:
-                raise CaptureError(
-                    f"slot {slot} of source {source} is still being read after "
-                    f"{timeout_s:.0f} s: {error.diag.message_primary}",
-                    remedy="Delete the connector that uses the slot, then run the command again.",
-                    slot=slot,
-                ) from error
-        else:
-            return True
-        time.sleep(_POLL_S)
+            return error
+        dropped = True
+        return None
+
+    if error := wait_while(in_use, timeout_s=timeout_s, poll_s=_POLL_S):
+        raise CaptureError(
+            f"slot {slot} of source {source} is still being read after "
+            f"{timeout_s:.0f} s: {error.diag.message_primary}",
+            remedy="Delete the connector that uses the slot, then run the command again.",
+            slot=slot,
+        ) from error
+    return dropped
 
 
 def exists(session: Session, publication: str) -> bool:

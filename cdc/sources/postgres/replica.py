@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -13,7 +12,8 @@ import psycopg
 
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
 from cdc.log.position import Lsn
-from cdc.runtime.progress import Progress
+from cdc.runtime.progress import Progress, shown_as
+from cdc.runtime.waiting import wait_while
 from cdc.sources.postgres.connection import (
     CONFLICT_REMEDY,
     Connections,
@@ -138,32 +138,27 @@ def wait_for_marker(
         ReplicaError: Time ran out, or the server is not a standby of the marker's primary.
     """
     where = connections.where(on_replica=True)
-    task = progress.start(f"wait for the {where}", None, "checks")
-    deadline, pause = time.monotonic() + timeout_s, _POLL_S[0]
-    try:
-        while True:
-            # while the replica is behind, it may lack the database or a grant
+    with shown_as(f"wait for the {where}", progress) as task:
+
+        def behind() -> SourceError | None:
+            task.advance()
             try:
                 found, visible = _look(connections, marker)
             except SourceError as error:
-                if time.monotonic() >= deadline:
-                    raise
+                # while the replica is behind, it may lack the database or a grant
                 task.note(error.message)
-            else:
-                # a standby takes its timeline from what it has replayed, so the timelines are
-                # compared once the marker is visible
-                if visible or not found.in_recovery:
-                    check_standby(found, marker, where)
-                    return
-                position = replica_position(connections)
-                if time.monotonic() >= deadline:
-                    raise _too_late(where, position, timeout_s)
-                task.note(describe_lag(position))
-            task.advance()
-            time.sleep(pause)
-            pause = min(pause * 2, _POLL_S[1])
-    finally:
-        task.done()
+                return error
+            # a standby takes its timeline from what it has replayed, so the timelines are
+            # compared once the marker is visible
+            if visible or not found.in_recovery:
+                check_standby(found, marker, where)
+                return None
+            position = replica_position(connections)
+            task.note(describe_lag(position))
+            return _too_late(where, position, timeout_s)
+
+        if late := wait_while(behind, timeout_s=timeout_s, poll_s=_POLL_S):
+            raise late
 
 
 def _look(connections: Connections, marker: Marker) -> tuple[ServerIdentity, bool]:
