@@ -104,6 +104,28 @@ def test_a_setting_that_loses_changes_is_named(
     assert not faults(services)
 
 
+def test_what_refuses_each_table_is_named_before_there_is_one(
+    services: Services, database: MysqlDatabase
+) -> None:
+    """XA for both kinds; the order of commits is a setting of MySQL only."""
+    ordered = database.kind == MYSQL
+    with database.connect() as connection, connection.cursor() as cursor:
+        for statement in ("XA START 'x'", "XA END 'x'", "XA PREPARE 'x'", "XA ROLLBACK 'x'"):
+            cursor.execute(statement)
+    try:
+        if ordered:
+            database.root("SET GLOBAL binlog_order_commits = OFF")
+        found = faults(services)
+        assert {line.status for line in found.values()} == {"error"}
+        assert set(found) == {"XA transactions", *(["binlog_order_commits"] * ordered)}
+    finally:
+        if ordered:
+            database.root("SET GLOBAL binlog_order_commits = ON")
+        database.stack.server(database.kind).restart()
+        database.catch_up()
+    assert not faults(services)
+
+
 def test_a_replica_that_stands_still_or_is_none_is_named(
     services: Services, database: MysqlDatabase
 ) -> None:

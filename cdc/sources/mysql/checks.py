@@ -10,6 +10,8 @@ from cdc.errors import SourceError
 from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.sources.mysql import replicated, rights
 from cdc.sources.mysql.connection import Connections, Role, Session
+from cdc.sources.mysql.preparation import xa_used
+from cdc.sources.mysql.server_settings import END_OLDER, WANTED
 from cdc.sources.values import Check
 
 OLDEST = {"mysql": (8, 0, 23), "mariadb": (10, 6, 1)}
@@ -21,40 +23,6 @@ _DAY_S = 86_400
 _SHORT_S = 3 * _DAY_S
 _LAG_WARNING_S = 60
 
-_OF_SESSIONS = frozenset({"binlog_format", "binlog_row_image", "binlog_row_value_options"})
-_END_OLDER = (
-    "end all sessions that are open, those of pools, too, or restart the server: each goes on with"
-    " what it began with."
-)
-_WANTED = {
-    "log_bin": ("ON", "Set log_bin on the primary and restart it."),
-    "binlog_format": (
-        "ROW",
-        f"SET GLOBAL binlog_format = ROW, and in the option file. Then {_END_OLDER}",
-    ),
-    "binlog_row_image": (
-        "FULL",
-        "SET GLOBAL binlog_row_image = FULL, and in the option file: without the columns that a"
-        f" statement did not touch an event is no row. Then {_END_OLDER}",
-    ),
-}
-_WANTED_BY_KIND = {
-    "mysql": {
-        "binlog_row_value_options": (
-            "",
-            "SET GLOBAL binlog_row_value_options = '': changes of JSON values are logged in part"
-            f" otherwise. Then {_END_OLDER}",
-        ),
-    },
-    "mariadb": {
-        "gtid_strict_mode": ("ON", "SET GLOBAL gtid_strict_mode = ON."),
-        "log_bin_compress": (
-            "OFF",
-            "SET GLOBAL log_bin_compress = OFF, and in the option file: the connector ignores rows"
-            " that are compressed in the binlog.",
-        ),
-    },
-}
 _SET_MEANWHILE = {
     "mysql": "SELECT VARIABLE_NAME FROM performance_schema.variables_info"
     " WHERE VARIABLE_SOURCE = 'DYNAMIC'",
@@ -62,6 +30,10 @@ _SET_MEANWHILE = {
     " WHERE GLOBAL_VALUE_ORIGIN = 'SQL'",
 }
 """Queries for the settings that were changed since the server started; any login may run them."""
+_WITHOUT_XA = (
+    "Let no application use them. They are counted since the server started: restart it once none"
+    " does, before its first table is onboarded."
+)
 DIRECT = (
     "Without GTIDs `replica` must follow the primary itself, and no other replica; or set"
     " gtid_mode = ON on all servers."
@@ -94,6 +66,10 @@ def run(connections: Connections) -> list[Check]:
     if all(line.status == "ok" for line in logins):
         lacking = list(rights.of_server(connections))
         found += [*lacking, *rights.of_tables(connections)]
+    if ("admin", False) in reachable and not lacking:
+        with connections.open("admin") as session:
+            if used := xa_used(session):
+                found.append(Check("XA transactions", "error", used, _WITHOUT_XA))
     if connections.config.replica is None:
         found.append(
             Check(
@@ -138,15 +114,16 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
             "Point `primary` at the server that takes writes.",
         )
         return
-    wanted = {**_WANTED, **_WANTED_BY_KIND[connections.config.kind]}
     meanwhile = _set_meanwhile(session, connections.config.kind)
-    for name, (value, remedy) in wanted.items():
-        seen = variables.get(name, "")
-        if seen != value:
-            yield Check(name, "error", seen or "empty", remedy)
-        elif name in meanwhile:
+    for name, wanted in WANTED.items():
+        seen = variables.get(name)
+        if seen is None:
+            continue
+        if seen != wanted.value:
+            yield Check(name, "error", seen or "empty", wanted.remedy)
+        elif wanted.of_sessions and name in meanwhile:
             detail = f"{seen or 'empty'}, set since the server started: sessions may be older"
-            yield Check(name, "warning", detail, f"Unless you know of none, {_END_OLDER}")
+            yield Check(name, "warning", detail, f"Unless you know of none, {END_OLDER}")
         else:
             yield Check(name, "ok", seen or "empty")
     if unlogged := replicated.unlogged(session, connections.config.kind, variables):
@@ -162,7 +139,7 @@ def _set_meanwhile(session: Session, kind: str) -> set[str]:
     The servers do not report when a session began. Only MySQL reports the values of each session,
     and only to a login with more rights than ours.
     """
-    return {str(row[0]).lower() for row in session.rows(_SET_MEANWHILE[kind])} & _OF_SESSIONS
+    return {str(row[0]).lower() for row in session.rows(_SET_MEANWHILE[kind])}
 
 
 def _gtid_mode(mode: str) -> Check:

@@ -10,6 +10,7 @@ from cdc.sources.mysql.grants import OWN_RIGHTS, ROLES, Account, accounts, grant
 from cdc.sources.mysql.innodb import read_cascades
 from cdc.sources.mysql.primary import binlog_status, has_gtids
 from cdc.sources.mysql.replicated import unlogged
+from cdc.sources.mysql.server_settings import WANTED, losing
 from cdc.sources.mysql.table_facts import server_kind
 from cdc.sources.values import SourceTable
 from schemas.table import TableId
@@ -46,16 +47,13 @@ SELECT trx_id FROM information_schema.INNODB_TRX
 WHERE trx_mysql_thread_id = 0 AND trx_state <> 'ROLLING BACK'
 """
 
-_WANTED = {
-    "log_bin": ("ON",),
-    "binlog_format": ("ROW",),
-    "binlog_row_image": ("FULL",),
-    "binlog_row_value_options": ("",),
-    # Otherwise commits become visible in a different order from that of the log.
-    "binlog_order_commits": ("ON",),
-    # MariaDB's. Debezium ignores compressed row events without a word.
-    "log_bin_compress": ("OFF",),
-}
+_READ = (
+    *WANTED,
+    "binlog_transaction_compression",
+    "log_slave_updates",
+    "log_replica_updates",
+    "wsrep_on",
+)
 
 
 def prepare(connections: Connections) -> None:
@@ -137,39 +135,18 @@ def audit_server(session: Session, *, append: bool) -> list[str]:
         session: The admin's, on the primary.
         append: Whether logs are captured, of which only inserted rows are.
     """
-    seen = {
-        str(name).lower(): str(value)
-        for name, value in session.rows(
-            "SHOW GLOBAL VARIABLES WHERE Variable_name IN ('log_bin', 'binlog_format',"
-            " 'binlog_row_image', 'binlog_row_value_options', 'binlog_order_commits',"
-            " 'binlog_transaction_compression', 'lower_case_table_names', 'log_slave_updates',"
-            " 'log_replica_updates', 'log_bin_compress', 'wsrep_on')"
-        )
-    }
-    problems = [
-        f"{name} is {seen[name] or 'empty'} and must be {' or '.join(wanted) or 'empty'}"
-        for name, wanted in _WANTED.items()
-        if name in seen and seen[name] not in wanted
-    ]
+    marks = ", ".join(["%s"] * len(_READ))
+    rows = session.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", _READ)
+    seen = {str(name).lower(): str(value) for name, value in rows}
+    problems = list(losing(seen))
     if append and seen.get("binlog_transaction_compression") == "ON":
         # The place of a row in the binlog identifies the row when it is sent again.
         problems.append(
             "binlog_transaction_compression is ON, and rows of a compressed transaction have no"
             " places of their own, which mode append tells them apart by"
         )
-    if int(seen.get("lower_case_table_names", 0)):
-        problems.append(
-            "lower_case_table_names is not 0, and the connector tells names as they were written"
-        )
-    if used := _xa(session):
-        problems.append(f"{used}: the binlog has their rows before it is known whether they commit")
-    elif used := _xa_of_one_phase(session):
-        problems.append(
-            f"{used}: without GTIDs a connector that is restarted amid their rows leaves out some"
-        )
-    if replicated := unlogged(session, server_kind(session), seen):
-        problems.append(replicated)
-    return problems
+    found = (xa_used(session), unlogged(session, server_kind(session), seen))
+    return problems + [problem for problem in found if problem is not None]
 
 
 def _cascades(session: Session, table: SourceTable) -> list[str]:
@@ -197,7 +174,21 @@ def cascades_unseen(session: Session) -> bool:
     return bool(native) and str(native[0][1]) not in ("OFF", "0")
 
 
-def _xa(session: Session) -> str | None:
+def xa_used(session: Session) -> str | None:
+    """The evidence of XA transactions with which a connector loses rows; None without.
+
+    Their rows are logged before they commit.
+    """
+    if used := _xa_prepared(session):
+        return f"{used}: the binlog has their rows before it is known whether they commit"
+    if used := _xa_of_one_phase(session):
+        return (
+            f"{used}: without GTIDs a connector that is restarted amid their rows leaves out some"
+        )
+    return None
+
+
+def _xa_prepared(session: Session) -> str | None:
     """The evidence of XA transactions, whose rows are logged before they commit; None without."""
     rows = session.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_prepare'")
     if prepared := int(rows[0][1]) if rows else 0:

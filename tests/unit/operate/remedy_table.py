@@ -49,6 +49,9 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     ),
     ANEW: ("Set mode: ",),
     CAPTURE: ("Run `tributary onboard` for one of its tables, which creates it",),
+    f"{_TESTS}mysql_source.py::test_what_refuses_each_table_is_named_before_there_is_one": (
+        "Let no application use them",
+    ),
     f"{_TESTS}refusals.py::test_refused_tables_fit_after_what_they_are_told": (
         "Choose: {}.",
         "Make the primary key NOT DEFERRABLE",
@@ -203,6 +206,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Unless you know of none, end all sessions",
         "Upgrade ",
         "Use a replica without filters",
+        "Capture from a server where it is 0",
         "Use an Avro converter",
         "Without GTIDs `replica` must follow",
     ),
