@@ -38,8 +38,8 @@ def catch_up(
         again = f"Run `tributary resync {table}` again: it begins another attempt."
         spoiled = record.beside and result.state is State.NEEDS_BOOTSTRAP
         raise BootstrapError(
-            f"{_what(record)} could not catch up: {result.error['message']}",
-            remedy=again if spoiled else str(result.error["remedy"]),
+            f"{_what(record)} could not catch up: {result.error.message}",
+            remedy=again if spoiled else result.error.remedy,
             table=table,
         )
     if result.skipped or not reaches(result.offsets, upto or {}):

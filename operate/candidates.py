@@ -28,7 +28,7 @@ def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
     if settings.on_incompatible != "resync":
         return False
     if record.state is State.NEEDS_BOOTSTRAP:
-        return (record.error or {}).get("error") == SchemaChangeError.__name__
+        return record.error is not None and record.error.error == SchemaChangeError.__name__
     interrupted = record.state in _COPYING or record.resume_to in _COPYING
     return interrupted and record.generation > 1 and record.state is not State.PAUSED
 

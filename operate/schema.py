@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import LakeError, StateError, copy_lost
 from cdc.run.comparison import Comparison, compare
 from cdc.run.ddl_events import told
+from cdc.sources.values import Look
 from operate.lifecycle import require
 from schemas.avro import DebeziumSchema
 from schemas.changes import Change, Verdict
-from schemas.ddl.mysql_reported import Told
+from schemas.statement_effects import StatementEffects
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -131,8 +132,9 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
     settings = services.config.table_settings(table)
     lake = services.config.lake
     # The next run reads these statements together with those that were executed already.
-    log = planned.statements and (before or Told()).and_then(planned.statements)
-    then = compare(source, planned.table, planned.fingerprint, settings, handoff, lake, log)
+    log = planned.statements and (before or StatementEffects()).and_then(planned.statements)
+    look = Look(planned.table, planned.fingerprint, log)
+    then = compare(source, look, settings, handoff, lake)
     answer = Answer(table, (*planned.told, *then.changes))
     if answer.verdict is not Verdict.BOOTSTRAP:
         source.schema(planned.table, then.settings)  # as the run after them does
@@ -145,7 +147,7 @@ def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
     return services.store.schema_history(table)
 
 
-def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, Told | None]:
+def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, StatementEffects | None]:
     """The lake's handoff, the comparison of lake and source, and the log's statements since."""
     from cdc.lake.shards import timeline_of
 
@@ -172,7 +174,8 @@ def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, Told 
     settings = services.config.table_settings(table)
     lake = services.config.lake
     statements = told(services.run_context, record, handoff, fingerprint)
-    compared = compare(source, source_table, fingerprint, settings, handoff, lake, statements)
+    look = Look(source_table, fingerprint, statements)
+    compared = compare(source, look, settings, handoff, lake)
     return handoff, compared, statements
 
 

@@ -235,7 +235,7 @@ def _building(build: TableRecord) -> dict[str, Any]:
 def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
     """Notes about the serving generation while the next one is not published yet."""
     if build is not None:
-        why = (build.error or {}).get("message") or build.reason
+        why = build.error.message if build.error is not None else build.reason
         yield (
             f"generation {build.generation} is being built beside it: {build.state.value} since"
             f" {build.updated_at:%Y-%m-%d %H:%M:%S} UTC{f' ({why})' if why else ''}; `tributary"

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from schemas.catalog import LABEL, Catalog, CatalogColumn
 from schemas.changes import (
@@ -28,9 +29,9 @@ from schemas.changes import (
     Verdict,
     WidenType,
 )
-from schemas.ddl.mysql_reported import Told
 from schemas.losses import lost_events
 from schemas.renames import Renames
+from schemas.statement_effects import StatementEffects
 from schemas.table import Column
 from schemas.widening import SOURCE_WIDER, holds_rows, more_digits_only, same_values, widens
 
@@ -52,19 +53,43 @@ class LakeColumns:
     hidden: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
+@dataclass(frozen=True)
+class Rules:
+    """The settings of a table that decide what its lake table follows.
+
+    Args:
+        wanted: The columns that they replicate, with their lake types.
+        frozen: Whether the lake takes no new columns.
+        keyed: Whether rows of the lake are found by their key; those of a log are not.
+        renames: The renames of columns that they allow.
+    """
+
+    wanted: Iterable[Column]
+    frozen: bool = False
+    keyed: bool = True
+    renames: Renames = field(default_factory=Renames)
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What two catalogs do not show of the time between them.
+
+    Args:
+        stored: By column, the value that the catalog stores for rows older than the column; one
+            value per file, None if there is none.
+        empty: Object ids of partitions that hold no row.
+        truncated: Object ids of partitions that were truncated by themselves.
+        statements: What the statements in the log did, for servers that do not number columns.
+    """
+
+    stored: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
+    empty: Collection[int] = ()
+    truncated: Collection[int] = ()
+    statements: StatementEffects = field(default_factory=StatementEffects)
+
+
 def diff(
-    before: Catalog,
-    now: Catalog,
-    *,
-    wanted: Iterable[Column],
-    lake: LakeColumns,
-    stored: Mapping[str, Sequence[str | None]],
-    empty: Collection[int] = (),
-    truncated: Collection[int] = (),
-    told: Told | None = None,
-    frozen: bool = False,
-    keyed: bool = True,
-    renames: Renames | None = None,
+    before: Catalog, now: Catalog, lake: LakeColumns, rules: Rules, evidence: Evidence
 ) -> tuple[Change, ...]:
     """List every change from the catalog that the lake follows to the current catalog.
 
@@ -75,44 +100,31 @@ def diff(
     Args:
         before: The catalog that the lake follows.
         now: The catalog now.
-        wanted: The columns that the settings replicate, with their lake types.
         lake: The lake's columns.
-        stored: By column, the value that the catalog stores for rows older than the column; one
-            value per file, None if there is none.
-        empty: Object ids of partitions that hold no row.
-        truncated: Object ids of partitions that were truncated by themselves.
-        told: The statements that the log reports since, for servers that do not number columns.
-        frozen: Whether the lake takes no new columns.
-        keyed: Whether rows of the lake are found by their key; those of a log are not.
-        renames: The renames of columns that the settings allow.
+        rules: The table's settings.
+        evidence: What the source knows beyond its catalog.
     """
-    found = _Diff(before, now, wanted, lake, stored, frozen=frozen, keyed=keyed)
-    found.told = told or Told()
-    found.empty, found.truncated, found.renames = empty, truncated, renames or Renames()
-    return tuple(found.changes())
+    return tuple(_Diff(before, now, lake, rules, evidence).changes())
 
 
+@dataclass(frozen=True)
 class _Diff:
-    def __init__(
-        self,
-        before: Catalog,
-        now: Catalog,
-        wanted: Iterable[Column],
-        lake: LakeColumns,
-        stored: Mapping[str, Sequence[str | None]],
-        *,
-        frozen: bool,
-        keyed: bool,
-    ) -> None:
-        self._before, self._now = before, now
-        self._wanted = {column.name: column for column in wanted}
-        self._lake, self._stored, self._frozen = lake, stored, frozen
-        self._keyed = keyed
-        self.empty: Collection[int] = ()
-        self.truncated: Collection[int] = ()
-        self.told = Told()
-        self.renames = Renames()
-        self._new_file = any(now.files.get(name) != file for name, file in before.files.items())
+    """The comparison that :func:`diff` makes, with its arguments."""
+
+    _before: Catalog
+    _now: Catalog
+    _lake: LakeColumns
+    _rules: Rules
+    _evidence: Evidence
+
+    @cached_property
+    def _wanted(self) -> Mapping[str, Column]:
+        return {column.name: column for column in self._rules.wanted}
+
+    @cached_property
+    def _new_file(self) -> bool:
+        now = self._now.files
+        return any(now.get(name) != file for name, file in self._before.files.items())
 
     def changes(self) -> Iterator[Change]:
         yield from self._table()
@@ -140,16 +152,20 @@ class _Diff:
             yield NewFile(verdict=Verdict.EVOLVE, why=why)
 
     def _table(self) -> Iterator[Change]:
-        before, now = self._before, self._now
+        before, now, evidence = self._before, self._now, self._evidence
         yield from lost_events(
-            before, now, empty=self.empty, truncated=self.truncated, told=self.told.grave
+            before,
+            now,
+            empty=evidence.empty,
+            truncated=evidence.truncated,
+            told=evidence.statements.grave,
         )
         same = (before.primary_key, before.identity_key) == (now.primary_key, now.identity_key)
         if not same or before.key_made != now.key_made:
             yield ChangeKey(
-                verdict=Verdict.BOOTSTRAP if self._keyed else Verdict.EVOLVE,
+                verdict=Verdict.BOOTSTRAP if self._rules.keyed else Verdict.EVOLVE,
                 why="rows of a log are not found by a key"
-                if not self._keyed
+                if not self._rules.keyed
                 else "another key may have been there for a while, and events were keyed by it"
                 if same
                 else "rows of the lake are found by their key",
@@ -157,14 +173,14 @@ class _Diff:
                 new=_keys(now),
             )
         if before.replica_identity != now.replica_identity:
-            harmless = not self._keyed or {before.replica_identity, now.replica_identity} <= {
+            harmless = not self._rules.keyed or {before.replica_identity, now.replica_identity} <= {
                 "default",
                 "full",
             }
             yield ChangeIdentity(
                 verdict=Verdict.EVOLVE if harmless else Verdict.BOOTSTRAP,
                 why="the key of events stays the same"
-                if harmless and self._keyed
+                if harmless and self._rules.keyed
                 else "events of a log need no key"
                 if harmless
                 else "the key of events changes, or there is none",
@@ -180,14 +196,14 @@ class _Diff:
             name=column.name,
             type=column.type,
             stored=stored,
-            frozen=self._frozen and not column.generated,
+            frozen=self._rules.frozen and not column.generated,
         )
 
     def _new_column(self, column: CatalogColumn) -> tuple[Verdict, str, str | None]:
         if column.generated:
             return Verdict.IGNORE, "it is generated, so the log does not carry it", None
         again = column.name in self._lake.types and column.name not in self._lake.dropped
-        if self._frozen and not again:
+        if self._rules.frozen and not again:
             return Verdict.IGNORE, "on_schema_change is freeze", None
         if column.name not in self._wanted:
             return Verdict.IGNORE, "the settings leave it out", None
@@ -195,12 +211,13 @@ class _Diff:
             why = "the lake still has the values of a column of that name that was dropped"
             return Verdict.BOOTSTRAP, why, None
         if not self._now.numbered:
-            return self.told.verdict(column, hidden=bool(self._wanted[column.name].hide))
+            hidden = bool(self._wanted[column.name].hide)
+            return self._evidence.statements.verdict(column, hidden=hidden)
         since = range(self._before.attributes + 1, self._now.attributes + 1)
         if any(number not in self._now.columns for number in since):
             why = "another column came and went since, and events may have its values"
             return Verdict.BOOTSTRAP, why, None
-        values = set(self._stored.get(column.name, ()))
+        values = set(self._evidence.stored.get(column.name, ()))
         if values <= {None}:
             if self._new_file:
                 why = "the table was rewritten since, so its old rows may have any values there"
@@ -232,12 +249,12 @@ class _Diff:
             if renamed.verdict is not Verdict.FILL:
                 return
         carried = self._lake.types.get(former)
-        if carried is not None and self.told.is_another(former):
+        if carried is not None and self._evidence.statements.is_another(former):
             why = "another column took its name, and rows have other values without an event"
             yield RewriteColumn(verdict=Verdict.BOOTSTRAP, why=why, name=name)
             return
         if wanted is not None and (carried is None or former in self._lake.dropped):
-            if not self._frozen:
+            if not self._rules.frozen:
                 why = "the lake left it out until now, so nobody knows its values"
                 yield AddColumn(verdict=Verdict.BOOTSTRAP, why=why, name=name, type=new.type)
         elif wanted is not None and carried is not None:
@@ -267,12 +284,12 @@ class _Diff:
             verdict, why = Verdict.IGNORE, "the lake does not carry it"
         elif not carried:
             why = "the lake left it out until now, so nobody knows its values"
-        elif obstacle := self.renames.obstacle(
+        elif obstacle := self._rules.renames.obstacle(
             old, new, self._before, self._now, lake=self._lake.types, wanted=self._wanted
         ):
             why = f"the lake has its values under the old name{obstacle}"
         else:
-            verdict, names = Verdict.FILL, self.renames.between(old, new)
+            verdict, names = Verdict.FILL, self._rules.renames.between(old, new)
             why = "old rows get its values under the new name; the old one is NULL from then on"
         return RenameColumn(verdict=verdict, why=why, name=old, to=new, former=names)
 
@@ -289,7 +306,7 @@ class _Diff:
         elif self._wanted[name].asked and was != now:
             why = "the server may print the same value otherwise"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
-        elif self._rewritten_by(old, new) or self.told.redefined(old, new):
+        elif self._rewritten_by(old, new) or self._evidence.statements.redefined(old, new):
             why = "ALTER ... TYPE sends no events, and with USING its rows may have other values"
             yield RewriteColumn(verdict=bootstrap, why=why, name=name)
         elif had != has:

@@ -8,7 +8,7 @@ from typing import Any
 
 from schemas.catalog import Catalog, differences
 from schemas.changes import AddPartition, NewFile, Verdict
-from schemas.evolution import LakeColumns, diff
+from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.table import Column
 
 
@@ -56,7 +56,7 @@ def spoiling(
         asked=frozenset(one.name for one in wanted if one.asked),
         hidden={one.name: (one.hide, one.plain) for one in wanted if one.hide},
     )
-    for change in diff(before, now, wanted=wanted, lake=lake, stored={}, empty=empty, keyed=keyed):
+    for change in diff(before, now, lake, Rules(wanted, keyed=keyed), Evidence(empty=empty)):
         unread = isinstance(change, NewFile) or (isinstance(change, AddPartition) and not keyed)
         if unread or change.verdict is Verdict.BOOTSTRAP:
             yield str(change)

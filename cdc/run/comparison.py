@@ -17,16 +17,16 @@ from cdc.rows.masking import key_check
 from cdc.rows.semantic_types import literal
 from schemas.catalog import Catalog
 from schemas.changes import ChangeKey, ChangeType, Verdict
-from schemas.ddl.mysql_reported import Told
-from schemas.evolution import LakeColumns, diff
+from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.renames import Renames
+from schemas.statement_effects import StatementEffects
 from schemas.table import Column
 
 if TYPE_CHECKING:
     from cdc.config import LakeConfig, TableSettings
     from cdc.lake.handoff import Handoff
     from cdc.sources.base import Source
-    from cdc.sources.values import Fingerprint, SourceTable
+    from cdc.sources.values import Fingerprint, Look, SourceTable
     from schemas.changes import Change
     from schemas.table import TableId
     from schemas.type_rule import TypeRule
@@ -58,24 +58,16 @@ class Comparison:
 
 
 def compare(
-    source: Source,
-    source_table: SourceTable,
-    fingerprint: Fingerprint,
-    settings: TableSettings,
-    handoff: Handoff,
-    config: LakeConfig,
-    told: Told | None = None,
+    source: Source, look: Look, settings: TableSettings, handoff: Handoff, config: LakeConfig
 ) -> Comparison:
     """Compare a lake table with its source's catalog.
 
     Args:
         source: The source.
-        source_table: The table as its catalog has it.
-        fingerprint: The catalog's facts, of the same moment.
+        look: What the source shows of the table.
         settings: The table's settings.
         handoff: The handoff in the lake's newest commit.
         config: How values are hidden.
-        told: The effects of the statements in the log; None if the catalog shows every change.
 
     Raises:
         SecretError: The key of hashes cannot be read.
@@ -83,34 +75,31 @@ def compare(
         SchemaError: The settings name a column that does not exist, or the lake does not allow a
             column's name.
     """
-    lake = handoff.lake_columns
-    before, now = handoff.catalog, Catalog.read(fingerprint.facts)
+    lake, source_table = handoff.lake_columns, look.table
+    before, now = handoff.catalog, Catalog.read(look.fingerprint.facts)
     placing = {*handoff.key, *settings.key_columns, *settings.partition_by}
     allowed = Renames(settings.columns.renames, frozenset(placing))
     renamed = allowed.followed(before, now, lake.types.keys() - lake.dropped)
     ruled = frozen(settings, source_table, lake, renamed)
     wanted = source.columns(source_table, ruled)
     attached = [leaf["oid"] for name, leaf in now.leaves.items() if name not in before.leaves]
-    changes = diff(
-        before,
-        now,
-        wanted=wanted,
-        lake=lake,
+    evidence = Evidence(
+        stored={column.name: column.old_values for column in source_table.columns},
         empty=source.empty_partitions(attached) if attached else (),
         truncated=_truncated(source, source_table.table, before, now),
-        stored={column.name: column.old_values for column in source_table.columns},
-        told=told,
-        frozen=ruled is not settings,
-        keyed=not settings.appends,
-        renames=allowed,
+        statements=look.statements or StatementEffects(),
     )
+    rules = Rules(wanted, frozen=ruled is not settings, keyed=not settings.appends, renames=allowed)
+    changes = diff(before, now, lake, rules, evidence)
     if not any(isinstance(change, ChangeKey) for change in changes):
         changes += _another_key(source_table, settings, handoff)
     changes += _another_key_text(wanted, settings, handoff)
     changes += _another_hash_key(source_table, wanted, handoff, config)
     ignored = () if ruled is settings else _left_out(settings, source_table, lake, renamed)
-    statements = told.count if told is not None else 0
-    return Comparison(source_table, fingerprint, ruled, wanted, lake, changes, ignored, statements)
+    statements = look.statements.count if look.statements is not None else 0
+    return Comparison(
+        source_table, look.fingerprint, ruled, wanted, lake, changes, ignored, statements
+    )
 
 
 def _truncated(source: Source, table: TableId, before: Catalog, now: Catalog) -> frozenset[int]:

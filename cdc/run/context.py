@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source
     from cdc.store.attempt import Attempt
+    from cdc.store.error_record import ErrorRecord
     from cdc.store.lease import Leases
     from cdc.store.state_store import Store
     from cdc.store.table_state import TableRecord
@@ -157,7 +158,7 @@ class RunResult:
         counts: Records by operation, tombstones among them.
         offsets: Next offset to read per partition.
         watermark: Event time up to which the lake is complete.
-        error: What stopped it, as ``TributaryError.to_dict`` gives it; None when nothing did.
+        error: What stopped it; None when nothing did.
         seconds: How long it took.
         started_at: When it began.
         skipped: Whether the table was left alone, because another process holds its lease or its
@@ -172,7 +173,7 @@ class RunResult:
     counts: Mapping[str, int] = field(default_factory=dict)
     offsets: Mapping[int, int] = field(default_factory=dict)
     watermark: datetime | None = None
-    error: Mapping[str, Any] | None = None
+    error: ErrorRecord | None = None
     seconds: float = 0.0
     started_at: datetime | None = None
     skipped: bool = False
@@ -188,7 +189,7 @@ class RunResult:
             "counts": dict(self.counts),
             "offsets": {str(partition): at for partition, at in self.offsets.items()},
             "watermark": self.watermark.isoformat() if self.watermark else None,
-            "error": dict(self.error) if self.error is not None else None,
+            "error": asdict(self.error) if self.error is not None else None,
             "seconds": round(self.seconds, 3),
             "skipped": self.skipped,
             "warnings": list(self.warnings),

@@ -12,7 +12,7 @@ from cdc.log.binlog_position import BinlogPosition
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
 from schemas.catalog import Catalog
-from schemas.ddl.mysql_reported import Told, read_statements
+from schemas.ddl.mysql_reported import read_statements
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectClient
@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from cdc.sources.base import Source
     from cdc.sources.values import Fingerprint
     from cdc.store.table_state import TableRecord
+    from schemas.statement_effects import StatementEffects
     from schemas.table import TableId
 
 _WAIT_S = 120.0
@@ -36,7 +37,7 @@ def told(
     handoff: Handoff,
     now: Fingerprint,
     changes: Iterable[DefinitionChange] = (),
-) -> Told | None:
+) -> StatementEffects | None:
     """What statements did to a table since the catalog that the lake follows was read.
 
     Args:

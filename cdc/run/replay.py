@@ -25,6 +25,7 @@ from cdc.run.comparison import compare
 from cdc.run.ddl_events import told
 from cdc.run.follow import follow
 from cdc.run.published_generation import check_serving, no_offsets
+from cdc.sources.values import Look
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord, with_commit
 
@@ -158,9 +159,8 @@ class _Replay:
         handoff = latest.record.require_handoff()
         lake = self._context.config.lake
         statements = told(self._context, self._record, handoff, fingerprint)
-        compared = compare(
-            source, source_table, fingerprint, self._settings, handoff, lake, statements
-        )
+        look = Look(source_table, fingerprint, statements)
+        compared = compare(source, look, self._settings, handoff, lake)
         if compared.changes:
             raise StateError(
                 f"table {self._table} has changed since its last run:"

@@ -34,6 +34,8 @@ from cdc.run.follow import LakeShape, follow, seen_at
 from cdc.run.published_generation import check_serving, no_offsets
 from cdc.runtime.failpoints import crash
 from cdc.sources.selection import not_there
+from cdc.sources.values import Look
+from cdc.store.error_record import ErrorRecord
 from cdc.store.history import SchemaEntry
 from cdc.store.table_state import State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
@@ -83,7 +85,7 @@ def run_table(
         result = RunResult(record.table, record.state, skipped=True, warnings=(held.message,))
     except StateError as error:
         _log.warning("%s", error)
-        result = RunResult(record.table, record.state, error=error.to_dict())
+        result = RunResult(record.table, record.state, error=ErrorRecord.of(error))
     result = replace(result, started_at=started, seconds=time.monotonic() - clock)
     if result.commits or result.error is not None:
         try:
@@ -129,7 +131,7 @@ class _TableRun:
         except FencedError as error:
             # The writer that took the table over keeps its state.
             _log.warning("%s", error)
-            self.result = replace(self.result, error=error.to_dict())
+            self.result = replace(self.result, error=ErrorRecord.of(error))
         except TributaryError as error:
             self._stop(error)
         except Exception as error:  # noqa: BLE001 - one table's failure never stops another's
@@ -227,9 +229,8 @@ class _TableRun:
         position_check.check_capture(self._table, list(found))
         lake = self._context.config.lake
         statements = told(self._context, self._record, handoff, fingerprint, facts.told)
-        compared = compare(
-            source, source_table, fingerprint, self._settings, handoff, lake, statements
-        )
+        look = Look(source_table, fingerprint, statements)
+        compared = compare(source, look, self._settings, handoff, lake)
         try:
             warnings = position_check.check_changes(
                 self._table, compared.changes, self._settings.on_schema_change
@@ -329,7 +330,7 @@ class _TableRun:
         """Move the table to the state that the error requires."""
         if self._context.ending:
             # The command ends, and nothing is wrong with the table.
-            self.result = replace(self.result, error=error.to_dict())
+            self.result = replace(self.result, error=ErrorRecord.of(error))
             return
         _log.warning("the run of table %s stopped: %s", self._table, error)
 
@@ -346,7 +347,7 @@ class _TableRun:
             return transition(record, State.FAILED, at=_now(), error=error, retry_at=again)
 
         self._save(stopped, self._stopped)
-        self.result = replace(self.result, state=self._record.state, error=error.to_dict())
+        self.result = replace(self.result, state=self._record.state, error=ErrorRecord.of(error))
 
     def _save(
         self, change: Callable[[TableRecord], TableRecord], schema: SchemaEntry | None = None

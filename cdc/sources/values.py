@@ -12,7 +12,7 @@ from uuid import UUID
 from cdc.log.position import LogPosition
 from schemas.catalog import differences
 from schemas.changes import Change
-from schemas.ddl.mysql_reported import Told
+from schemas.statement_effects import StatementEffects
 from schemas.table import TableId
 from schemas.type_rule import SourceType, TypeRule
 
@@ -187,6 +187,22 @@ class Fingerprint:
 
 
 @dataclass(frozen=True)
+class Look:
+    """What a source shows of a table at one moment, and of how the table became so.
+
+    Args:
+        table: The table as the catalog has it.
+        fingerprint: The catalog's facts.
+        statements: The effects of the statements in the log since the catalog that the lake
+            follows; None if the catalog shows every change.
+    """
+
+    table: SourceTable
+    fingerprint: Fingerprint
+    statements: StatementEffects | None = None
+
+
+@dataclass(frozen=True)
 class Planned:
     """A table as planned statements would leave it.
 
@@ -200,7 +216,7 @@ class Planned:
     table: SourceTable
     fingerprint: Fingerprint
     told: tuple[Change, ...] = ()
-    statements: Told | None = None
+    statements: StatementEffects | None = None
 
 
 @dataclass(frozen=True)

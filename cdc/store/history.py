@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 from cdc.errors import StateError
 from cdc.store.documents import Codec, Part
+from cdc.store.error_record import ErrorRecord
 from cdc.store.table_state import STORE_REMEDY, State, TableRecord
 from schemas.changes import Change, Verdict
 from schemas.table import TableId
@@ -33,7 +34,7 @@ class RunEntry(Part):
         counts: Events by operation.
         offsets: Next offset to read per partition after the run.
         watermark: Event time up to which the table is complete.
-        error: What failed, in the form of ``TributaryError.to_dict``.
+        error: What failed.
         format: Version of this document.
     """
 
@@ -48,7 +49,7 @@ class RunEntry(Part):
     counts: Mapping[str, int]
     offsets: Mapping[int, int]
     watermark: datetime | None = None
-    error: Mapping[str, Any] | None = None
+    error: ErrorRecord | None = None
     format: Literal[1] = 1
 
     def to_json(self) -> dict[str, Any]:
@@ -67,7 +68,7 @@ class RunEntry(Part):
             "counts": dict(self.counts),
             "offsets": {str(partition): offset for partition, offset in self.offsets.items()},
             "watermark": None if self.watermark is None else self.watermark.isoformat(),
-            "error": None if self.error is None else dict(self.error),
+            "error": None if self.error is None else asdict(self.error),
         }
 
 

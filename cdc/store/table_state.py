@@ -7,11 +7,12 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from enum import Enum
 from types import MappingProxyType
-from typing import Any, Literal
+from typing import Literal
 
 from cdc.errors import StateError
 from cdc.store.attempt import Attempt
 from cdc.store.documents import NOT_STORED, Codec, Part
+from cdc.store.error_record import ErrorRecord
 from schemas.errors import TributaryError
 from schemas.table import Shard, TableId
 
@@ -123,7 +124,7 @@ class TableRecord(Part):
         attempt: The current attempt of the generation.
         resume_to: The former state of a PAUSED or FAILED table.
         reason: Why it is PAUSED or NEEDS_BOOTSTRAP.
-        error: The error that stopped the table, in the form of ``TributaryError.to_dict``.
+        error: The error that stopped the table.
         remedy: What a person can do next.
         retry_at: When a run retries a FAILED table; ``None`` if no run does.
         failures: Failures in a row.
@@ -148,7 +149,7 @@ class TableRecord(Part):
     attempt: Attempt | None = None
     resume_to: State | None = None
     reason: str | None = None
-    error: Mapping[str, Any] | None = None
+    error: ErrorRecord | None = None
     remedy: str | None = None
     retry_at: datetime | None = None
     failures: int = 0
@@ -228,7 +229,7 @@ def transition(
         attempt=None if to is State.REGISTERED else attempt,
         resume_to=origin if to in RESUMABLE else None,
         reason=reason,
-        error=None if error is None else error.to_dict(),
+        error=None if error is None else ErrorRecord.of(error),
         remedy=remedy if error is None else error.remedy,
         retry_at=retry_at if to is State.FAILED else None,
         failures=_failures(record, to),

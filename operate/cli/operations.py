@@ -137,7 +137,7 @@ def run(
         )
         renderer.line("  What to do: start the command again; the next process has all of them.")
     for record in waiting:
-        why = record.reason or (record.error or {}).get("message") or "see tributary status"
+        why = record.reason or (record.error and record.error.message) or "see tributary status"
         renderer.line(f"{record.table}: {record.state.value}: {why}", style="yellow")
         if remedy := record.remedy or unfinished(record):
             renderer.line(f"  What to do: {remedy}")

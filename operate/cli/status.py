@@ -49,7 +49,7 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
             renderer.line(f"  shard {name} is {state}", style="yellow")
     for table in found.tables:
         record = table.record
-        why = record.reason or (record.error or {}).get("message")
+        why = record.reason or (record.error and record.error.message)
         if why:
             renderer.line(f"{record.table}: {why}", style="yellow")
         if table.remedy:
@@ -86,7 +86,7 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
                         run.commits,
                         f"{run.events:,}",
                         run.state.value,
-                        (run.error or {}).get("message"),
+                        run.error and run.error.message,
                     )
                     for run in table.runs
                 ],

@@ -252,7 +252,7 @@ class Demo:
         )
         for result in results:
             if result.error is not None:
-                self._renderer.warning(f"{result.table}: {result.error['message']}")
+                self._renderer.warning(f"{result.table}: {result.error.message}")
 
     def _look(
         self, opened: Services, at_source: Sessions, witness: Witness, where: str

@@ -374,10 +374,10 @@ class _Verification:
 
 def _stopped(table: TableId, result: RunResult) -> TributaryError:
     """The error for a run that verify needed and that failed."""
-    error = result.error or {}
+    error = result.error
     kind = LostHistoryError if result.state is State.NEEDS_BOOTSTRAP else LakeError
     return kind(
-        f"table {table} could not be brought up to date: {error.get('message', 'no reason')}",
-        remedy=str(error.get("remedy", f"See `tributary status {table}`.")),
+        f"table {table} could not be brought up to date: {error.message if error else 'no reason'}",
+        remedy=error.remedy if error else f"See `tributary status {table}`.",
         table=table,
     )

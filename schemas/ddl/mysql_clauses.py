@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from schemas.ddl.column_clauses import Drop, Rename
+
 
 @dataclass(frozen=True)
 class Definition:
@@ -42,22 +44,6 @@ class Redefine:
     name: str
     column: Definition
     place: str | None = None
-
-
-@dataclass(frozen=True)
-class Drop:
-    """DROP COLUMN."""
-
-    name: str
-    if_there: bool = False
-
-
-@dataclass(frozen=True)
-class Rename:
-    """RENAME COLUMN."""
-
-    name: str
-    to: str
 
 
 @dataclass(frozen=True)

@@ -15,15 +15,14 @@ import sqlglot
 from sqlglot import Token, TokenType, exp
 from sqlglot.errors import SqlglotError
 
+from schemas.ddl.column_clauses import Drop, Rename
 from schemas.ddl.mysql_clauses import (
     Add,
     AddUnique,
     Clause,
     Definition,
-    Drop,
     DropIndex,
     Redefine,
-    Rename,
     RenameIndex,
     SetDefault,
     Statement,

@@ -14,6 +14,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.errors import SqlglotError
 
+from schemas.ddl.column_clauses import Drop, Rename
 from schemas.errors import DdlError
 from schemas.table import TableId
 
@@ -67,22 +68,6 @@ class Add:
     generated: bool = False
     rewrites: bool = False
     if_missing: bool = False
-
-
-@dataclass(frozen=True)
-class Drop:
-    """DROP COLUMN."""
-
-    name: str
-    if_there: bool = False
-
-
-@dataclass(frozen=True)
-class Rename:
-    """RENAME COLUMN."""
-
-    name: str
-    to: str
 
 
 @dataclass(frozen=True)

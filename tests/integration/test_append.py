@@ -182,8 +182,8 @@ def test_another_mode_is_refused_once_a_table_is_on_the_plan(log: Log) -> None:
     log.shop.settle("events")
     (result,) = log.shop.run()
     assert result.error is not None
-    assert result.error["error"] == ConfigError.__name__
-    assert "mode: append" in result.error["message"]
+    assert result.error.error == ConfigError.__name__
+    assert "mode: append" in result.error.message
 
 
 @for_each_kind()

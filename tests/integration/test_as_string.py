@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
@@ -132,8 +131,8 @@ def test_a_new_column_of_such_a_type_waits_for_its_setting(shop: Bootstrapping) 
     )
     stopped = shop.run_one()
     assert stopped.error is not None
-    assert stopped.error["error"] == "UnsupportedTypeError"
-    assert "columns.as: {spot: string}" in json.dumps(dict(stopped.error))
+    assert stopped.error.error == "UnsupportedTypeError"
+    assert "columns.as: {spot: string}" in stopped.error.message + stopped.error.remedy
     shop.configure(public__late={"columns": {"as": {"spot": "string"}}})
     shop.store.put(replace(shop.record("late"), retry_at=datetime.now(timezone.utc)))
     assert shop.run_one().error is None

@@ -152,8 +152,8 @@ def test_more_than_the_limit_stops_the_table(orders: Orders, shared: Replication
     result = orders.run()
     assert result.state is State.FAILED
     assert result.error is not None
-    assert result.error["context"]["offset"] == str(first + 1)
-    assert "1 could be quarantined (max_quarantined)" in result.error["message"]
+    assert result.error.context["offset"] == str(first + 1)
+    assert "1 could be quarantined (max_quarantined)" in result.error.message
     assert [one.offset for one in kept(orders)] == [first], "nothing of that batch was kept"
 
 
@@ -166,8 +166,8 @@ def test_a_record_that_is_too_large_to_be_kept_stops_the_table(
     (offset,) = produce(orders, b"\x07" * 10)
     result = orders.run()
     assert result.error is not None
-    assert "11 bytes are too many to be quarantined" in result.error["message"]
-    assert result.error["context"]["offset"] == str(offset)
+    assert "11 bytes are too many to be quarantined" in result.error.message
+    assert result.error.context["offset"] == str(offset)
     assert kept(orders) == []
 
 
@@ -337,8 +337,8 @@ def test_known_schemas_are_enough_while_the_registry_is_down(
         registry.start()
     assert result.state is State.FAILED
     assert result.error is not None
-    assert result.error["error"] == "RegistryError"
-    assert result.error["context"]["offset"] == str(offset)
-    assert result.error["context"]["schema_id"] == str(unknown)
-    assert "unreachable" in result.error["message"]
+    assert result.error.error == "RegistryError"
+    assert result.error.context["offset"] == str(offset)
+    assert result.error.context["schema_id"] == str(unknown)
+    assert "unreachable" in result.error.message
     assert kept(orders) == []

@@ -73,7 +73,7 @@ def test_awkward_keys_by_copy_and_by_stream(shop: Shop, monkeypatch: pytest.Monk
     monkeypatch.setattr(shape, "FORM", key_text.FORM)
     (error,) = [result.error for result in shop.run() if result.table == shop.table("macs")]
     assert error is not None
-    assert "(a, b) as text of form 2 to (a, b) as text of form 3" in error["message"]
+    assert "(a, b) as text of form 2 to (a, b) as text of form 3" in error.message
     assert shop.record("macs").state is State.NEEDS_BOOTSTRAP
     succeeded(resync(shop.services, [shop.table("macs")]))
     assert shop.record("macs").state is State.INCREMENTAL

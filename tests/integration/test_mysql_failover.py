@@ -44,7 +44,7 @@ def test_a_replica_that_was_promoted_is_another_server(shop: Shop) -> None:
     shop.reconfigure(sources={database.name: promoted})
     (result,) = shop.run()
     assert result.state is State.NEEDS_BOOTSTRAP
-    assert "is another server" in (result.error or {})["message"]
+    assert "is another server" in result.error.message
     succeeded(bootstrap(shop.services, [shop.table("orders")]))
     shop.assert_equal("orders")
     with database.connect(replica=True) as connection, connection.cursor() as cursor:

@@ -269,8 +269,8 @@ def test_a_state_store_from_before_a_resync_stops_its_table_by_name(
 
     assert result.state is State.NEEDS_BOOTSTRAP
     assert result.error is not None
-    assert str(serving.id) in result.error["message"]
-    assert f"tributary bootstrap {known}" in result.error["remedy"]
+    assert str(serving.id) in result.error.message
+    assert f"tributary bootstrap {known}" in result.error.remedy
     assert shop.published(table.name) == serving.path
     shop.bootstrap(table.name)
     shop.catch_up_and_compare(table.name, *COLUMNS)

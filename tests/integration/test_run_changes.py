@@ -144,8 +144,8 @@ def test_a_partitioned_table_travels_through_its_root(shared: Replication) -> No
     assert shared.record("meters").state is State.NEEDS_BOOTSTRAP
     error = results["meters"].error
     assert error is not None
-    assert "meters_c was truncated" in error["message"]
-    assert "meters_a" not in error["message"]
+    assert "meters_c was truncated" in error.message
+    assert "meters_a" not in error.message
 
 
 @pytest.mark.parametrize("identity", ["FULL", "USING INDEX"])

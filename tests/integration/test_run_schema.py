@@ -314,6 +314,6 @@ def test_another_key_by_the_settings_needs_a_copy(shared: Replication) -> None:
     shared.database.execute("UPDATE rekeyed SET n = 2")
     (error,) = [result.error for result in shared.run() if result.table.name == "rekeyed"]
     assert error is not None
-    assert "its key changed from (id) to (code)" in error["message"]
+    assert "its key changed from (id) to (code)" in error.message
     assert shared.record("rekeyed").state is State.NEEDS_BOOTSTRAP
     assert shared.lake("rekeyed", "id", "n") == [(1, 1)]

@@ -48,10 +48,10 @@ def test_a_record_that_cannot_be_read_stops_its_table_only(
     assert (good.error, good.commits) == (None, 1)
     assert shared.lake(other, "id") == [(1,)]
     assert bad.error is not None
-    assert bad.error["error"] == "DecodeError", bad.error
-    assert bad.error["context"]["offset"] == str(offset)
-    assert bad.error["context"]["topic"] == topic
-    assert bad.error["context"]["schema_id"] == "1"
+    assert bad.error.error == "DecodeError", bad.error
+    assert bad.error.context["offset"] == str(offset)
+    assert bad.error.context["topic"] == topic
+    assert bad.error.context["schema_id"] == "1"
     failed = shared.record(orders.name)
     assert (failed.state, failed.failures) == (State.FAILED, 1)
     assert failed.retry_at is not None
@@ -68,9 +68,9 @@ def test_an_unknown_schema_id_names_the_record(orders: Orders, shared: Replicati
     produce(shared, topic, b"\x00\x00\x0f\xff\xff body")
     result = orders.run()
     assert result.error is not None
-    assert result.error["error"] == "DecodeError"
-    assert result.error["context"]["schema_id"] == str(0x000FFFFF)
-    assert result.error["context"]["offset"] == "0"
+    assert result.error.error == "DecodeError"
+    assert result.error.context["schema_id"] == str(0x000FFFFF)
+    assert result.error.context["offset"] == "0"
 
 
 def test_a_failed_table_goes_on_when_its_time_has_come(orders: Orders, shared: Replication) -> None:
@@ -79,7 +79,7 @@ def test_a_failed_table_goes_on_when_its_time_has_come(orders: Orders, shared: R
     broken = shared.context(registry=DownRegistry())
     (result,) = run_tables(broken, [shared.record(orders.name)])
     assert result.error is not None
-    assert result.error["error"] == "RegistryError"
+    assert result.error.error == "RegistryError"
     failed = shared.record(orders.name)
     assert failed.state is State.FAILED
     shared.store.put(replace(failed, retry_at=datetime.now(timezone.utc)))
@@ -112,7 +112,7 @@ def test_a_batch_that_was_read_before_another_commit_is_refused(
     stale = run_table(shared.context(registry=registry), record)
     assert registry.interrupted
     assert stale.error is not None
-    assert stale.error["error"] == FencedError.__name__
+    assert stale.error.error == FencedError.__name__
     assert orders.state is State.INCREMENTAL
     assert orders.lake("id") == []
 
@@ -148,9 +148,9 @@ def test_a_topic_that_somebody_compacts_stops_its_table_until_it_is_not(
     alter_topic(shared.config.kafka, topic, cleanup_policy="compact,delete")
     idle = orders.run()
     assert idle.error is not None, "also without new changes"
-    assert (idle.error["error"], idle.state) == ("CaptureError", State.FAILED)
-    assert "cleanup.policy=compact,delete" in idle.error["message"]
-    assert topic in idle.error["remedy"]
+    assert (idle.error.error, idle.state) == ("CaptureError", State.FAILED)
+    assert "cleanup.policy=compact,delete" in idle.error.message
+    assert topic in idle.error.remedy
     alter_topic(shared.config.kafka, topic, cleanup_policy="delete")
     orders.execute("DELETE FROM T")
     failed = shared.record(orders.name)
@@ -506,7 +506,7 @@ def test_settings_that_clash_for_one_table_stop_that_table(
         shared.tables = before
         shared.configure()
     assert result.error is not None
-    assert "include or exclude" in result.error["message"]
+    assert "include or exclude" in result.error.message
     failed = shared.record(orders.name)
     shared.store.put(replace(failed, retry_at=datetime.now(timezone.utc)))
     assert orders.run().error is None

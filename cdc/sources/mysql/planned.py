@@ -22,15 +22,14 @@ from cdc.sources.mysql.keys import relation_of
 from cdc.sources.mysql.preparation import cascades_unseen
 from cdc.sources.mysql.table_facts import Described, describe
 from cdc.sources.values import READ_AT, Fingerprint, Planned
+from schemas.ddl.column_clauses import Drop, Rename
 from schemas.ddl.mysql_clauses import (
     Add,
     AddUnique,
     Clause,
     Definition,
-    Drop,
     DropIndex,
     Redefine,
-    Rename,
     RenameIndex,
     SetDefault,
     Statement,
@@ -102,10 +101,10 @@ def plan(
         then = planned(found, statements, lookups)
     source_table, facts = catalog.as_values(session, then)
     facts = Fingerprint({**facts.facts, READ_AT: fingerprint.facts[READ_AT]})
-    told = read_statements(statement.text for statement in statements)
-    if told.cascades and cascades_unseen(session):
-        told = told.without_events_of_cascades()
-    return Planned(source_table, facts, statements=told)
+    effects = read_statements(statement.text for statement in statements)
+    if effects.cascades and cascades_unseen(session):
+        effects = effects.without_events_of_cascades()
+    return Planned(source_table, facts, statements=effects)
 
 
 @contextmanager

@@ -14,14 +14,13 @@ from cdc.sources.postgres.column_type import type_of
 from cdc.sources.postgres.connection import Session
 from cdc.sources.values import Fingerprint, Planned, SourceColumn, SourceTable
 from schemas.changes import Change, LoseEvents, RewriteColumn, Verdict
+from schemas.ddl.column_clauses import Drop, Rename
 from schemas.ddl.postgres_planned import (
     Action,
     Add,
     AddKey,
-    Drop,
     DropConstraint,
     Leave,
-    Rename,
     Retype,
     SetDefault,
     SetIdentity,

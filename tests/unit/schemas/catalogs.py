@@ -9,7 +9,7 @@ from schemas.catalog import Catalog
 from schemas.changes import (
     Change,
 )
-from schemas.evolution import LakeColumns, diff
+from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.table import Column
 
 LAKE_TYPES = {
@@ -89,12 +89,9 @@ def compared(
     return diff(
         Catalog.read(FACTS),
         Catalog.read(now),
-        wanted=wanted,
-        lake=LakeColumns(lake or LAKE, frozenset(dropped)),
-        stored=stored or {},
-        empty=empty,
-        frozen=frozen,
-        keyed=keyed,
+        LakeColumns(lake or LAKE, frozenset(dropped)),
+        Rules(wanted, frozen=frozen, keyed=keyed),
+        Evidence(stored or {}, empty=empty),
     )
 
 

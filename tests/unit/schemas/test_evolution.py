@@ -21,7 +21,7 @@ from schemas.changes import (
     RenameColumn,
     Verdict,
 )
-from schemas.evolution import LakeColumns, diff
+from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.table import Column
 from tests.unit.schemas.catalogs import (
     FACTS,
@@ -132,13 +132,15 @@ def test_a_default_of_a_column_that_the_lake_hides_is_told_to_nobody() -> None:
     (change,) = diff(
         Catalog.read(FACTS),
         Catalog.read(now),
-        wanted=[
-            *(Column(n, k, LAKE[n]) for n, k in (("id", "integer"), ("note", "text"))),
-            Column("price", "numeric(10,2)", LAKE["price"]),
-            Column("ssn", "text", "string", hide="mask", plain="string"),
-        ],
-        lake=LakeColumns(LAKE),
-        stored={"ssn": ("{078-05-1120}",)},
+        LakeColumns(LAKE),
+        Rules(
+            [
+                *(Column(n, k, LAKE[n]) for n, k in (("id", "integer"), ("note", "text"))),
+                Column("price", "numeric(10,2)", LAKE["price"]),
+                Column("ssn", "text", "string", hide="mask", plain="string"),
+            ]
+        ),
+        Evidence({"ssn": ("{078-05-1120}",)}),
     )
     assert change.verdict is Verdict.BOOTSTRAP
     assert "078" not in f"{change} {change.to_json()}"

@@ -8,7 +8,7 @@ import pytest
 
 from schemas.catalog import Catalog
 from schemas.changes import Change, ChangeType, RenameColumn, RewriteColumn, Verdict, WidenType
-from schemas.evolution import LakeColumns, diff
+from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.renames import Renames, related
 from schemas.table import Column
 from tests.unit.schemas.catalogs import FACTS, LAKE, LAKE_TYPES, column, with_columns
@@ -37,11 +37,9 @@ def compared(
     return diff(
         Catalog.read(FACTS),
         Catalog.read(now),
-        wanted=wanted,
-        lake=lake or LakeColumns(LAKE),
-        stored={},
-        frozen=frozen,
-        renames=Renames(entries, frozenset(placing)),
+        lake or LakeColumns(LAKE),
+        Rules(wanted, frozen=frozen, renames=Renames(entries, frozenset(placing))),
+        Evidence(),
     )
 
 

@@ -16,7 +16,7 @@ from schemas.changes import (
     Verdict,
     WidenType,
 )
-from schemas.evolution import LakeColumns, diff
+from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.table import Column
 from schemas.widening import keeps_rows, prints_alike, widens
 from tests.unit.schemas.catalogs import (
@@ -145,13 +145,15 @@ def test_another_decimal_by_the_settings_alone(had: str, wanted: str, verdict: V
     (change,) = diff(
         catalog,
         catalog,
-        wanted=[
-            Column("id", "integer", "int"),
-            Column("note", "text", "string"),
-            Column("price", "numeric", wanted, decimal=wanted != "string"),
-        ],
-        lake=LakeColumns({**LAKE, "price": had}),
-        stored={},
+        LakeColumns({**LAKE, "price": had}),
+        Rules(
+            [
+                Column("id", "integer", "int"),
+                Column("note", "text", "string"),
+                Column("price", "numeric", wanted, decimal=wanted != "string"),
+            ]
+        ),
+        Evidence(),
     )
     assert change.verdict is verdict
 
@@ -181,9 +183,9 @@ def test_an_integer_that_was_a_smallint_evolves() -> None:
     change, new_file = diff(
         Catalog.read(before),
         Catalog.read(now),
-        wanted=[Column("id", "integer", "int"), Column("price", "integer", "int")],
-        lake=LakeColumns({"id": "int", "price": "int"}),
-        stored={},
+        LakeColumns({"id": "int", "price": "int"}),
+        Rules([Column("id", "integer", "int"), Column("price", "integer", "int")]),
+        Evidence(),
     )
     assert isinstance(change, WidenType)
     assert change.verdict is Verdict.EVOLVE
@@ -219,7 +221,7 @@ def test_what_a_type_is_made_of(
         Column(one["name"], one["shown"], LAKE[one["name"]]) for one in now["columns"].values()
     ]
     changes = diff(
-        Catalog.read(old), Catalog.read(now), wanted=wanted, lake=LakeColumns(LAKE), stored={}
+        Catalog.read(old), Catalog.read(now), LakeColumns(LAKE), Rules(wanted), Evidence()
     )
     assert [change.verdict for change in changes] == verdicts
     assert all(isinstance(change, ChangeParts) and "note" in str(change) for change in changes)
@@ -238,9 +240,9 @@ def test_text_of_the_server_and_values_of_events_do_not_mix(*, before: bool, now
     (change,) = diff(
         Catalog.read(FACTS),
         Catalog.read(facts),
-        wanted=wanted,
-        lake=LakeColumns(LAKE, asked=asked),
-        stored={},
+        LakeColumns(LAKE, asked=asked),
+        Rules(wanted),
+        Evidence(),
     )
     assert isinstance(change, ChangeType)
     assert change.verdict is Verdict.BOOTSTRAP
@@ -269,6 +271,6 @@ def test_hidden_values_and_others_do_not_mix(
     ]
     catalog = Catalog.read(FACTS)
     lake = LakeColumns(LAKE, hidden={"note": had} if had else {})
-    changes = diff(catalog, catalog, wanted=columns, lake=lake, stored={})
+    changes = diff(catalog, catalog, lake, Rules(columns), Evidence())
     assert [change.verdict for change in changes] == verdicts
     assert all(isinstance(one, ChangeType) and "note" in str(one) for one in changes)

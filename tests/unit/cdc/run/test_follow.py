@@ -16,7 +16,7 @@ from cdc.run.follow import follow, seen_at
 from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
 from schemas.changes import AddColumn, Change, Verdict
-from schemas.evolution import diff
+from schemas.evolution import Evidence, Rules, diff
 from schemas.table import Column, TableId, TableSchema
 from tests.handoffs import handed
 from tests.unit.schemas.catalogs import FACTS, LAKE, changed, column
@@ -45,7 +45,7 @@ class Followed:
         """What a run finds changed; it follows what it may."""
         handoff = self.latest.record.require_handoff()
         lake = handoff.lake_columns
-        changes = diff(handoff.catalog, Catalog.read(facts), wanted=COLUMNS, lake=lake, stored={})
+        changes = diff(handoff.catalog, Catalog.read(facts), lake, Rules(COLUMNS), Evidence())
         if Verdict.gravest(change.verdict for change in changes) is Verdict.BOOTSTRAP:
             return changes
         table = SimpleNamespace(table=TABLE)

@@ -15,7 +15,7 @@ from schemas.changes import Change, Verdict
 from schemas.ddl.mysql_planned import read_planned
 from schemas.ddl.mysql_reported import read_statements
 from schemas.errors import DdlError
-from schemas.evolution import LakeColumns, diff
+from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.table import Column, TableId
 
 ID = TableId("s", "shop", "orders")
@@ -94,16 +94,17 @@ def changes(ddl: str) -> tuple[Change, ...]:
     return diff(
         Catalog.read(FOUND.fingerprint(on_replica=False).facts),
         Catalog.read(then.fingerprint(on_replica=False).facts),
-        wanted=[
-            Column(one.name, str(one.type), one.type.rule(table=ID, column="x").lake_type)
-            for one in then.source_columns()
-        ],
-        lake=LakeColumns(
+        LakeColumns(
             {"id": "int", "note": "string", "n": "int", "q": "int", "mood": "string"}
             | {"twice": "int"}
         ),
-        stored={},
-        told=read_statements(statement.text for statement in read_planned(ddl, ID)),
+        Rules(
+            [
+                Column(one.name, str(one.type), one.type.rule(table=ID, column="x").lake_type)
+                for one in then.source_columns()
+            ]
+        ),
+        Evidence(statements=read_statements(statement.text for statement in read_planned(ddl, ID))),
     )
 
 

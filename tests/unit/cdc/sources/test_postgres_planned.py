@@ -13,7 +13,7 @@ from schemas.catalog import Catalog
 from schemas.changes import Verdict
 from schemas.ddl.postgres_planned import read_ddl
 from schemas.errors import DdlError
-from schemas.evolution import LakeColumns, diff
+from schemas.evolution import Evidence, LakeColumns, Rules, diff
 from schemas.table import Column, TableId
 from schemas.types_postgres import PostgresType
 
@@ -72,13 +72,15 @@ def verdict(ddl: str) -> Verdict:
     changes = diff(
         Catalog.read(FACTS),
         Catalog.read(then.fingerprint.facts),
-        wanted=[
-            Column(one.name, str(one.type), one.type.rule(table=ID, column="x").lake_type)
-            for one in then.table.columns
-            if not one.generated
-        ],
-        lake=LakeColumns({"id": "int", "note": "string", "n": "int"}),
-        stored={one.name: one.old_values for one in then.table.columns},
+        LakeColumns({"id": "int", "note": "string", "n": "int"}),
+        Rules(
+            [
+                Column(one.name, str(one.type), one.type.rule(table=ID, column="x").lake_type)
+                for one in then.table.columns
+                if not one.generated
+            ]
+        ),
+        Evidence({one.name: one.old_values for one in then.table.columns}),
     )
     return Verdict.gravest(change.verdict for change in (*then.told, *changes))
 

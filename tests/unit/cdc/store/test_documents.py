@@ -19,6 +19,7 @@ from cdc.lake.index import IndexLayout
 from cdc.lake.pointer import Pointer, Published
 from cdc.store.attempt import Attempt, Chunk
 from cdc.store.documents import Codec, Part
+from cdc.store.error_record import ErrorRecord
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
 from cdc.store.table_state import TABLE_RECORDS, CommitSummary, State, TableRecord
 from schemas.errors import TributaryError
@@ -34,7 +35,9 @@ strings = st.none() | texts
 tables = st.builds(TableId, texts, texts, texts)
 states = st.sampled_from(State)
 keys = st.none() | st.lists(texts, max_size=2).map(tuple)
-errors = st.none() | st.dictionaries(texts, facts, max_size=2)
+errors = st.none() | st.builds(
+    ErrorRecord, texts, texts, texts, st.dictionaries(texts, texts, max_size=2)
+)
 chunks = st.builds(Chunk, numbers, keys, keys, numbers, numbers)
 attempts = st.builds(
     Attempt,
@@ -160,6 +163,7 @@ RECORD = TableRecord(
     NOW,
     shard=Shard("orders", "eu", "_shard", "/lake/orders"),
     attempt=ATTEMPT,
+    error=ErrorRecord("KafkaError", "down", "wait", {}),
     last_commit=CommitSummary({0: 5}, None, None, "1", NOW),
 )
 RUN = RunEntry("r", TABLE, 1, State.INCREMENTAL, NOW, 1.5, 1, 1, {}, {0: 1})
@@ -306,6 +310,6 @@ def test_a_document_has_a_version() -> None:
 
 def test_an_error_with_bytes_that_are_no_text_can_be_kept() -> None:
     error = StateError("no file \udce9", remedy="Rename \udce9.", path="/\udce9")
-    record = replace(RECORD, error=error.to_dict(), reason=error.message, remedy=error.remedy)
+    record = replace(RECORD, error=ErrorRecord.of(error), reason=error.message, remedy=error.remedy)
     kept = TABLE_RECORDS.read(TABLE_RECORDS.write(record), "it")
     assert kept.reason == r"no file \udce9"

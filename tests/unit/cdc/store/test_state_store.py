@@ -18,6 +18,7 @@ from cdc.errors import StateError
 from cdc.lake.handoff import FollowedSchema
 from cdc.store import tables as store_tables
 from cdc.store.attempt import Attempt
+from cdc.store.error_record import ErrorRecord
 from cdc.store.history import RunEntry, SchemaEntry
 from cdc.store.state_store import Store
 from cdc.store.table_state import CommitSummary, State, TableRecord
@@ -68,7 +69,7 @@ def entry(table: TableId = TABLE, run_id: str = "r1") -> RunEntry:
         counts={"c": 20, "d": 10},
         offsets={0: 31},
         watermark=NOW,
-        error={"error": "KafkaError", "message": "down", "remedy": "wait", "context": {}},
+        error=ErrorRecord("KafkaError", "down", "wait", {}),
     )
 
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 
 from cdc.errors import KafkaError, StateError
 from cdc.store.attempt import Attempt, Chunk
+from cdc.store.error_record import ErrorRecord
 from cdc.store.table_state import (
     RESUMABLE,
     TABLE_RECORDS,
@@ -201,7 +202,7 @@ def test_a_failure_carries_its_error_and_counts_until_a_commit() -> None:
     failed = transition(
         record(State.INCREMENTAL), State.FAILED, at=LATER, error=ERROR, retry_at=LATER
     )
-    assert failed.error == ERROR.to_dict()
+    assert failed.error == ErrorRecord.of(ERROR)
     assert failed.remedy == "Start it."
     assert (failed.retry_at, failed.failures) == (LATER, 1)
     retried = transition(failed, State.INCREMENTAL, at=LATER)
@@ -253,7 +254,7 @@ def test_a_record_survives_json(state: State) -> None:
         record(state, resume_to=State.INCREMENTAL),
         shard=Shard("orders", "eu", "_shard", "file:///lake/orders"),
         reason="why",
-        error=ERROR.to_dict(),
+        error=ErrorRecord.of(ERROR),
         remedy="do",
         retry_at=LATER,
         failures=2,

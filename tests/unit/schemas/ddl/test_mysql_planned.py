@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from schemas.ddl.column_clauses import Drop, Rename
 from schemas.ddl.mysql_clauses import (
     Add,
     AddUnique,
     Clause,
     Definition,
-    Drop,
     DropIndex,
     Redefine,
-    Rename,
     RenameIndex,
     SetDefault,
 )

@@ -6,7 +6,8 @@ import pytest
 
 from schemas.catalog import CatalogColumn
 from schemas.changes import Verdict
-from schemas.ddl.mysql_reported import Default, read_statements
+from schemas.ddl.mysql_reported import read_statements
+from schemas.statement_effects import OldValue
 
 
 @pytest.mark.parametrize(
@@ -82,18 +83,18 @@ def test_a_foreign_key_that_came_and_went_is_told(statement: str) -> None:
 @pytest.mark.parametrize(
     ("definition", "default"),
     [
-        ("c int", Default(constant=False, null=True)),
-        ("c int NULL DEFAULT NULL", Default(constant=False, null=True)),
-        ("c int NOT NULL", Default(constant=False, null=False)),
-        ("c int NOT NULL DEFAULT 5 AFTER a", Default(constant=True, null=False)),
-        ("c decimal(5,2) DEFAULT -1.5", Default(constant=True, null=False)),
-        ("c varchar(9) CHARACTER SET utf8mb4 DEFAULT ''", Default(constant=True, null=False)),
-        ("c datetime DEFAULT CURRENT_TIMESTAMP", Default(constant=False, null=False)),
-        ("c char(36) DEFAULT (uuid())", Default(constant=False, null=False)),
-        ("c int AS (a + 1) STORED", Default(constant=False, null=False)),
+        ("c int", OldValue(constant=False, null=True)),
+        ("c int NULL DEFAULT NULL", OldValue(constant=False, null=True)),
+        ("c int NOT NULL", OldValue(constant=False, null=False)),
+        ("c int NOT NULL DEFAULT 5 AFTER a", OldValue(constant=True, null=False)),
+        ("c decimal(5,2) DEFAULT -1.5", OldValue(constant=True, null=False)),
+        ("c varchar(9) CHARACTER SET utf8mb4 DEFAULT ''", OldValue(constant=True, null=False)),
+        ("c datetime DEFAULT CURRENT_TIMESTAMP", OldValue(constant=False, null=False)),
+        ("c char(36) DEFAULT (uuid())", OldValue(constant=False, null=False)),
+        ("c int AS (a + 1) STORED", OldValue(constant=False, null=False)),
     ],
 )
-def test_a_new_column_says_what_older_rows_show(definition: str, default: Default) -> None:
+def test_a_new_column_says_what_older_rows_show(definition: str, default: OldValue) -> None:
     told = read_statements([f"ALTER TABLE t ADD COLUMN {definition}"])
     assert told.grave == []
     assert told.old_rows_of("C") == default

@@ -2,15 +2,14 @@ from __future__ import annotations
 
 import pytest
 
+from schemas.ddl.column_clauses import Drop, Rename
 from schemas.ddl.postgres_planned import (
     Action,
     Add,
     AddKey,
     Default,
-    Drop,
     DropConstraint,
     Leave,
-    Rename,
     Retype,
     SetDefault,
     SetIdentity,
