@@ -29,10 +29,10 @@ from cdc.lake.publish import attempt_path, delete_path
 from cdc.lake.timeline import Timeline
 from cdc.run.comparison import settings_digest
 from cdc.runtime.failpoints import crash
-from cdc.sources.base import Fingerprint
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import RESUMABLE, State, TableRecord, transition, with_attempt
 from schemas.errors import SchemaError, TributaryError
+from schemas.fingerprint import Fingerprint
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectClient
@@ -238,14 +238,7 @@ class _Bootstrap:
         )
         if (upto := settled.captured) is not None:
             self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
-        self._note(
-            replace(
-                self._attempt,
-                x0=settled.by,
-                fingerprint=dict(fingerprint.facts),
-                fingerprint_digest=fingerprint.digest,
-            )
-        )
+        self._note(replace(self._attempt, x0=settled.by, fingerprint=fingerprint))
         crash("bootstrap.after_x0")
 
     def _record_start(self) -> None:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError
-from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
+from schemas.fingerprint import Fingerprint
 from schemas.standstill import spoiling
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ def unspoiled(
     Raises:
         AttemptSpoiledError: They cannot; names each reason.
     """
-    known = Fingerprint(attempt.fingerprint or {})
+    known = attempt.fingerprint or Fingerprint({})
     if known.digest == now.digest:
         return attempt
     if found := [*_spoiling(source, settings, record, known, now)]:
@@ -50,7 +50,7 @@ def unspoiled(
             " definition alone until the copy is done.",
             table=record.table,
         )
-    return replace(attempt, fingerprint=dict(now.facts), fingerprint_digest=now.digest)
+    return replace(attempt, fingerprint=now)
 
 
 def _spoiling(

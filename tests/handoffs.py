@@ -9,8 +9,8 @@ from typing import Any
 from uuid import UUID
 
 from cdc.lake.handoff import Handoff, LakeColumn
-from cdc.sources.values import Fingerprint
 from cdc.store.attempt import CopyView
+from schemas.fingerprint import Fingerprint
 
 VIEW = CopyView(
     snapshot="00000003-1",

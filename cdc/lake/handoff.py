@@ -14,12 +14,12 @@ from uuid import UUID
 from cdc.errors import StateError
 from cdc.lake.key_text import key_form
 from cdc.rows.masking import key_check
-from cdc.sources.values import Fingerprint
 from cdc.store.attempt import CopyView
 from cdc.store.documents import Part
 from schemas.catalog import Catalog
 from schemas.changes import Change, NewFile, RenameColumn, Verdict
 from schemas.evolution import LakeColumns
+from schemas.fingerprint import Fingerprint
 from schemas.table import DROPPED, Column, TableId, TableSchema
 
 if TYPE_CHECKING:
@@ -183,7 +183,7 @@ class Handoff(Part):
             topic_id=attempt.topic_id,
             told_upto=attempt.told_upto,
             view=recorded(attempt.view, "its view"),
-            fingerprint=Fingerprint(recorded(attempt.fingerprint, "the catalog")),
+            fingerprint=recorded(attempt.fingerprint, "the catalog"),
             columns=tuple(map(LakeColumn.of, schema.columns)),
             key=schema.key,
             key_text=key_form(map(schema.column, schema.key), shared=shared),

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
     from cdc.config import LakeConfig, TableSettings
     from cdc.lake.handoff import Handoff
     from cdc.sources.base import Source
-    from cdc.sources.values import Fingerprint, Look, SourceTable
+    from cdc.sources.values import Look, SourceTable
     from schemas.changes import Change
+    from schemas.fingerprint import Fingerprint
     from schemas.table import TableId
     from schemas.type_rule import TypeRule
 

@@ -23,9 +23,9 @@ from cdc.run.ddl_events import since
 from cdc.run.former_generations import remove_former
 from cdc.run.table import run_table
 from cdc.runtime import task_watch
-from cdc.sources.values import READ_AT
 from cdc.store.table_state import TableRecord
 from schemas.errors import TributaryError
+from schemas.fingerprint import READ_AT
 
 if TYPE_CHECKING:
     from cdc.capture.position_check import TopicFacts
@@ -144,11 +144,11 @@ def _changed_unseen(
             _log.warning("%d idle tables of %s were not checked: %s", len(records), source, error)
             continue
         for record in records:
-            known = record.attempt.fingerprint_digest if record.attempt is not None else None
+            known = record.attempt.fingerprint if record.attempt is not None else None
             seen = now.get(record.table)
             if (
                 seen is None
-                or known not in (None, seen.digest)
+                or (known is not None and known.digest != seen.digest)
                 or _told_of(context, checks, record)
                 or _edited(context, record)
             ):
@@ -158,10 +158,11 @@ def _changed_unseen(
 
 def _told_of(context: RunContext, checks: CaptureChecks, record: TableRecord) -> bool:
     """Whether the log reports statements on the table, which its catalog may not show."""
-    facts = (record.attempt.fingerprint if record.attempt is not None else None) or {}
-    read_at, source = facts.get(READ_AT), context.sources[record.table.source]
+    known = record.attempt.fingerprint if record.attempt is not None else None
+    read_at = None if known is None else known.facts.get(READ_AT)
     if not read_at:
         return False
+    source = context.sources[record.table.source]
     return any(since(source, record.table, str(read_at), checks.facts(record).told))
 
 

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
     from cdc.run.context import RunContext
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source
-    from cdc.sources.values import Fingerprint
     from cdc.store.table_state import TableRecord
+    from schemas.fingerprint import Fingerprint
     from schemas.statement_effects import StatementEffects
     from schemas.table import TableId
 

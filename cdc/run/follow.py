@@ -18,8 +18,8 @@ from cdc.rows.masking import hidden
 from cdc.rows.semantic_types import quoted
 from cdc.run.comparison import Comparison, fill_value
 from cdc.runtime.failpoints import crash
-from cdc.sources.values import HORIZON, Fingerprint
 from schemas.changes import AddColumn, Verdict, WidenType
+from schemas.fingerprint import HORIZON, Fingerprint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -262,16 +262,13 @@ class _TableRun:
         """Cache which catalog and settings the lake follows, so that an idle table needs no run."""
         attempt, fingerprint = self._record.attempt, compared.fingerprint
         settings = settings_digest(self._settings, self._context.config.lake)
-        now = (fingerprint.digest, settings)
         if attempt is not None and (
-            compared.statements or (attempt.fingerprint_digest, attempt.settings_digest) != now
+            compared.statements
+            or attempt.fingerprint is None
+            or attempt.fingerprint.digest != fingerprint.digest
+            or attempt.settings_digest != settings
         ):
-            accepted = replace(
-                attempt,
-                fingerprint=dict(fingerprint.facts),
-                fingerprint_digest=fingerprint.digest,
-                settings_digest=settings,
-            )
+            accepted = replace(attempt, fingerprint=fingerprint, settings_digest=settings)
             self._save(lambda record: replace(record, attempt=accepted, updated_at=_now()))
 
     def _keep_history(self, handoff: Handoff) -> None:

@@ -10,7 +10,6 @@ from cdc.log.position import LogPosition
 from cdc.sources.values import (
     Boundaries,
     Check,
-    Fingerprint,
     KeyRange,
     LogHealth,
     Marker,
@@ -26,6 +25,7 @@ from cdc.sources.values import (
 )
 from cdc.sources.views import View
 from schemas.errors import TributaryError
+from schemas.fingerprint import Fingerprint
 from schemas.table import Column, TableId, TableSchema
 
 if TYPE_CHECKING:

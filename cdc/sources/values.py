@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, Literal, Protocol
 from uuid import UUID
 
 from cdc.log.position import LogPosition
-from schemas.catalog import differences
 from schemas.changes import Change
+from schemas.fingerprint import Fingerprint
 from schemas.statement_effects import StatementEffects
 from schemas.table import TableId
 from schemas.type_rule import SourceType, TypeRule
@@ -144,46 +142,6 @@ class SourceTable:
     children: tuple[str, ...] = ()
     leaves: tuple[Leaf, ...] = ()
     withheld: tuple[str, ...] = ()
-
-
-READ_AT = "read_at"
-"""Name of the fact with the position that was executed before the catalog was read.
-
-A source has it if its log contains all statements.
-"""
-
-HORIZON = "horizon"
-"""Name of the fact with a transaction id: every lower one had ended when the catalog was read.
-
-A source has it if its log does not contain all statements.
-"""
-
-
-@dataclass(frozen=True)
-class Fingerprint:
-    """The catalog facts that must not change while a table is copied or between runs.
-
-    Args:
-        facts: Plain values: strings, integers, lists and dictionaries with string keys. `READ_AT`
-            and `HORIZON` are not facts of the table, and are not compared.
-    """
-
-    facts: Mapping[str, Any]
-
-    @property
-    def digest(self) -> str:
-        """SHA-256 of the compared facts, as hex."""
-        return hashlib.sha256(self.to_json().encode()).hexdigest()
-
-    def to_json(self) -> str:
-        """The compared facts as JSON with sorted keys: equal facts give equal text."""
-        moments = (READ_AT, HORIZON)
-        compared = {name: fact for name, fact in self.facts.items() if name not in moments}
-        return json.dumps(compared, sort_keys=True, separators=(",", ":"))
-
-    def diff(self, other: Fingerprint) -> list[str]:
-        """What differs, one line each, from this one to ``other``; empty when nothing does."""
-        return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]
 
 
 @dataclass(frozen=True)

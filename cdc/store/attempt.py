@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any
 from uuid import UUID
 
 from cdc.store.documents import Part
+from schemas.fingerprint import Fingerprint
 
 
 @dataclass(frozen=True)
@@ -68,8 +68,7 @@ class Attempt(Part):
         x0: The proof that no transaction is captured in part: a transaction id, or a marker's id.
         chunks: The planned chunks; empty before they are planned.
         view: The image of the source that it copies.
-        fingerprint_digest: Digest of the table's catalog facts in the view.
-        fingerprint: Those facts, so that an error can name the difference.
+        fingerprint: The table's catalog facts in the view.
         settings_digest: Digest of the settings that determine its rows.
         reads_upto: R, an upper bound of the position that the view can contain, as text.
         handoff_offsets: H, the offset per partition at which everything up to R is captured.
@@ -92,8 +91,7 @@ class Attempt(Part):
     x0: str | None = None
     chunks: tuple[Chunk, ...] = ()
     view: CopyView | None = None
-    fingerprint_digest: str | None = None
-    fingerprint: Mapping[str, Any] | None = None
+    fingerprint: Fingerprint | None = None
     settings_digest: str | None = None
     reads_upto: str | None = None
     handoff_offsets: Mapping[int, int] | None = None

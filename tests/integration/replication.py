@@ -144,8 +144,7 @@ class Replication:
                 system_identifier=marker.system_identifier,
                 timeline=marker.timeline,
             ),
-            fingerprint=dict(fingerprint.facts),
-            fingerprint_digest=fingerprint.digest,
+            fingerprint=fingerprint,
         )
         settings = self.config.table_settings(table)
         described = self.source.table(table)

@@ -174,7 +174,8 @@ def overlook_the_catalog(shop: Shop, name: str) -> None:
     source = shop.services.source(shop.database.name)
     described, now = source.described(record.table, record.publication)
     assert record.attempt is not None
-    assert record.attempt.fingerprint_digest != now.digest
+    assert record.attempt.fingerprint is not None
+    assert record.attempt.fingerprint.digest != now.digest
     settings = shop.services.config.table_settings(record.table)
     lake = LakeTable(
         shop.services.spark, record.attempt.path, source.schema(described, settings), settings

@@ -24,8 +24,8 @@ from cdc.sources.mysql import (
 )
 from cdc.sources.mysql.connection import Connections
 from cdc.sources.mysql.source import MysqlSource
-from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
+from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 from stack.mysql_software import MARIADB
 from stack.ports import HOST

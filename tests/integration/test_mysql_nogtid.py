@@ -10,12 +10,12 @@ import pytest
 
 from cdc.debezium import stored_position
 from cdc.log.binlog_position import BinlogPosition, StoredPosition
-from cdc.sources.values import READ_AT
 from cdc.store.table_state import State
 from operate.capture import members
 from operate.onboard import bootstrap
 from operate.preflight import check
 from operate.status import status
+from schemas.fingerprint import READ_AT
 from stack.local import LocalStack
 from stack.mysql_software import MYSQL
 from tests.integration.captured import wait_until

@@ -17,9 +17,9 @@ from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.primary import wait_for_older_transactions
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.selection import require_named
-from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
 from schemas.errors import SchemaError, UnsupportedTypeError
+from schemas.fingerprint import Fingerprint
 from schemas.losses import lost_events
 from schemas.table import TableId
 from stack.postgres import ADMIN

@@ -9,14 +9,8 @@ from fnmatch import fnmatchcase
 from cdc.errors import MissingTableError
 from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.table_facts import PHYSICAL, Described, describe
-from cdc.sources.values import (
-    Fingerprint,
-    ReplicaIdentity,
-    SourceColumn,
-    SourceTable,
-    TableKind,
-    TableStats,
-)
+from cdc.sources.values import ReplicaIdentity, SourceColumn, SourceTable, TableKind, TableStats
+from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 
 OWN = "tributary"

@@ -21,7 +21,7 @@ from cdc.sources.mysql.connection import Session, quoted
 from cdc.sources.mysql.keys import relation_of
 from cdc.sources.mysql.preparation import cascades_unseen
 from cdc.sources.mysql.table_facts import Described, describe
-from cdc.sources.values import READ_AT, Fingerprint, Planned
+from cdc.sources.values import Planned
 from schemas.ddl.column_clauses import Drop, Rename
 from schemas.ddl.mysql_clauses import (
     Add,
@@ -36,6 +36,7 @@ from schemas.ddl.mysql_clauses import (
 )
 from schemas.ddl.mysql_reported import read_statements
 from schemas.errors import DdlError
+from schemas.fingerprint import READ_AT, Fingerprint
 from schemas.table import TableId
 
 Row = Mapping[str, Any]

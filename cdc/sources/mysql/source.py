@@ -30,10 +30,8 @@ from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
 from cdc.sources.mysql.connection import Connections, Role
 from cdc.sources.mysql.whole_log import WholeLog
 from cdc.sources.values import (
-    READ_AT,
     Boundaries,
     Check,
-    Fingerprint,
     KeyRange,
     LogHealth,
     Marker,
@@ -50,6 +48,7 @@ from cdc.sources.values import (
 from cdc.sources.views import View
 from schemas.ddl.mysql_planned import read_planned
 from schemas.errors import TributaryError
+from schemas.fingerprint import READ_AT, Fingerprint
 from schemas.table import Column, TableId, TableSchema
 
 _SAMPLE_S, _LOOK_S = 1800.0, 10.0

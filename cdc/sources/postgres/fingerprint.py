@@ -10,7 +10,8 @@ from psycopg import sql
 
 from cdc.sources.postgres.catalog import missing, qualify_names, read_table
 from cdc.sources.postgres.connection import Session
-from cdc.sources.values import Fingerprint, SourceTable
+from cdc.sources.values import SourceTable
+from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 
 _log = logging.getLogger(__name__)

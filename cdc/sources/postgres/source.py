@@ -29,7 +29,6 @@ from cdc.sources.postgres.logins import Logins
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.values import (
     Boundaries,
-    Fingerprint,
     KeyRange,
     LogHealth,
     Marker,
@@ -45,6 +44,7 @@ from cdc.sources.values import (
 )
 from cdc.sources.views import View
 from schemas.ddl.postgres_planned import read_ddl
+from schemas.fingerprint import Fingerprint
 from schemas.table import Column, TableId, TableSchema
 
 _SLOT_TIMEOUT_S, _SAMPLE_S, _LOOK_S = 120.0, 1800.0, 10.0

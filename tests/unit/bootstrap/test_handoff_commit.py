@@ -18,9 +18,10 @@ from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.key_text import FORM
 from cdc.log.position import Lsn
-from cdc.sources.values import Fingerprint, Marker
+from cdc.sources.values import Marker
 from cdc.store.attempt import Attempt, Chunk
 from cdc.store.table_state import State, TableRecord
+from schemas.fingerprint import Fingerprint
 from schemas.table import Column, Shard, TableId, TableSchema
 from tests.handoffs import VIEW
 
@@ -35,8 +36,7 @@ ATTEMPT = Attempt(
     x0="77",
     chunks=tuple(Chunk(number, None, None, 1, 1) for number in range(3)),
     view=replace(VIEW, system_identifier="123", timeline=4),
-    fingerprint={"oid": 5},
-    fingerprint_digest="digest",
+    fingerprint=Fingerprint({"oid": 5}),
     reads_upto="0/99",
     handoff_offsets={0: 42},
 )

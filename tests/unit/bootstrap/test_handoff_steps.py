@@ -16,6 +16,7 @@ from bootstrap.steps import LakeFacts, Step, next_step, reaches
 from cdc.errors import KafkaError
 from cdc.store.attempt import Attempt, Chunk
 from cdc.store.table_state import State, TableRecord, transition, with_attempt
+from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -64,7 +65,7 @@ class World:
             Step.RECORD_START: [lambda: self._note(topic_id="t", start_offsets=START)],
             Step.COPY: [
                 lambda: self._note(marker_id=uuid.uuid4()),
-                lambda: self._note(fingerprint={"oid": 1}, fingerprint_digest="d"),
+                lambda: self._note(fingerprint=Fingerprint({"oid": 1})),
                 lambda: self._note(chunks=CHUNKS),
                 *(lambda number=number: self.chunks.add(number) for number in range(3)),
                 lambda: self._note(reads_upto="0/10"),

@@ -16,7 +16,7 @@ from pydantic_core import PydanticSerializationError
 from cdc.errors import LakeError
 from cdc.lake.commit import CommitRecord, ShardAccount, SharedState
 from cdc.lake.handoff import FollowedSchema, Handoff, LakeColumn
-from cdc.sources.values import Fingerprint
+from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 from tests.handoffs import handed
 from tests.unit.cdc.strategies import facts, offsets, texts, times, views

@@ -13,10 +13,10 @@ from cdc.lake.handoff import LakeColumn
 from cdc.lake.timeline import Committed
 from cdc.run.comparison import Comparison
 from cdc.run.follow import follow, seen_at
-from cdc.sources.values import Fingerprint
 from schemas.catalog import Catalog
 from schemas.changes import AddColumn, Change, Verdict
 from schemas.evolution import Evidence, Rules, diff
+from schemas.fingerprint import Fingerprint
 from schemas.table import Column, TableId, TableSchema
 from tests.handoffs import handed
 from tests.unit.schemas.catalogs import FACTS, LAKE, changed, column

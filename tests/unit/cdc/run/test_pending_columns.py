@@ -12,9 +12,9 @@ import pytest
 from cdc.errors import SchemaChangeError
 from cdc.lake.handoff import Handoff, LakeColumn
 from cdc.run.pending_columns import LateColumns
-from cdc.sources.values import Fingerprint
 from schemas.avro import DebeziumSchema
 from schemas.changes import Change, RenameColumn, Verdict
+from schemas.fingerprint import Fingerprint
 from schemas.table import DROPPED, Column, TableId, TableSchema
 from tests.handoffs import handed
 

@@ -8,12 +8,13 @@ from typing import Any
 import pytest
 
 from cdc.sources.postgres.planned import Lookups, planned
-from cdc.sources.values import Fingerprint, Planned, SourceColumn, SourceTable
+from cdc.sources.values import Planned, SourceColumn, SourceTable
 from schemas.catalog import Catalog
 from schemas.changes import Verdict
 from schemas.ddl.postgres_planned import read_ddl
 from schemas.errors import DdlError
 from schemas.evolution import Evidence, LakeColumns, Rules, diff
+from schemas.fingerprint import Fingerprint
 from schemas.table import Column, TableId
 from schemas.types_postgres import PostgresType
 

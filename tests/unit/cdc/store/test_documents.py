@@ -23,6 +23,7 @@ from cdc.store.error_record import ErrorRecord
 from cdc.store.history import RUN_ENTRIES, SCHEMA_ENTRIES, RunEntry, SchemaEntry
 from cdc.store.table_state import TABLE_RECORDS, CommitSummary, State, TableRecord
 from schemas.errors import TributaryError
+from schemas.fingerprint import Fingerprint
 from schemas.table import Shard, TableId
 from tests.handoffs import VIEW
 from tests.unit.cdc.strategies import facts, offsets, texts, times, views
@@ -51,8 +52,7 @@ attempts = st.builds(
     x0=strings,
     chunks=st.lists(chunks, max_size=2).map(tuple),
     view=st.none() | views,
-    fingerprint_digest=strings,
-    fingerprint=st.none() | st.dictionaries(texts, facts, max_size=2),
+    fingerprint=st.none() | st.builds(Fingerprint, st.dictionaries(texts, facts, max_size=2)),
     settings_digest=strings,
     reads_upto=strings,
     handoff_offsets=st.none() | offsets,

@@ -23,6 +23,7 @@ from cdc.store.table_state import (
     with_attempt,
     with_commit,
 )
+from schemas.fingerprint import Fingerprint
 from schemas.table import Shard, TableId
 from tests.handoffs import VIEW
 
@@ -41,8 +42,7 @@ READY = Attempt(
     x0="900",
     chunks=(Chunk(0, None, ("5",), 10, 100),),
     view=VIEW,
-    fingerprint_digest="d",
-    fingerprint={"oid": 1},
+    fingerprint=Fingerprint({"oid": 1}),
     reads_upto="0/16B3748",
     handoff_offsets={0: 9},
 )

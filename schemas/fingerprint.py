@@ -1,0 +1,50 @@
+"""The facts of a table's catalog, as one value that is kept and compared."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from schemas.catalog import differences
+
+READ_AT = "read_at"
+"""Name of the fact with the position that was executed before the catalog was read.
+
+A source has it if its log contains all statements.
+"""
+
+HORIZON = "horizon"
+"""Name of the fact with a transaction id: every lower one had ended when the catalog was read.
+
+A source has it if its log does not contain all statements.
+"""
+
+
+@dataclass(frozen=True)
+class Fingerprint:
+    """The catalog facts that must not change while a table is copied or between runs.
+
+    Args:
+        facts: Plain values: strings, integers, lists and dictionaries with string keys. `READ_AT`
+            and `HORIZON` are not facts of the table, and are not compared.
+    """
+
+    facts: Mapping[str, Any]
+
+    @property
+    def digest(self) -> str:
+        """SHA-256 of the compared facts, as hex."""
+        return hashlib.sha256(self.to_json().encode()).hexdigest()
+
+    def to_json(self) -> str:
+        """The compared facts as JSON with sorted keys: equal facts give equal text."""
+        moments = (READ_AT, HORIZON)
+        compared = {name: fact for name, fact in self.facts.items() if name not in moments}
+        return json.dumps(compared, sort_keys=True, separators=(",", ":"))
+
+    def diff(self, other: Fingerprint) -> list[str]:
+        """What differs, one line each, from this one to ``other``; empty when nothing does."""
+        return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]
