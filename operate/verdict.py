@@ -216,7 +216,7 @@ def _kind(table: SourceTable) -> Verdict:
         root = table.partition_root
         return Verdict(
             f"is a partition of {root}, and partitions travel as one table",
-            f"Onboard the root: tributary onboard {root}.",
+            f"Onboard the root: `tributary onboard {root}`.",
         )
     if table.children:
         return Verdict(

@@ -112,7 +112,8 @@ class Person:
     def led_to(self, remedy: str, *choice: str) -> list[list[str]]:
         """The commands that a remedy names, in their order.
 
-        One that only shows what a table needs leads to what that is.
+        One that only shows what a table needs leads to what that is; one that lists all tables
+        is to be read only.
 
         Args:
             remedy: The text.
@@ -121,6 +122,8 @@ class Person:
         found: list[list[str]] = []
         for words in commands(remedy):
             if choice and words[0] not in choice:
+                continue
+            if words == ["status"]:
                 continue
             if words[0] == "status":
                 needs = self.run(*words).remedies

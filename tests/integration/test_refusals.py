@@ -4,19 +4,24 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from cdc.config import TableSettings
+from cdc.sources.base import Source
 from operate.verdict import judge
+from stack.roles import ADMIN
 from tests.integration.conftest import Database
+from tests.integration.databases import OwnDatabase
 from tests.integration.sources import open_source, table_id
-from tests.integration.test_postgres_shapes import APPEND, BY_ID, KEYED, PARTED, A, Shape
+from tests.integration.test_postgres_shapes import APPEND, BY_ID, KEYED, KEYLESS, PARTED, A, Shape
 
 PLAIN = "CREATE TABLE T (id int NOT NULL, v int)"
 UNIQUE = "CREATE UNIQUE INDEX T_i ON T (id)"
 BY_V = ("CREATE UNIQUE INDEX T_v ON T (v)", f"{A} REPLICA IDENTITY USING INDEX T_v")
 NOTHING = (KEYED, f"{A} REPLICA IDENTITY NOTHING")
 OTHER_KEY = TableSettings(key_columns=("v",))
+UNCLEAR = ("CREATE TABLE T (id int NOT NULL, v int DEFAULT 5)",)
+WITHOUT_V = TableSettings.model_validate({"mode": "append", "columns": {"exclude": ["v"]}})
 NO_SETTINGS = TableSettings()
 
 
@@ -113,22 +118,83 @@ CASES = [
         "mode: append",
         settings=APPEND,
     ),
+    Refused(
+        Shape(
+            "part_foreign",
+            (
+                KEYLESS[0],
+                KEYLESS[2],
+                "CREATE FOREIGN TABLE T_2 PARTITION OF T DEFAULT SERVER nowhere",
+            ),
+            settings=APPEND,
+        ),
+        r"^Detach it: (ALTER .*)\.$",
+        settings=APPEND,
+    ),
+    Refused(
+        Shape("never_null", UNCLEAR, settings=APPEND),
+        r"1\. (ALTER .*? SET NOT NULL)",
+        {"...": "v"},
+        settings=APPEND,
+    ),
+    Refused(
+        Shape("no_default", UNCLEAR, settings=APPEND),
+        r"1\. (ALTER .*?) SET NOT NULL, or (DROP DEFAULT)",
+        {"...": "v"},
+        settings=APPEND,
+    ),
+    Refused(
+        Shape("left_out", UNCLEAR, settings=APPEND),
+        r"3\. columns: \{exclude: \[\.\.\.\]\}",
+        settings=WITHOUT_V,
+    ),
 ]
 
 
+def fits_after_what_it_is_told(source: Source, database: OwnDatabase, case: Refused) -> None:
+    """Create the table, see it refused, do what its choice says, and see it taken."""
+    shape, table = case.shape, replace(database.table(case.shape.name), source=source.name)
+    database.execute(*shape.sql(shape.create))
+    refused = judge(source.table(table), shape.settings)
+    assert not refused.ok, shape.name
+    chosen = re.search(case.choice, refused.remedy)
+    assert chosen, (shape.name, refused.remedy)
+    statement = " ".join(chosen.groups())
+    for place, value in case.filled.items():
+        assert place in statement, (shape.name, statement)
+        statement = statement.replace(place, *shape.sql((value,)))
+    database.execute(*shape.sql(case.first), *filter(None, [statement]))
+    fits = judge(source.table(table), case.settings)
+    assert fits.ok, (shape.name, statement, fits)
+
+
 def test_refused_tables_fit_after_what_they_are_told(database: Database) -> None:
-    source = open_source(database)
+    database.stack.psql(
+        "CREATE FOREIGN DATA WRAPPER nothing; CREATE SERVER nowhere FOREIGN DATA WRAPPER nothing;"
+        f"GRANT USAGE ON FOREIGN SERVER nowhere TO {ADMIN}",
+        database=database.name,
+    )
     for case in CASES:
-        shape, table = case.shape, table_id(database, case.shape.name)
+        fits_after_what_it_is_told(open_source(database), database, case)
+
+
+INSTEAD = [
+    (Shape("part", PARTED), "T_1", "Onboard the root: `tributary onboard {}:public.part`", "T"),
+    (
+        Shape("parent", (KEYED, "CREATE TABLE T_of (PRIMARY KEY (id)) INHERITS (T)")),
+        "T",
+        "Onboard those tables by themselves, and leave this one out",
+        "T_of",
+    ),
+]
+"""Tables, the one of them that is refused, what is said to onboard instead, and which that is."""
+
+
+def test_a_table_fits_that_is_to_be_onboarded_instead_of_another(database: Database) -> None:
+    source = open_source(database)
+    for shape, refused, told, instead in INSTEAD:
         database.execute(*shape.sql(shape.create))
-        refused = judge(source.table(table), shape.settings)
-        assert not refused.ok, shape.name
-        chosen = re.search(case.choice, refused.remedy)
-        assert chosen, (shape.name, refused.remedy)
-        statement = " ".join(chosen.groups())
-        for place, value in case.filled.items():
-            assert place in statement, (shape.name, statement)
-            statement = statement.replace(place, *shape.sql((value,)))
-        database.execute(*shape.sql(case.first), *filter(None, [statement]))
-        fits = judge(source.table(table), case.settings)
-        assert fits.ok, (shape.name, statement, fits)
+        (refused, instead) = shape.sql((refused, instead))
+        verdict = judge(source.table(table_id(database, refused)), NO_SETTINGS)
+        assert verdict.remedy.startswith(told.format(database.name)), (refused, verdict)
+        assert judge(source.table(table_id(database, instead)), NO_SETTINGS).ok, instead
