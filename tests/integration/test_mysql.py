@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from cdc.debezium import definition_changes, fresh_starts, listing
-from cdc.errors import CaptureError
+from cdc.errors import CaptureError, ConnectError
+from cdc.sources.mysql.source import MysqlSource
 from cdc.store.table_state import State
 from operate.capture import members
+from operate.lifecycle import offboard, retry
 from operate.onboard import bootstrap
-from stack.mysql_software import MYSQL
+from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
 from stack.roles import CAPTURE
 from tests.integration.captured import wait_until
+from tests.integration.mysql import MysqlDatabase
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.running import spark as spark
@@ -66,6 +72,56 @@ def test_a_table_of_another_engine_or_key_for_a_while_asks_for_a_copy(shop: Shop
         assert "ALTER TABLE" in result.error.message
     succeeded(bootstrap(shop.services, [shop.table("emptied"), shop.table("keyed")]))
     shop.assert_equal("emptied", "keyed")
+
+
+@pytest.mark.parametrize("database", [MARIADB], indirect=True)
+def test_a_capture_that_compressed_columns_stopped_is_made_anew(
+    database: MysqlDatabase, tmp_path: Path
+) -> None:
+    shop = Shop(database, None, tmp_path)
+    connect = shop.services.connect
+    shop.create("t", 3)
+    shop.create("late", 3)
+    database.query("CREATE TABLE packed (id int PRIMARY KEY, v text)")
+    try:
+        succeeded(shop.onboard("t", with_bootstrap=False))
+        database.query("ALTER TABLE packed MODIFY v text COMPRESSED")
+        (refused,) = shop.onboard("late", with_bootstrap=False)
+        assert f"`{database.name}`.`packed` (`v`)" in str(refused.error)
+        database.query("ALTER TABLE packed MODIFY v text")
+        name, sound = shop.services.capture(shop.table("t")).connector, connect.require_sound
+        with pytest.raises(ConnectError, match="COMPRESSED") as stopped:
+            wait_until(lambda: bool(sound(name)), "the connector fails")
+        assert "offboard all of its tables" in stopped.value.remedy
+        offboard(shop.services, shop.table("t"), delete_data=False)
+        succeeded(shop.onboard("t", "late", with_bootstrap=False))
+        sound(name)
+    finally:
+        shop.services.close()
+
+
+def test_a_default_that_changes_while_a_run_reads_it_is_no_value_of_older_rows(
+    shop: Shop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shop.create("t", 3)
+    succeeded(shop.onboard("t"))
+    shop.database.execute("ALTER TABLE t ADD COLUMN n int NOT NULL DEFAULT 5")
+    read, later = MysqlSource.stored_value, ["ALTER TABLE t ALTER COLUMN n SET DEFAULT 7"]
+
+    def read_after_a_change(self: MysqlSource, *of: Any) -> Any:
+        while later:
+            shop.database.execute(later.pop())
+        return read(self, *of)
+
+    monkeypatch.setattr(MysqlSource, "stored_value", read_after_a_change)
+    (result,) = shop.run()
+    assert "default '5') is another now" in result.error.message, result
+    assert result.state is State.FAILED
+    retry(shop.services, shop.table("t"))
+    (result,) = shop.run()
+    assert result.state is State.NEEDS_BOOTSTRAP, result
+    succeeded(bootstrap(shop.services, [shop.table("t")]))
+    shop.assert_equal("t")
 
 
 def test_a_connector_without_its_position_is_seen_and_its_tables_are_copied_again(

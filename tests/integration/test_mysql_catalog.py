@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import date, datetime
 from decimal import Decimal
 
+import pymysql
 import pytest
 
 from cdc.errors import MissingTableError, SourceError
@@ -138,7 +140,16 @@ def test_what_a_column_added_later_shows_in_older_rows(lab: Lab) -> None:
         shown = [
             lookup.stored_value(session, table, schema.column(name))[0] for name in ("t", "d", "b")
         ]
+        another = "ALTER TABLE older ALTER COLUMN d SET DEFAULT 8"
+        with pytest.raises(pymysql.OperationalError, match="Lock wait timeout"):
+            lab.database.execute("SET SESSION lock_wait_timeout = 1", another)
     assert shown == ["it's", "7.00", "6162"]
+    lab.database.execute(another)
+    with (
+        lab.connections.open("admin") as session,
+        pytest.raises(SourceError, match=re.escape("d (decimal(9,2), default '7.00')")),
+    ):
+        lookup.stored_value(session, table, schema.column("d"))
 
 
 @pytest.mark.breadth

@@ -7,6 +7,8 @@ from datetime import date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
+from cdc.errors import SourceError
+from cdc.sources.mysql.catalog import read_table
 from cdc.sources.mysql.connection import Session, quoted
 from cdc.sources.mysql.keys import key_types, literal, relation
 from cdc.sources.selection import rules
@@ -81,13 +83,13 @@ def stored_value(
     was changed since the column was added. It is None if the table has no row, and so no older one.
 
     Args:
-        session: On the primary.
-        table: The table.
+        session: On the primary. It is left in a transaction that keeps the table's definition.
+        table: The table as the run compares it; its default is the one of older rows.
         wanted: The column as the lake gets it.
 
     Raises:
         SourceError: The column has no default, or an expression, which gives each row a value of
-            its own.
+            its own; or the column was changed since the table was described.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(
@@ -99,7 +101,17 @@ def stored_value(
         f" FROM (SELECT DEFAULT({quoted(wanted.name)}) AS old FROM {relation(table)} LIMIT 1)"
         " AS older) AS one"
     )
+    # The query locks the definition until the transaction ends, so both readings are of one.
+    session.rows("START TRANSACTION READ ONLY")
     value = session.value(query)
+    if column not in read_table(session, table.table).columns:
+        raise SourceError(
+            f"table {table.table} was changed during the run, which wanted to fill older rows: its"
+            f" column {wanted.name} ({column.type}, default {column.default_sql!r}) is another now",
+            remedy="Nothing was written. Run the command again, which compares the table anew.",
+            table=table.table,
+            field=wanted.name,
+        )
     return (None if value is None else str(value)), rule
 
 
