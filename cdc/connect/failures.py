@@ -71,6 +71,12 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         " captured; then run `tributary retry`, which restarts failed tasks.",
     ),
     (
+        r"columntype\.bycode\(int\)\" is null|\bcompressed'",
+        "Store these columns without COMPRESSED, in all tables that `tributary check` names. The"
+        " connector cannot read past them in the binlog: offboard all of its tables, then onboard"
+        " them again.",
+    ),
+    (
         r"schema isn't known to this connector",
         "The capture login could not see the named table when the connector first started. Grant"
         " SELECT on it, run any ALTER TABLE on it, then `tributary retry`.",

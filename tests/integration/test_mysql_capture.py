@@ -8,9 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from cdc.connect import failures
 from cdc.debezium import audit, fresh_starts, known_tables
 from cdc.errors import ConnectError
-from stack.mysql_software import MYSQL
+from cdc.sources import open_source
+from stack.mysql_software import MARIADB, MYSQL
 from tests.integration.captured import wait_until
 from tests.integration.mysql import MysqlDatabase
 from tests.integration.mysql import database as database
@@ -195,6 +197,64 @@ def lose_connection(database: MysqlDatabase) -> None:
         if "Dump" in str(row[4]) and "capture" in str(row[1])
     ]
     database.root(f"KILL {dump}")
+
+
+def test_what_mariadb_logged_before_it_was_rolled_back_arrives(captured: MysqlCaptured) -> None:
+    """Where a temporary table came or went, its log has the rows, and ROLLBACK behind them."""
+    between = {
+        1: "INSERT INTO scratch VALUES (1)",
+        2: "CREATE TEMPORARY TABLE other (n int)",
+        3: "TRUNCATE scratch",
+        4: "DROP TEMPORARY TABLE other",
+    }
+    with captured.database.connect(autocommit=False) as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE scratch (n int)")
+        connection.commit()
+        for number, statement in between.items():
+            cursor.execute(f"INSERT INTO item VALUES ({number}, 'rolled back')")
+            cursor.execute(statement)
+            # TRUNCATE commits.
+            connection.rollback()
+        cursor.execute("SAVEPOINT s")
+        cursor.execute("INSERT INTO item VALUES (5, 'rolled back')")
+        cursor.execute("CREATE TEMPORARY TABLE another (n int)")
+        cursor.execute("ROLLBACK TO SAVEPOINT s")
+        cursor.execute("INSERT INTO item VALUES (6, 'kept')")
+        connection.commit()
+    captured.wait_until_captured(captured.position())
+    unseen = [2, 4, 5] if captured.database.kind == MARIADB else []
+    assert ids(captured, "item") == sorted([3, 6, *unseen])
+    assert sorted(captured.database.query("SELECT id FROM item")) == [(3,), (6,)]
+
+
+COMPRESSED = {
+    "rows": "INSERT INTO packed VALUES (1, 'a')",
+    "CREATE TABLE": "CREATE TABLE other (id int PRIMARY KEY, t text COMPRESSED)",
+    "ALTER TABLE": "ALTER TABLE packed ADD COLUMN u varchar(200) COMPRESSED",
+}
+
+
+@pytest.mark.parametrize("statement", COMPRESSED.values(), ids=COMPRESSED)
+@pytest.mark.parametrize("database", [MARIADB], indirect=True)
+def test_compressed_columns_stop_the_connector_wherever_they_are(
+    database: MysqlDatabase, statement: str
+) -> None:
+    """Here in a table that nobody captures."""
+    database.query("CREATE TABLE packed (id int PRIMARY KEY, t text COMPRESSED)")
+    database.query("CREATE TABLE item (id int PRIMARY KEY)")
+    with mysql_capturing(database, "item") as captured:
+        source = open_source(captured.name, captured.config.sources[captured.name])
+        problem, remedy = source.capture_obstacle() or ("", "")
+        assert f"`{database.name}`.`packed` (`t`)" in problem
+        assert "without COMPRESSED" in remedy
+        lines = {line.name: line.status for line in source.checks()}
+        assert lines["compressed columns"] == "error"
+        database.query(statement)
+        assert "offboard all of its tables" in failures.remedy(captured.failure(), "unknown")
+        database.query("ALTER TABLE packed MODIFY t text")
+        database.query("DROP TABLE IF EXISTS other")
+        if "ADD" not in statement:
+            assert source.capture_obstacle() is None
 
 
 @pytest.mark.parametrize("database", [MYSQL], indirect=True)

@@ -8,7 +8,7 @@ from typing import Any
 
 from cdc.errors import SourceError
 from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
-from cdc.sources.mysql import replicated, rights
+from cdc.sources.mysql import compressed, replicated, rights
 from cdc.sources.mysql.connection import Connections, Role, Session
 from cdc.sources.mysql.preparation import xa_used
 from cdc.sources.mysql.server_settings import END_OLDER, WANTED
@@ -131,6 +131,8 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
     if connections.config.kind == "mysql":
         yield _gtid_mode(variables.get("gtid_mode", ""))
     yield _retention(int(variables.get("binlog_expire_logs_seconds", 0)))
+    if stops := compressed.obstacle(session):
+        yield Check("compressed columns", "error", *stops)
 
 
 def _set_meanwhile(session: Session, kind: str) -> set[str]:

@@ -17,6 +17,7 @@ from cdc.sources.mysql import (
     boundaries,
     catalog,
     checks,
+    compressed,
     exact_view,
     lookup,
     planned,
@@ -172,6 +173,11 @@ class MysqlSource(WholeLog):
         """What keeps changes of this table out of the binlog, or makes them unusable."""
         with self._connections.open("admin") as session:
             return preparation.audit(session, table, append=append)
+
+    def capture_obstacle(self) -> tuple[str, str] | None:
+        """Why the connector of this server would stop, and what to do, or None."""
+        with self._connections.open("admin") as session:
+            return compressed.obstacle(session)
 
     def audit_log(self, *, append: bool) -> list[str]:
         """What keeps changes of all tables out of the binlog, or makes them unusable."""

@@ -14,10 +14,6 @@ class WholeLog:
     own list determines which tables are captured.
     """
 
-    def capture_obstacle(self) -> tuple[str, str] | None:
-        """None: `checks` reports the settings without which nothing can be captured."""
-        return None
-
     def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
         """None of them: partitions come and go by statements that the log contains."""
         return frozenset()

@@ -85,6 +85,9 @@ def test_long_messages_are_cut() -> None:
         ('replication slot "s" is active for PID 7', "Another reader"),
         ("org.apache.kafka.common.errors.RecordTooLargeException: 20", "max.message.bytes"),
         ("no pg_hba.conf entry for replication connection", "pg_hba.conf"),
+        ("no viable alternative at input 'CREATE TABLE o (t text COMPRESSED'", "COMPRESSED"),
+        ("extraneous input 'COMPRESSED' expecting {<EOF>, '-'}", "COMPRESSED"),
+        ('of "a.b.ColumnType.byCode(int)" is null', "COMPRESSED"),
     ],
 )
 def test_known_failures_have_their_remedy(said: str, advice: str) -> None:
