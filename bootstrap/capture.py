@@ -8,7 +8,9 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from bootstrap.steps import reaches
-from cdc.debezium import audit, stored_position
+from cdc.capture.gathering import cleanup_policy, gather
+from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
+from cdc.debezium import stored_position
 from cdc.errors import CaptureError
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
@@ -58,22 +60,28 @@ class Capture:
             ConnectError: The connector does not reach the state RUNNING.
         """
         names = self.names
-        problems = self.source.audit_publication(names.publication, table, append=names.append)
-        effective = self.connect.connector(self.names.connector)
-        if effective is None:
-            problems.append(f"there is no connector {self.names.connector}")
-        else:
-            findings = audit(
-                effective, self.names, exactly_once=self.exactly_once, table=self.table
-            )
-            problems += [f"connector {self.names.connector}: {finding}" for finding in findings]
-        log = self.source.log_health(self.names.slot)
-        problem = log.problem(stored_position(self.connect, self.names))
-        if problem is not None:
-            problems.append(f"{log.title} {problem}")
-        policy = self.kafka.topic_config(self.topic).get("cleanup.policy", "delete")
-        if policy != "delete":
-            problems.append(f"topic {self.topic} has cleanup.policy={policy}")
+        evidence = gather(
+            names,
+            source=lambda: self.source,
+            kafka=lambda: self.kafka,
+            connect=lambda: self.connect,
+            exactly_once=self.exactly_once,
+        )
+        evidence.require_answers()
+        obstacles = self.source.audit_table(names.publication, table, append=names.append)
+        policy = cleanup_policy(self.kafka.topic_config(self.topic))
+        findings = [
+            *of_capture(evidence),
+            *of_table(evidence, self.table, obstacles),
+            *of_topic(self.topic, policy),
+        ]
+        # A connector that does not run yet is waited for.
+        waits = evidence.connector is not None
+        problems = [
+            finding.message
+            for finding in findings
+            if not (waits and finding.severity is Severity.WAITING)
+        ]
         if problems:
             raise CaptureError(
                 f"changes of table {self.table} are not captured in full: {'; '.join(problems)}",

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from cdc.capture.evidence import known
+from cdc.capture.judgement import Severity, of_capture
 from cdc.debezium import (
     CaptureNames,
     Finding,
@@ -22,7 +24,6 @@ from cdc.debezium import (
     followed_settings,
     known_tables,
     listing,
-    stored_position,
     topic_collisions,
     wait_for_heartbeat,
 )
@@ -331,18 +332,18 @@ def _joined(findings: Sequence[Finding]) -> str:
 
 def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None:
     """Recreate the capture when its log has lost changes and no table follows it."""
-    log = source.log_health(capture.slot)
-    made = services.connect.connector(capture.connector) is not None
-    stored = stored_position(services.connect, capture) if made else None
-    what = (
-        log.problem(stored)
-        or source.unreadable(capture.publication, capture.slot)
-        or counted_otherwise(services, capture, source, log)
-        or of_another_server(services, capture, source)
-    )
-    if what is None:
+    evidence = services.evidence(capture)
+    evidence.require_answers()
+    log, made = known(evidence.log), known(evidence.connector) is not None
+    lost = [one.message for one in of_capture(evidence) if one.severity is Severity.LOST]
+    if not lost:
+        what = counted_otherwise(services, capture, source, log) or of_another_server(
+            services, capture, source
+        )
+        lost = [] if what is None else [f"{log.title} {what}"]
+    if not lost:
         return
-    with cut_off(services, capture, f"{log.title} {what}"):
+    with cut_off(services, capture, lost[0]):
         if made:
             services.connect.delete(capture.connector, progress=services.progress)
         source.drop_slot(capture.slot)

@@ -10,6 +10,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cdc.capture.gathering import gather
 from cdc.config import Config, load
 from cdc.connect import ConnectClient
 from cdc.debezium import CaptureNames, names
@@ -27,6 +28,7 @@ from schemas.table import TableId
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from cdc.capture.evidence import CaptureEvidence
     from cdc.run import RunContext
     from cdc.runtime.progress import Progress
     from cdc.store.table_state import TableRecord
@@ -127,6 +129,16 @@ class Services:
         """The same for a table on the plan, whose tier was fixed when it was onboarded."""
         table = record.table
         return names(table.source, self.config.source(table.source), record.tier)
+
+    def evidence(self, capture: CaptureNames) -> CaptureEvidence:
+        """The evidence of how a tier is captured now, without the statements on its tables."""
+        return gather(
+            capture,
+            source=lambda: self.source(capture.source),
+            kafka=lambda: self.kafka,
+            connect=lambda: self.connect,
+            exactly_once=self.config.connect.exactly_once,
+        )
 
     @property
     def spark(self) -> SparkSession:

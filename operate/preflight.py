@@ -7,18 +7,12 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
-from functools import partial
+from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cdc.debezium import (
-    CaptureNames,
-    audit,
-    captured_tables,
-    connector_class,
-    listing,
-    stored_position,
-)
+from cdc.capture.judgement import of_capture, of_table
+from cdc.debezium import connector_class
 from cdc.errors import LakeError
 from cdc.sources.selection import require_named
 from cdc.sources.values import Check, TableStats
@@ -33,9 +27,13 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from cdc.capture.evidence import CaptureEvidence
     from cdc.config.lake import CatalogConfig
+    from cdc.debezium import CaptureNames
+    from cdc.sources.values import LogHealth
     from operate.context import Services
 
+Gather = Callable[["CaptureNames"], "CaptureEvidence"]
 Status = Literal["ok", "note", "warning", "error"]
 
 OLDEST_CONNECT = (3, 3)
@@ -51,16 +49,18 @@ def check(services: Services) -> Iterator[Check]:
         records = [r for r in services.store.tables() if r.state is not State.RETIRED]
     except TributaryError:
         return  # the line before has the reason
+    evidence = cache(services.evidence)
     for name in services.config.sources:
         yield from _guarded(f"source {name}", partial(_source, services, name))
-        yield from _guarded(f"source {name}: tables", partial(_tables, services, name, records))
+        tables = partial(_tables, services, name, records, evidence)
+        yield from _guarded(f"source {name}: tables", tables)
     yield from _guarded("Kafka", partial(preflight_kafka.cluster, services))
     yield from _guarded("Connect", partial(_connect, services))
     yield from _guarded("schema registry", partial(_registry, services))
     for capture in _captures(services, records):
         yield from _guarded(
             f"capture {capture.source}/{capture.tier}",
-            partial(_capture, services, capture),
+            partial(_capture, services, evidence(capture)),
         )
     for record in records:
         look = partial(preflight_kafka.topic, services, record)
@@ -98,12 +98,14 @@ def _source(services: Services, name: str) -> list[Check]:
     return services.source(name).checks()
 
 
-def _tables(services: Services, source: str, records: Sequence[TableRecord]) -> list[Check]:
+def _tables(
+    services: Services, source: str, records: Sequence[TableRecord], evidence: Gather
+) -> list[Check]:
     planned = {record.table for record in records if record.table.source == source}
     stats = {found.table: found for found in services.source(source).tables()}
     lines: list[Check] = []
     for table in sorted(planned):
-        look = partial(_planned_table, services, table, stats.get(table))
+        look = partial(_planned_table, services, table, stats.get(table), evidence)
         lines += _guarded(f"table {table}", look)
     lines.append(
         Check(
@@ -116,7 +118,9 @@ def _tables(services: Services, source: str, records: Sequence[TableRecord]) -> 
     return lines
 
 
-def _planned_table(services: Services, table: TableId, found: TableStats | None) -> list[Check]:
+def _planned_table(
+    services: Services, table: TableId, found: TableStats | None, evidence: Gather
+) -> list[Check]:
     name = f"table {table}"
     if found is None:
         return _one(
@@ -136,18 +140,10 @@ def _planned_table(services: Services, table: TableId, found: TableStats | None)
         return _one(name, "error", verdict.problem, verdict.remedy)
     require_named(described, settings)
     source.schema(described, settings)
-    problems = source.audit_publication(capture.publication, described, append=capture.append)
-    effective = services.connect.connector(capture.connector)
-    listed = None if effective is None else captured_tables(effective, capture)
-    # A capture without a publication has nothing that onboarding could add the table to.
-    adds = not listing(capture, ())
-    if listed is not None and table not in listed:
-        problems.append(f"connector {capture.connector} does not list it")
-        adds = True
-    if problems:
-        by_hand = "Correct that on the source, or offboard the table."
-        added = f"Run `tributary onboard {table}`, which adds it; correct by hand what remains."
-        return _one(name, "error", "; ".join(problems), added if adds else by_hand)
+    obstacles = source.audit_table(capture.publication, described, append=capture.append)
+    if findings := of_table(evidence(capture), table, obstacles):
+        problems = "; ".join(finding.message for finding in findings)
+        return _one(name, "error", problems, findings[0].remedy)
     key = ", ".join(settings.key_columns or described.primary_key)
     whole = described.replica_identity == "row"
     identity = "whole rows" if whole else f"replica identity {described.replica_identity}"
@@ -253,63 +249,30 @@ def _captures(services: Services, records: Sequence[TableRecord]) -> list[Captur
     return list(found.values())
 
 
-def _capture(services: Services, capture: CaptureNames) -> list[Check]:
-    log = services.source(capture.source).log_health(capture.slot)
-    lines = _connector(services, capture)
-    problem = log.problem(stored_position(services.connect, capture))
-    if problem is not None:
-        remedy = "Run `tributary run`, which marks its tables, then `tributary bootstrap` for them."
-        return [*_one(log.title, "error", f"it {problem}: changes are lost", remedy), *lines]
+def _capture(services: Services, evidence: CaptureEvidence) -> list[Check]:
+    capture = evidence.names
+    findings = of_capture(evidence)
+    lines = [Check(one.subject, "error", one.message, one.remedy) for one in findings]
+    log, connector = evidence.log, evidence.connector_facts
+    if not isinstance(log, TributaryError) and log.title not in {line.name for line in lines}:
+        lines.insert(0, _log(log))
+    if connector is None:
+        return lines
+    wrong = {finding.property for finding in connector.wrong}
+    lines += _other_settings(services, capture, connector.effective, wrong)
+    if connector.running:
+        lines.append(Check(f"connector {capture.connector}", "ok", "running"))
+    return lines
+
+
+def _log(log: LogHealth) -> Check:
     kept = f"{(log.retained_bytes or 0) / 2**20:,.0f} MiB of log kept"
     if log.active is None:
-        return [*_one(log.title, "ok", kept), *lines]
+        return Check(log.title, "ok", kept)
+    if log.active:
+        return Check(log.title, "ok", f"being read, {kept}")
     idle = "See that the connector runs; the log grows meanwhile."
-    line = (
-        _one(log.title, "ok", f"being read, {kept}")
-        if log.active
-        else _one(log.title, "warning", f"not being read, {kept}", idle)
-    )
-    return [*line, *lines]
-
-
-def _connector(services: Services, capture: CaptureNames) -> list[Check]:
-    name = f"connector {capture.connector}"
-    effective = services.connect.connector(capture.connector)
-    status = services.connect.status(capture.connector)
-    if effective is None or status is None:
-        return [
-            Check(
-                name,
-                "error",
-                "there is no such connector",
-                "Run `tributary onboard` for one of its tables, which creates it.",
-            )
-        ]
-    findings = audit(effective, capture, exactly_once=services.config.connect.exactly_once)
-    lines = [
-        Check(
-            f"{name}: {finding.property}",
-            "error",
-            str(finding),
-            "Remove it from connect.connector. Then `tributary run` marks the tables that may have"
-            " lost changes, and `tributary bootstrap` for them corrects the connector.",
-        )
-        for finding in findings
-    ]
-    lines += _other_settings(services, capture, effective, {one.property for one in findings})
-    if status.running:
-        lines.append(Check(name, "ok", "running"))
-    else:
-        why = (status.failure or status.state).strip().splitlines()[0]
-        lines.append(
-            Check(
-                name,
-                "error",
-                f"not running: {why}",
-                "Correct the cause; `tributary retry` restarts failed tasks.",
-            )
-        )
-    return lines
+    return Check(log.title, "warning", f"not being read, {kept}", idle)
 
 
 def _other_settings(

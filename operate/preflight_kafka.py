@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
+from cdc.capture.gathering import cleanup_policy
+from cdc.capture.judgement import of_topic
 from cdc.errors import SourceError, begin_anew
 from cdc.kafka import expiries, kept_for
 from cdc.sources.values import Check
@@ -50,16 +52,9 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
     name = f"topic {record.topic}"
     info = services.kafka.topic(record.topic)
     actual = services.kafka.topic_config(record.topic)
-    policy = actual.get("cleanup.policy", "delete")
-    if "compact" in policy:
-        return [
-            Check(
-                name,
-                "error",
-                f"cleanup.policy={policy} drops changes",
-                f"Set cleanup.policy=delete on topic {record.topic}.",
-            )
-        ]
+    findings = list(of_topic(record.topic, cleanup_policy(actual)))
+    if findings:
+        return [Check(one.subject, "error", one.message, one.remedy) for one in findings]
     if info.partitions != 1:
         return [
             Check(

@@ -8,22 +8,20 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from cdc.connect import failures
-from cdc.debezium import came_lately, latest_heartbeat, silence_bound_s, stored_position
+from cdc.capture.judgement import of_capture
+from cdc.debezium import came_lately, latest_heartbeat, silence_bound_s
 from cdc.run import plan
-from cdc.sources.values import LogHealth
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
 from operate.candidates import why_not_copied
 from operate.outcome import unfinished
 from operate.shards import SharedStatus, shared_tables
 from schemas.errors import TributaryError
-from schemas.redaction import redact
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
-    from cdc.log.position import LogPosition
+    from cdc.sources.values import LogHealth
     from cdc.store.history import RunEntry
     from operate.context import Services
 
@@ -317,24 +315,13 @@ def _captures(services: Services, records: Sequence[TableRecord]) -> list[Captur
 
 def _capture(services: Services, record: TableRecord) -> CaptureStatus:
     capture = services.capture_of(record)
-    problems: list[str] = []
-    log: LogHealth | None = None
-    connector: str | None = None
-    stored: LogPosition | None = None
+    evidence = services.evidence(capture)
+    problems = [finding.message for finding in of_capture(evidence)]
     beat_at: datetime | None = None
-    with _noted(problems):
-        log = services.source(capture.source).log_health(capture.slot)
-    with _noted(problems):
-        seen = services.connect.status(capture.connector)
-        connector = "missing" if seen is None else "running" if seen.running else "not running"
-        if seen is None or not seen.running:
-            why = "missing"
-            if seen is not None:
-                why = seen.state if seen.failure is None else redact(failures.explain(seen.failure))
-            problems.append(f"connector {capture.connector}: {why}")
-        stored = stored_position(services.connect, capture)
-    if log is not None and (lost := log.problem(stored)) is not None:
-        problems.insert(0, f"{log.title} {lost}")
+    connector = None
+    if not isinstance(evidence.connector, TributaryError):
+        facts = evidence.connector
+        connector = "missing" if facts is None else "running" if facts.running else "not running"
     with _noted(problems):
         beat = latest_heartbeat(services.kafka, services.schemas, capture)
         beat_at = None if beat is None else beat.beat_at
@@ -348,7 +335,7 @@ def _capture(services: Services, record: TableRecord) -> CaptureStatus:
     return CaptureStatus(
         capture.source,
         capture.tier,
-        log,
+        None if isinstance(evidence.log, TributaryError) else evidence.log,
         connector,
         beat_at,
         "; ".join(problems) or None,

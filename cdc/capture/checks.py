@@ -1,147 +1,26 @@
-"""The facts about captures and topics that each run reads again, once for all its tables."""
+"""The facts about topics that each run reads again, once for all its tables."""
 
 from __future__ import annotations
 
 import logging
-import threading
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from cdc.capture import position_check
 from cdc.capture.position_check import TopicFacts
-from cdc.debezium import (
-    CaptureNames,
-    audit,
-    captured_tables,
-    definition_changes,
-    stored_position,
-)
-from cdc.errors import ConnectError, KafkaError
+from cdc.errors import KafkaError
 from cdc.kafka import Reached, leader_epochs, never_compacted
-from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
-    from cdc.debezium import DefinitionChange
     from cdc.lake.timeline import Committed
-    from cdc.log.position import LogPosition
     from cdc.run.context import RunContext
-    from cdc.sources.values import LogHealth, ServerIdentity
     from cdc.store.table_state import TableRecord
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
 _LEADERS_S = 10.0
 """Limit for the answers of the new leaders of idle tables' topics, in seconds."""
-
-
-@dataclass(frozen=True)
-class CaptureFacts:
-    """How one source and tier is captured now.
-
-    Args:
-        names: Its publication, slot and connector.
-        server: The primary.
-        log: The source's log, as this capture depends on it.
-        stored: The position that Connect has stored; None if there is none, or Connect does not
-            answer.
-        problems: How the connector's configuration, or that of a topic beside the tables' topics,
-            harms the changes; one sentence each.
-        told: The changes of definitions that the connector reports, if its kind reports them.
-        listed: The tables in the connector's include list; None if a publication selects the
-            tables, or Connect does not answer.
-    """
-
-    names: CaptureNames
-    server: ServerIdentity
-    log: LogHealth
-    stored: LogPosition | None
-    problems: tuple[str, ...]
-    listed: frozenset[TableId] | None = None
-    told: tuple[DefinitionChange, ...] = ()
-
-    def problems_of(self, table: TableId) -> tuple[str, ...]:
-        """Return the problems that keep a table's changes from being captured correctly."""
-        if self.listed is None or table in self.listed:
-            return self.problems
-        return (*self.problems, f"connector {self.names.connector} does not list it")
-
-
-class CaptureChecks:
-    """Gathers :class:`CaptureFacts` once per source and tier. Safe to share among threads."""
-
-    def __init__(self, context: RunContext) -> None:
-        self._context = context
-        self._known: dict[tuple[str, str], CaptureFacts | TributaryError] = {}
-        self._lock = threading.Lock()
-
-    def facts(self, record: TableRecord) -> CaptureFacts:
-        """Return the facts of the source and tier of a table.
-
-        Raises:
-            TributaryError: The primary, Kafka, the registry or Connect does not answer. The error
-                is kept, since otherwise each of a thousand tables would wait for the time-outs.
-        """
-        key = (record.table.source, record.tier)
-        with self._lock:
-            if key not in self._known:
-                try:
-                    self._known[key] = self._gather(record)
-                except TributaryError as error:
-                    self._known[key] = error
-            known = self._known[key]
-        if isinstance(known, TributaryError):
-            raise known
-        return known
-
-    def _gather(self, record: TableRecord) -> CaptureFacts:
-        source = self._context.sources[record.table.source]
-        capture = self._context.capture(record)
-        server, log = source.identity(), source.log_health(capture.slot)
-        told: tuple[DefinitionChange, ...] = ()
-        if capture.tells_definitions:
-            told = tuple(definition_changes(self._context.kafka, self._context.registry, capture))
-        problems = (*self._compacted(capture), *source.audit_log(append=capture.append))
-        facts = CaptureFacts(capture, server, log, stored=None, problems=problems, told=told)
-        return self._with_connector(facts)
-
-    def _compacted(self, capture: CaptureNames) -> Iterator[str]:
-        """Yield the topics beside the tables' topics that may have lost records tables need."""
-        for topic, settings in self._context.kafka.topic_configs(capture.evidence_topics).items():
-            policy = settings.get("cleanup.policy", "delete")
-            if "compact" in policy and not never_compacted(settings):
-                yield f"topic {topic} has cleanup.policy={policy}, so records may be gone from it"
-
-    def _with_connector(self, facts: CaptureFacts) -> CaptureFacts:
-        """Add the connector's stored position, its tables and its problems to the facts.
-
-        The records in Kafka stay right while Connect is down or the connector is deleted, since the
-        source keeps the rest. Only a configuration that loses or alters changes stops the tables.
-        """
-        capture, connect = facts.names, self._context.connect
-        if connect is None:
-            return facts
-        try:
-            effective = connect.connector(capture.connector)
-            stored = stored_position(connect, capture)
-        except ConnectError as error:
-            _log.warning("the configuration of %s was not checked: %s", capture.connector, error)
-            return facts
-        if effective is None:
-            _log.warning("there is no connector %s: changes wait in the log", capture.connector)
-            return facts
-        exactly_once = self._context.config.connect.exactly_once
-        findings = audit(effective, capture, exactly_once=exactly_once)
-        listed = captured_tables(effective, capture)
-        return replace(
-            facts,
-            stored=stored,
-            problems=(
-                *facts.problems,
-                *(f"connector {capture.connector}: {finding}" for finding in findings),
-            ),
-            listed=None if listed is None else frozenset(listed),
-        )
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts]:

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from cdc.capture.evidence import CaptureEvidence, known
 from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
 from cdc.log.position import LogPosition
 from cdc.sources.values import LogHealth, ServerIdentity
@@ -164,6 +165,42 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
                 f" {recorded}, is {found}",
                 field=name,
             )
+
+
+@dataclass(frozen=True)
+class Rests:
+    """What a lake table rests on; its stream must continue from there.
+
+    Args:
+        view: The view that was copied.
+        reads_upto: R of the copy, as text.
+        committed: The position of the newest commit, as text.
+        told_upto: End offset of the topic of statements before O, if the connector has one.
+    """
+
+    view: CopyView | None
+    reads_upto: str | None
+    committed: str | None
+    told_upto: int | None
+
+
+def check_stream(table: TableId, rests: Rests, evidence: CaptureEvidence, source: Source) -> None:
+    """Check that a table's stream continues from what its lake table rests on.
+
+    Args:
+        table: The table.
+        rests: What its lake table rests on.
+        evidence: The evidence of its capture, in which only Connect's answers may be errors.
+        source: Its source, whose kind has the positions.
+
+    Raises:
+        LostHistoryError: The stream lacks something.
+        TributaryError: The source does not answer.
+    """
+    check_server(table, known=rests.view, now=known(evidence.server))
+    recorded = rests_on(source, rests.reads_upto, rests.committed)
+    check_log(table, known(evidence.log), stored=evidence.stored_position, recorded=recorded)
+    check_starts(table, evidence.starts, rests.told_upto)
 
 
 def rests_on(source: Source, reads_upto: str | None, committed: str | None) -> LogPosition | None:

@@ -12,8 +12,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture import position_check
-from cdc.capture.checks import CaptureChecks, cut_off, topic_facts, with_settings
-from cdc.debezium import fresh_starts
+from cdc.capture.checks import cut_off, topic_facts, with_settings
+from cdc.capture.evidence import known
+from cdc.capture.gathering import Captures
+from cdc.capture.judgement import of_capture, of_table, stopping
 from cdc.errors import LostHistoryError, SecretError
 from cdc.run import plan
 from cdc.run.catalog_name import follow_name
@@ -93,10 +95,10 @@ def _run_all(
         for record in plan.due(wanted, topics, now)
         if not (spaced and _waits(context, record, topics[record.topic], now))
     }
-    checks = CaptureChecks(context)
+    captures = Captures(context)
     if look_at_idle:
         idle = [record for record in wanted if record.table not in working]
-        working |= _changed_unseen(context, checks, idle)
+        working |= _changed_unseen(context, captures, idle)
         working |= context.served.elsewhere(lambda: context.spark, idle)
         working |= cut_off(context, idle, topics)
     due = [record for record in wanted if record.table in working]
@@ -107,7 +109,7 @@ def _run_all(
     workers = max(1, min(len(due), parallel or context.config.spark.parallel_tables))
     with ThreadPoolExecutor(workers, thread_name_prefix="run") as pool:
         futures = [
-            pool.submit(_run_due, context, record, topics[record.topic], checks) for record in due
+            pool.submit(_run_due, context, record, topics[record.topic], captures) for record in due
         ]
         return [future.result() for future in futures]
 
@@ -124,7 +126,7 @@ def _waits(context: RunContext, record: TableRecord, topic: TopicFacts, now: dat
 
 
 def _changed_unseen(
-    context: RunContext, checks: CaptureChecks, idle: Iterable[TableRecord]
+    context: RunContext, captures: Captures, idle: Iterable[TableRecord]
 ) -> set[TableId]:
     """Tables without new offsets that changed in a way that sends no events.
 
@@ -137,7 +139,7 @@ def _changed_unseen(
     for (source, publication), records in groups.items():
         try:
             # This result needs no catalog, so it stays if the catalog cannot be read after it.
-            found |= {one.table for one in records if _capture_broken(context, checks, one)}
+            found |= {one.table for one in records if _capture_broken(context, captures, one)}
             tables = [record.table for record in records]
             now = context.sources[source].fingerprints(tables, publication)
         except TributaryError as error:
@@ -149,21 +151,22 @@ def _changed_unseen(
             if (
                 seen is None
                 or (known is not None and known.digest != seen.digest)
-                or _told_of(context, checks, record)
+                or _told_of(context, captures, record)
                 or _edited(context, record)
             ):
                 found.add(record.table)
     return found
 
 
-def _told_of(context: RunContext, checks: CaptureChecks, record: TableRecord) -> bool:
+def _told_of(context: RunContext, captures: Captures, record: TableRecord) -> bool:
     """Whether the log reports statements on the table, which its catalog may not show."""
-    known = record.attempt.fingerprint if record.attempt is not None else None
-    read_at = None if known is None else known.facts.get(READ_AT)
+    compared = record.attempt.fingerprint if record.attempt is not None else None
+    read_at = None if compared is None else compared.facts.get(READ_AT)
     if not read_at:
         return False
     source = context.sources[record.table.source]
-    return any(since(source, record.table, str(read_at), checks.facts(record).told))
+    statements = known(captures.evidence(record).statements)
+    return any(since(source, record.table, str(read_at), statements))
 
 
 def _edited(context: RunContext, record: TableRecord) -> bool:
@@ -179,31 +182,31 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
         return True  # the table's run reports what is wrong with them
 
 
-def _capture_broken(context: RunContext, checks: CaptureChecks, record: TableRecord) -> bool:
+def _capture_broken(context: RunContext, captures: Captures, record: TableRecord) -> bool:
     """Whether the table has no new offsets because its changes are not captured any more."""
-    facts, source = checks.facts(record), context.sources[record.table.source]
-    known = record.attempt.view if record.attempt is not None else None
+    evidence, source = captures.evidence(record), context.sources[record.table.source]
+    attempt, commit = record.attempt, record.last_commit
+    rests = position_check.Rests(
+        view=attempt.view if attempt is not None else None,
+        reads_upto=attempt.reads_upto if attempt is not None else None,
+        committed=commit.position if commit is not None else None,
+        told_upto=attempt.told_upto if attempt is not None else None,
+    )
     try:
-        position_check.check_server(record.table, known=known, now=facts.server)
-        upto = record.attempt.reads_upto if record.attempt is not None else None
-        commit = record.last_commit
-        committed = commit.position if commit is not None else None
-        recorded = position_check.rests_on(source, upto, committed)
-        position_check.check_log(record.table, facts.log, stored=facts.stored, recorded=recorded)
-        told_upto = record.attempt.told_upto if record.attempt is not None else None
-        position_check.check_starts(record.table, fresh_starts(facts.told), told_upto)
-        position_check.check_capture(record.table, facts.problems_of(record.table))
+        position_check.check_stream(record.table, rests, evidence, source)
+        findings = [*of_capture(evidence), *of_table(evidence, record.table)]
+        position_check.check_capture(record.table, stopping(findings))
     except LostHistoryError:
         return True
     return False
 
 
 def _run_due(
-    context: RunContext, record: TableRecord, topic: TopicFacts, checks: CaptureChecks
+    context: RunContext, record: TableRecord, topic: TopicFacts, captures: Captures
 ) -> RunResult:
     # Tables share the cores fairly, each in its own pool; the property applies to this thread.
     context.spark.sparkContext.setLocalProperty("spark.scheduler.pool", str(record.table))
-    result = run_table(context, record, checks=checks, topic=topic)
+    result = run_table(context, record, captures=captures, topic=topic)
     if not result.commits:
         return result
     try:

@@ -11,8 +11,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture import position_check
-from cdc.capture.checks import CaptureChecks, one_topic, still_in_topic
-from cdc.debezium import fresh_starts
+from cdc.capture.checks import one_topic, still_in_topic
+from cdc.capture.evidence import known
+from cdc.capture.gathering import Captures
+from cdc.capture.judgement import of_capture, of_table, stopping
 from cdc.errors import (
     FencedError,
     LakeError,
@@ -59,7 +61,7 @@ def run_table(
     record: TableRecord,
     until: Mapping[int, int] | None = None,
     *,
-    checks: CaptureChecks | None = None,
+    captures: Captures | None = None,
     topic: TopicFacts | None = None,
 ) -> RunResult:
     """Apply the new records of a table's topic to its lake table.
@@ -71,13 +73,13 @@ def run_table(
         context: What runs work with.
         record: The table, CATCHING_UP, INCREMENTAL, or FAILED from one of these.
         until: Offset to stop before per partition; None takes the topic's last stable offsets.
-        checks: Facts shared with the other tables of the run.
+        captures: Evidence shared with the other tables of the run.
         topic: The topic as it is now; None reads it.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     try:
         with context.leases.hold(record.resource) as lease:
-            run = _TableRun(context, record, lease, checks or CaptureChecks(context), topic)
+            run = _TableRun(context, record, lease, captures or Captures(context), topic)
             run.work(until)
             result = run.result
     except LeaseHeldError as held:
@@ -101,14 +103,14 @@ class _TableRun:
         context: RunContext,
         record: TableRecord,
         lease: Lease,
-        checks: CaptureChecks,
+        captures: Captures,
         topic: TopicFacts | None,
     ) -> None:
         self._context = context
         self._topic = topic
         self._table = record.table
         self._lease = lease
-        self._checks = checks
+        self._captures = captures
         # The record may be older than the lease.
         self._record = context.store.newest(record)
         self._settings: TableSettings
@@ -214,21 +216,20 @@ class _TableRun:
 
     def _compared(self, newest: CommitRecord, handoff: Handoff) -> Comparison:
         """Check source, capture and catalog, and compare the lake with them."""
-        facts = self._checks.facts(self._record)
-        position_check.check_server(self._table, known=handoff.view, now=facts.server)
+        evidence = self._captures.evidence(self._record)
         source = self._context.sources[self._table.source]
-        recorded = position_check.rests_on(source, handoff.reads_upto, newest.position)
-        position_check.check_log(self._table, facts.log, stored=facts.stored, recorded=recorded)
-        position_check.check_starts(self._table, fresh_starts(facts.told), handoff.told_upto)
-        source_table, fingerprint = source.described(self._table, self._record.publication)
-        capture = facts.names
-        problems = source.audit_publication(
-            capture.publication, source_table, append=capture.append
+        rests = position_check.Rests(
+            handoff.view, handoff.reads_upto, newest.position, handoff.told_upto
         )
-        found = dict.fromkeys((*problems, *facts.problems_of(self._table)))
-        position_check.check_capture(self._table, list(found))
+        position_check.check_stream(self._table, rests, evidence, source)
+        source_table, fingerprint = source.described(self._table, self._record.publication)
+        capture = evidence.names
+        obstacles = source.audit_table(capture.publication, source_table, append=capture.append)
+        findings = [*of_capture(evidence), *of_table(evidence, self._table, obstacles)]
+        position_check.check_capture(self._table, stopping(findings))
         lake = self._context.config.lake
-        statements = told(self._context, self._record, handoff, fingerprint, facts.told)
+        reported = known(evidence.statements)
+        statements = told(self._context, self._record, handoff, fingerprint, reported)
         look = Look(source_table, fingerprint, statements)
         compared = compare(source, look, self._settings, handoff, lake)
         try:

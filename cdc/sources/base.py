@@ -171,22 +171,23 @@ class Source(Protocol):
     def drop_publication(self, publication: str) -> None:
         """Drop the publication if it exists."""
 
-    def audit_publication(
+    def audit_capture(self, publication: str, *, append: bool) -> list[str]:
+        """The problems that keep changes of all tables from being captured as they must be.
+
+        Args:
+            publication: The publication.
+            append: Whether only inserts and TRUNCATE may be captured.
+        """
+
+    def audit_table(
         self, publication: str, table: SourceTable, *, append: bool = False
     ) -> list[str]:
-        """The problems that keep changes of this table from being published as they must be.
+        """The problems that keep only this table's changes from being captured as they must be.
 
         Args:
             publication: The publication.
             table: The table.
-            append: Whether only its inserts and TRUNCATE may be published.
-        """
-
-    def audit_log(self, *, append: bool) -> list[str]:
-        """The problems that keep changes of all tables out of the log.
-
-        Args:
-            append: Whether only inserts are captured.
+            append: Whether it is a log, of which only inserts and TRUNCATE are captured.
         """
 
     def cascades_unseen(self) -> bool:

@@ -10,6 +10,7 @@ import pytest
 from cdc.sources.values import Check
 from operate.examination import examine
 from operate.preflight import check
+from operate.status import status
 from tests.integration.conftest import Database
 from tests.integration.shop import Shop, succeeded
 from tests.integration.sources import on_replica
@@ -86,11 +87,17 @@ def test_what_was_changed_behind_our_back_is_named(shop: Shop) -> None:
     shop.database.execute(
         f'ALTER PUBLICATION "{capture.publication}" DROP TABLE orders',
         "ALTER TABLE lines REPLICA IDENTITY NOTHING",
+        f"ALTER PUBLICATION \"{capture.publication}\" SET (publish = 'insert, delete, truncate')",
     )
     found = errors(shop)
     assert "is not in publication" in found[f"table {shop.table('orders')}"].detail
     assert "REPLICA IDENTITY NOTHING" in found[f"table {shop.table('lines')}"].detail
     assert f"connector {capture.connector}: skipped.operations" in found
+    unpublished = f"publication {capture.publication} does not publish update"
+    assert found[f"capture {capture.source}/{capture.tier}"].detail == unpublished
+    (shown,) = status(shop.services, []).captures
+    assert unpublished in (shown.problem or "")
+    assert "skipped.operations" in (shown.problem or "")
 
 
 def test_settings_that_a_connector_does_not_take_over_are_named_without_values(shop: Shop) -> None:

@@ -161,14 +161,16 @@ def test_grants_are_enough_and_what_is_wrong_with_the_binlog_is_named(lab: Lab) 
     )
     lab.database.root(*statements)
     with lab.connections.open("admin") as session:
-        assert preparation.audit(session, table) == []
+        assert preparation.audit_table(session, table) == []
+        assert preparation.audit_server(session, append=False) == []
         executed: GtidSet = primary.executed(session, lab.kind)
         assert executed.reaches(primary.purged(session, lab.kind))
         assert primary.binlog_bytes(session) > 0
     lab.database.root("SET GLOBAL binlog_row_image = 'MINIMAL'")
     try:
         with lab.connections.open("admin") as session:
-            assert any("binlog_row_image" in line for line in preparation.audit(session, table))
+            found = preparation.audit_server(session, append=False)
+            assert any("binlog_row_image" in line for line in found)
     finally:
         lab.database.root("SET GLOBAL binlog_row_image = 'FULL'")
     lab.database.root(f"REVOKE PROCESS ON *.* FROM {ADMIN}@'127.0.0.1'")
@@ -210,7 +212,7 @@ def test_foreign_keys_are_seen_with_no_more_than_the_documented_rights(lab: Lab)
         with lab.connections.open("admin") as session:
             seen = innodb.read_cascades(session, lab.kind, child.table)
             assert innodb.read_cascades(session, lab.kind, other.table) == []
-            problems = preparation.audit(session, child)
+            problems = preparation.audit_table(session, child)
     finally:
         lab.database.root(f"GRANT {everything} TO {ADMIN}@'127.0.0.1'")
     assert {name: (delete, update) for name, delete, update in seen} == {
@@ -311,7 +313,7 @@ def test_changes_that_reach_the_primary_by_replication_only_are_refused(lab: Lab
     def looked() -> tuple[list[str], Fingerprint, list[str]]:
         with lab.connections.open("admin") as session:
             facts = catalog.read_fingerprint(session, table.table)
-            found = preparation.audit(session, table)
+            found = preparation.audit_server(session, append=False)
         lines = checks.run(lab.connections)
         return found, facts, [line.detail for line in lines if line.name == "log_slave_updates"]
 

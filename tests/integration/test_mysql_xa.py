@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from cdc.sources.mysql import preparation
-from cdc.sources.values import SourceTable
 from stack.mysql_software import MYSQL
 from tests.integration.mysql import MysqlDatabase
 from tests.integration.mysql import database as database
@@ -16,9 +15,9 @@ from tests.integration.mysql_lab import lab as lab
 pytestmark = pytest.mark.breadth
 
 
-def audit(lab: Lab, table: SourceTable) -> list[str]:
+def audit(lab: Lab) -> list[str]:
     with lab.connections.open("admin") as session:
-        return preparation.audit(session, table)
+        return preparation.audit_server(session, append=False)
 
 
 def branch(database: MysqlDatabase, name: str, row: int, *ending: str) -> None:
@@ -53,25 +52,25 @@ def place(database: MysqlDatabase) -> tuple[str, int]:
 def test_a_table_of_a_server_with_xa_transactions_is_refused(lab: Lab) -> None:
     database = lab.database
     preparation.prepare(lab.connections)
-    table = lab.make("item", "CREATE TABLE item (id int PRIMARY KEY)")
+    lab.make("item", "CREATE TABLE item (id int PRIMARY KEY)")
     begin_anew(database)
     # Of one phase it is logged as it commits, like any other.
     branch(database, "one", 1, "XA COMMIT 'one' ONE PHASE")
     branch(database, "none", 2, "XA ROLLBACK 'none'")
-    assert audit(lab, table) == []
+    assert audit(lab) == []
     before = place(database)
     branch(database, "two", 3, "XA PREPARE 'two'")
     try:
         assert database.query("SELECT id FROM item") == [(1,)]
         assert any("Write_rows" in event for event in logged(database, before))
-        (problem,) = audit(lab, table)
+        (problem,) = audit(lab)
         assert problem.startswith("XA transactions are used")
         # A prepared branch outlives the server, whose counters do not.
         begin_anew(database)
-        (problem,) = audit(lab, table)
+        (problem,) = audit(lab)
         assert problem.startswith("XA transactions are used")
     finally:
         database.root("XA COMMIT 'two'")
         begin_anew(database)
     assert database.query("SELECT id FROM item ORDER BY id") == [(1,), (3,)]
-    assert audit(lab, table) == []
+    assert audit(lab) == []

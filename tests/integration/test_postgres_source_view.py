@@ -277,7 +277,7 @@ def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
     source.prepare_capture(PUBLICATION)
     slot = f"{database.name}_granted"
     source.add_to_publication(PUBLICATION, [name])
-    assert source.audit_publication(PUBLICATION, described) == []
+    assert source.audit_table(PUBLICATION, described) == []
     owner, admin = f'"{described.owner}"', f'"{roles["admin"]}"'
     database.stack.psql(f"REVOKE {owner} FROM {admin}")
     assert source.missing_rights(described, PUBLICATION) is None, "it is in there already"

@@ -109,15 +109,15 @@ def _grants(connections: Connections, role: Role, known: dict[Role, Account]) ->
     return statements
 
 
-def audit(session: Session, table: SourceTable, *, append: bool = False) -> list[str]:
-    """What keeps changes of this table out of the binlog, or makes them unusable.
+def audit_table(session: Session, table: SourceTable, *, append: bool = False) -> list[str]:
+    """What keeps changes of only this table out of the binlog, or makes them unusable.
 
     Args:
         session: The admin's, on the primary.
         table: The table.
         append: Whether it is a log, of which only inserted rows are captured.
     """
-    problems = audit_server(session, append=append)
+    problems: list[str] = []
     if table.kind not in ("table", "partitioned"):
         problems.append("it is no plain InnoDB table, and cannot be read under a view")
     if table.kind in ("table", "partitioned") and not append:

@@ -167,22 +167,22 @@ class MysqlSource(WholeLog):
         """The statements that capturing would run now; nothing is run."""
         return preparation.planned(self._connections, tables)
 
-    def audit_publication(
-        self, publication: str, table: SourceTable, *, append: bool = False
-    ) -> list[str]:
-        """What keeps changes of this table out of the binlog, or makes them unusable."""
-        with self._connections.open("admin") as session:
-            return preparation.audit(session, table, append=append)
-
     def capture_obstacle(self) -> tuple[str, str] | None:
         """Why the connector of this server would stop, and what to do, or None."""
         with self._connections.open("admin") as session:
             return compressed.obstacle(session)
 
-    def audit_log(self, *, append: bool) -> list[str]:
+    def audit_capture(self, publication: str, *, append: bool) -> list[str]:
         """What keeps changes of all tables out of the binlog, or makes them unusable."""
         with self._connections.open("admin") as session:
             return preparation.audit_server(session, append=append)
+
+    def audit_table(
+        self, publication: str, table: SourceTable, *, append: bool = False
+    ) -> list[str]:
+        """What keeps changes of only this table out of the binlog, or makes them unusable."""
+        with self._connections.open("admin") as session:
+            return preparation.audit_table(session, table, append=append)
 
     def cascades_unseen(self) -> bool:
         """Whether InnoDB itself changes rows by foreign keys; only the server would log that."""

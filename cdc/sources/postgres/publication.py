@@ -18,6 +18,8 @@ from cdc.sources.values import SourceTable
 from schemas.table import TableId
 
 PLUGIN = "pgoutput"
+_DETAILED = 150000
+"""The first version with column lists, row filters and whole schemas in publications."""
 CHANGES = ("insert", "update", "delete", "truncate")
 LOGGED = ("insert", "truncate")
 """What a publication of logs publishes.
@@ -202,8 +204,8 @@ def drop(session: Session, publication: str) -> None:
     session.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication)))
 
 
-def audit(session: Session, publication: str, table: SourceTable, *, append: bool) -> list[str]:
-    """Why changes of the table would not all be published as they must be, one sentence each."""
+def audit(session: Session, publication: str, *, append: bool) -> list[str]:
+    """What keeps changes of all tables from being published as they must be."""
     row = session.execute(
         "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables "
         "FROM pg_catalog.pg_publication WHERE pubname = %s",
@@ -228,18 +230,23 @@ def audit(session: Session, publication: str, table: SourceTable, *, append: boo
         findings.append(f"publication {publication} lacks publish_via_partition_root = true")
     if row[5]:
         findings.append(f"publication {publication} is FOR ALL TABLES")
+    if session.info.server_version >= _DETAILED:
+        findings += [
+            f"publication {publication} publishes all tables of schema {schema}"
+            for (schema,) in session.execute(_SCHEMAS, (publication,))
+        ]
+    return findings
+
+
+def audit_table(session: Session, publication: str, table: SourceTable) -> list[str]:
+    """What keeps changes of only this table from being published as they must be."""
+    findings: list[str] = []
     if table.partition_root is not None:
         findings.append(
             f"table {table.table} is a partition of {table.partition_root} now, and its changes may"
             " be that table's"
         )
-    # column lists, row filters and whole schemas came with version 15
-    detailed = session.info.server_version >= 150000
-    if detailed:
-        findings += [
-            f"publication {publication} publishes all tables of schema {schema}"
-            for (schema,) in session.execute(_SCHEMAS, (publication,))
-        ]
+    detailed = session.info.server_version >= _DETAILED
     columns = "attnames::text[], rowfilter" if detailed else "NULL::text[], NULL::text"
     member = session.execute(
         sql.SQL(

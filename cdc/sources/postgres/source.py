@@ -184,16 +184,17 @@ class PostgresSource(Logins):
         with self._connections.open("admin") as session:
             capture.drop(session, publication)
 
-    def audit_publication(
+    def audit_capture(self, publication: str, *, append: bool) -> list[str]:
+        """What keeps changes of all tables from being published as they must be."""
+        with self._connections.open("admin") as session:
+            return capture.audit(session, publication, append=append)
+
+    def audit_table(
         self, publication: str, table: SourceTable, *, append: bool = False
     ) -> list[str]:
-        """What keeps changes of this table from being published as they must be."""
+        """What keeps changes of only this table from being published as they must be."""
         with self._connections.open("admin") as session:
-            return capture.audit(session, publication, table, append=append)
-
-    def audit_log(self, *, append: bool) -> list[str]:
-        """Nothing: the log has every change, and a slot shows what it lost."""
-        return []
+            return capture.audit_table(session, publication, table)
 
     def ensure_slot(self, slot: str) -> bool:
         """Create the logical slot if it is missing; returns whether it was created."""

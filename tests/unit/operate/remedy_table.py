@@ -267,6 +267,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
     ),
     Why.DEFECT: (
         "Give a Spark session",
+        "Give the run a client of Kafka Connect",
         "Name the folder of a table",
         "Read the position again",
         "This is a defect",
@@ -282,7 +283,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Choose: 1. ALTER TABLE",
         "Choose: 1. give it a primary key",
         "Copy the tables of this source again: `tributary resync`",
-        "Correct that on the source, or offboard the table",
+        "Correct that on the source",
         "Correct the cause",
         "Correct the value on the source",
         "Delete the connector that uses the slot",

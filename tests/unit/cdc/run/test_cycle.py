@@ -19,16 +19,20 @@ NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
 
 @pytest.mark.parametrize(("ends_at", "broken"), [(9, False), (8, True)])
-def test_an_idle_table_rests_on_its_newest_commit(ends_at: int, *, broken: bool) -> None:
+def test_an_idle_table_rests_on_its_newest_commit(
+    monkeypatch: pytest.MonkeyPatch, ends_at: int, *, broken: bool
+) -> None:
     """A server that was put back to an earlier state may be beyond the copy of the table."""
 
     def problem(_stored: object, recorded: LogPosition | None) -> str | None:
         return "it ends before" if recorded is not None and recorded > Lsn(ends_at) else None
 
     log = SimpleNamespace(title="the log", problem=problem)
-    facts = SimpleNamespace(
-        server=SimpleNamespace(), log=log, stored=None, told=(), problems_of=lambda _: ()
+    evidence = SimpleNamespace(
+        server=SimpleNamespace(), log=log, stored_position=None, statements=(), starts=()
     )
+    monkeypatch.setattr(cycle, "of_capture", lambda _: [])
+    monkeypatch.setattr(cycle, "of_table", lambda *_: [])
     record = TableRecord(
         table=TableId("shop", "public", "orders"),
         state=State.INCREMENTAL,
@@ -41,5 +45,5 @@ def test_an_idle_table_rests_on_its_newest_commit(ends_at: int, *, broken: bool)
         last_commit=CommitSummary({0: 7}, "0/9", NOW, "20260102030405006", NOW),
     )
     context = SimpleNamespace(sources={"shop": SimpleNamespace(position=Lsn.parse)})
-    checks = SimpleNamespace(facts=lambda _: facts)
-    assert cycle._capture_broken(cast("Any", context), cast("Any", checks), record) is broken
+    captures = SimpleNamespace(evidence=lambda _: evidence)
+    assert cycle._capture_broken(cast("Any", context), cast("Any", captures), record) is broken

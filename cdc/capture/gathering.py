@@ -1,0 +1,198 @@
+"""Gathers the evidence of captures: once for all who judge it, and each server until it fails."""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Generic, TypeVar
+
+from cdc.capture.evidence import CaptureEvidence, CleanupPolicy, ConnectorFacts, known
+from cdc.connect import failures
+from cdc.debezium import (
+    audit,
+    captured_tables,
+    definition_changes,
+    fresh_starts,
+    stored_position,
+)
+from cdc.errors import ConnectError
+from cdc.kafka import never_compacted
+from schemas.errors import TributaryError
+from schemas.redaction import redact
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from cdc.capture.evidence import Answer
+    from cdc.connect import ConnectClient
+    from cdc.debezium import CaptureNames, DefinitionChange
+    from cdc.kafka import KafkaAdmin
+    from cdc.run.context import RunContext
+    from cdc.sources.base import Source
+    from cdc.store.table_state import TableRecord
+    from schemas.registry import SchemaRegistry
+
+_log = logging.getLogger(__name__)
+
+S = TypeVar("S")
+T = TypeVar("T")
+
+
+class _Server(Generic[S]):
+    """Asks one server; its first error also answers all further questions.
+
+    Otherwise a server that is down would cost one time-out for each question.
+
+    Args:
+        opened: Opens the server's client.
+    """
+
+    def __init__(self, opened: Callable[[], S]) -> None:
+        self._opened = opened
+        self._away: TributaryError | None = None
+
+    def ask(self, look: Callable[[S], T]) -> Answer[T]:
+        if self._away is None:
+            try:
+                return look(self._opened())
+            except TributaryError as error:
+                self._away = error
+        return self._away
+
+
+def gather(
+    names: CaptureNames,
+    *,
+    source: Callable[[], Source],
+    kafka: Callable[[], KafkaAdmin],
+    connect: Callable[[], ConnectClient],
+    exactly_once: bool,
+    registry: SchemaRegistry | None = None,
+) -> CaptureEvidence:
+    """Gather the evidence of one capture; each server is asked until its first error.
+
+    Args:
+        names: The capture.
+        source: Opens the source database.
+        kafka: Opens Kafka.
+        connect: Opens Kafka Connect.
+        exactly_once: Whether the connector must write to Kafka in transactions.
+        registry: The writers' schemas, to read the statements that the connector reports; None
+            leaves them out.
+    """
+    database, workers, topics = _Server(source), _Server(connect), _Server(kafka)
+    log = database.ask(lambda it: it.log_health(names.slot))
+    connector = workers.ask(lambda it: _connector(it, names, exactly_once))
+    # After the log, as `LogHealth.problem` requires.
+    stored = workers.ask(lambda it: stored_position(it, names))
+    at = None if isinstance(stored, TributaryError) else stored
+    statements = topics.ask(lambda it: _statements(it, registry, names))
+    return CaptureEvidence(
+        names=names,
+        log=log,
+        lost=database.ask(lambda _: known(log).problem(at)),
+        unreadable=database.ask(lambda it: it.unreadable(names.publication, names.slot)),
+        obstacles=database.ask(
+            lambda it: tuple(it.audit_capture(names.publication, append=names.append))
+        ),
+        server=database.ask(lambda it: it.identity()),
+        topics=topics.ask(lambda it: _policies(it, names)),
+        connector=connector,
+        stored=stored,
+        statements=statements,
+        starts=() if isinstance(statements, TributaryError) else tuple(fresh_starts(statements)),
+    )
+
+
+class Captures:
+    """The evidence of every capture, gathered once. Safe to share among threads.
+
+    Args:
+        context: What runs work with.
+    """
+
+    def __init__(self, context: RunContext) -> None:
+        self._context = context
+        self._known: dict[tuple[str, str], CaptureEvidence] = {}
+        self._lock = threading.Lock()
+
+    def evidence(self, record: TableRecord) -> CaptureEvidence:
+        """Return the evidence of a table's capture.
+
+        The records in Kafka stay right while Connect is down or the connector is deleted, since the
+        source keeps the rest. So only another server's error is raised.
+
+        Raises:
+            TributaryError: The primary, Kafka or the registry does not answer. The error is kept,
+                since otherwise each of a thousand tables would wait for the time-outs.
+        """
+        context, key = self._context, (record.table.source, record.tier)
+        with self._lock:
+            found = self._known.get(key)
+            if found is None:
+                found = self._known[key] = gather(
+                    context.capture(record),
+                    source=lambda: context.sources[record.table.source],
+                    kafka=lambda: context.kafka,
+                    connect=self._connect,
+                    exactly_once=context.config.connect.exactly_once,
+                    registry=context.registry,
+                )
+                _warn(found)
+        for error in found.errors:
+            if not isinstance(error, ConnectError):
+                raise error
+        return found
+
+    def _connect(self) -> ConnectClient:
+        if self._context.connect is None:
+            raise ConnectError(
+                "Kafka Connect is not asked", remedy="Give the run a client of Kafka Connect."
+            )
+        return self._context.connect
+
+
+def _warn(evidence: CaptureEvidence) -> None:
+    name = evidence.names.connector
+    for error in evidence.errors:
+        if isinstance(error, ConnectError):
+            _log.warning("the configuration of %s was not checked: %s", name, error)
+    if evidence.connector is None:
+        _log.warning("there is no connector %s: changes wait in the log", name)
+
+
+def cleanup_policy(settings: Mapping[str, str]) -> CleanupPolicy:
+    """Read the cleanup policy from a topic's effective settings."""
+    return CleanupPolicy(settings.get("cleanup.policy", "delete"), never_compacted(settings))
+
+
+def _policies(kafka: KafkaAdmin, names: CaptureNames) -> dict[str, CleanupPolicy]:
+    found = kafka.topic_configs(names.evidence_topics)
+    return {topic: cleanup_policy(settings) for topic, settings in found.items()}
+
+
+def _statements(
+    kafka: KafkaAdmin, registry: SchemaRegistry | None, names: CaptureNames
+) -> tuple[DefinitionChange, ...]:
+    if registry is None or not names.tells_definitions:
+        return ()
+    return tuple(definition_changes(kafka, registry, names))
+
+
+def _connector(
+    connect: ConnectClient, names: CaptureNames, exactly_once: bool
+) -> ConnectorFacts | None:
+    effective = connect.connector(names.connector)
+    if effective is None:
+        return None
+    status, listed = connect.status(names.connector), captured_tables(effective, names)
+    trace = None if status is None else status.failure
+    return ConnectorFacts(
+        effective=effective,
+        wrong=tuple(audit(effective, names, exactly_once=exactly_once)),
+        listed=None if listed is None else frozenset(listed),
+        status=status,
+        failure=None if trace is None else redact(failures.explain(trace)),
+        remedy="" if trace is None else failures.remedy(trace, ""),
+    )

@@ -1,0 +1,167 @@
+"""Whether the changes of a capture's tables are captured, by evidence alone.
+
+The proof of a bootstrap, the stop of a run, the lines of `check` and the problems of `status` are
+views of the same findings.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from typing import TYPE_CHECKING
+
+from schemas.errors import TributaryError
+
+if TYPE_CHECKING:
+    from cdc.capture.evidence import CaptureEvidence, CleanupPolicy, ConnectorFacts
+    from schemas.table import TableId
+
+_COPY_AGAIN = "Run `tributary run`, which marks its tables, then `tributary bootstrap` for them."
+
+
+class Severity(Enum):
+    """What a finding means for changes."""
+
+    LOST = "lost"
+    """Changes that were not captured are gone."""
+    INCOMPLETE = "incomplete"
+    """Changes may be missing from the topics, or altered."""
+    WAITING = "waiting"
+    """Changes wait in the log until somebody acts."""
+    UNKNOWN = "unknown"
+    """A server does not answer."""
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One fact that is not as it must be.
+
+    Args:
+        severity: What it means for changes.
+        subject: What has it: a slot, a connector's property, a topic.
+        message: The problem, as a sentence that names the subject.
+        remedy: What to do.
+    """
+
+    severity: Severity
+    subject: str
+    message: str
+    remedy: str
+
+
+def of_capture(evidence: CaptureEvidence) -> list[Finding]:
+    """Judge what all tables of a capture share, the gravest finding first."""
+    return [
+        *_log(evidence),
+        *_obstacles(evidence),
+        *_topics(evidence),
+        *_connector(evidence),
+        *_unknown(evidence),
+    ]
+
+
+def of_table(
+    evidence: CaptureEvidence, table: TableId, obstacles: Sequence[str] = ()
+) -> list[Finding]:
+    """Judge what only one table has; `of_capture` judges the rest.
+
+    Args:
+        evidence: The evidence of its capture.
+        table: The table.
+        obstacles: What `Source.audit_table` reports of it.
+    """
+    subject, connector = f"table {table}", evidence.connector_facts
+    remedy = f"Run `tributary onboard {table}`, which adds it; correct by hand what remains."
+    problems = list(obstacles)
+    if connector is not None and connector.listed is not None and table not in connector.listed:
+        problems.append(f"connector {evidence.names.connector} does not list it")
+    elif connector is not None and connector.listed is not None:
+        # There is no publication that onboarding could add the table to.
+        remedy = "Correct that on the source, or offboard the table."
+    return [Finding(Severity.INCOMPLETE, subject, problem, remedy) for problem in problems]
+
+
+def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:
+    """Judge a topic's cleanup: compaction drops changes that a run may not have read."""
+    if policy.compacted:
+        spared = policy.lagging
+        yield Finding(
+            Severity.INCOMPLETE,
+            f"topic {topic}",
+            f"topic {topic} has cleanup.policy={policy.policy}"
+            + ("" if spared else ", so records may be gone from it"),
+            f"Set cleanup.policy=delete on topic {topic}." + ("" if spared else f" {_COPY_AGAIN}"),
+        )
+
+
+def stopping(findings: Sequence[Finding]) -> list[str]:
+    """The messages of the findings after which a table's stream must not be trusted."""
+    grave = (Severity.LOST, Severity.INCOMPLETE)
+    return [finding.message for finding in findings if finding.severity in grave]
+
+
+def _log(evidence: CaptureEvidence) -> Iterator[Finding]:
+    log = evidence.log
+    if isinstance(log, TributaryError):
+        return
+    for problem in (evidence.lost, evidence.unreadable):
+        if isinstance(problem, str):
+            yield Finding(Severity.LOST, log.title, f"{log.title} {problem}", _COPY_AGAIN)
+
+
+def _obstacles(evidence: CaptureEvidence) -> Iterator[Finding]:
+    if isinstance(evidence.obstacles, TributaryError):
+        return
+    for obstacle in evidence.obstacles:
+        remedy = f"Correct that on the source. {_COPY_AGAIN}"
+        yield Finding(Severity.INCOMPLETE, _title(evidence), obstacle, remedy)
+
+
+def _topics(evidence: CaptureEvidence) -> Iterator[Finding]:
+    if isinstance(evidence.topics, TributaryError):
+        return
+    for topic, policy in evidence.topics.items():
+        # One that spares all records has the facts that runs need.
+        if not policy.lagging:
+            yield from of_topic(topic, policy)
+
+
+def _connector(evidence: CaptureEvidence) -> Iterator[Finding]:
+    name, connector = f"connector {evidence.names.connector}", evidence.connector
+    if isinstance(connector, TributaryError):
+        return
+    if connector is None:
+        yield Finding(
+            Severity.WAITING,
+            name,
+            f"there is no {name}",
+            "Run `tributary onboard` for one of its tables, which creates it.",
+        )
+        return
+    for wrong in connector.wrong:
+        yield Finding(
+            Severity.INCOMPLETE,
+            f"{name}: {wrong.property}",
+            f"{name}: {wrong}",
+            "Remove it from connect.connector. Then `tributary run` marks the tables that may have"
+            " lost changes, and `tributary bootstrap` for them corrects the connector.",
+        )
+    if not connector.running:
+        remedy = connector.remedy or ("Correct the cause; `tributary retry` restarts failed tasks.")
+        yield Finding(Severity.WAITING, name, f"{name} is not running: {_why(connector)}", remedy)
+
+
+def _why(connector: ConnectorFacts) -> str:
+    if connector.failure is not None:
+        return connector.failure
+    return "it was deleted" if connector.status is None else connector.status.state
+
+
+def _unknown(evidence: CaptureEvidence) -> Iterator[Finding]:
+    for error in evidence.errors:
+        yield Finding(Severity.UNKNOWN, _title(evidence), error.message, error.remedy)
+
+
+def _title(evidence: CaptureEvidence) -> str:
+    return f"capture {evidence.names.source}/{evidence.names.tier}"

@@ -1,0 +1,82 @@
+"""What a bootstrap refuses before it records O."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from bootstrap import capture
+from bootstrap.capture import Capture
+from cdc.capture.evidence import CaptureEvidence, CleanupPolicy, ConnectorFacts
+from cdc.connect import ConnectorStatus
+from cdc.debezium import CaptureNames
+from cdc.errors import CaptureError, SourceError
+from cdc.runtime.progress import NullProgress
+from schemas.table import TableId
+
+TABLE = TableId("shop", "public", "orders")
+NAMES = CaptureNames("shop", "append", "p", "s", "c", "t", "postgres")
+STARTING = ConnectorFacts({}, (), None, ConnectorStatus("c", "RUNNING", "w", tasks=()))
+SOUND = CaptureEvidence(
+    names=NAMES,
+    log=cast("Any", SimpleNamespace(title="replication slot s")),
+    lost=None,
+    unreadable=None,
+    obstacles=(),
+    server=cast("Any", None),
+    topics={},
+    connector=STARTING,
+    stored=None,
+)
+
+
+def prove(patch: pytest.MonkeyPatch, evidence: CaptureEvidence, policy: str = "delete") -> None:
+    patch.setattr(capture, "gather", lambda *_, **__: evidence)
+    proof = Capture(
+        table=TABLE,
+        topic="t.orders",
+        names=NAMES,
+        source=cast("Any", SimpleNamespace(audit_table=lambda *_, **__: [])),
+        connect=cast("Any", SimpleNamespace(wait_running=lambda *_, **__: None)),
+        kafka=cast("Any", SimpleNamespace(topic_config=lambda _: {"cleanup.policy": policy})),
+        exactly_once=True,
+        progress=NullProgress(),
+    )
+    proof.prove(cast("Any", SimpleNamespace(table=TABLE)))
+
+
+def test_a_connector_that_does_not_run_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    prove(monkeypatch, SOUND)
+
+
+@pytest.mark.parametrize(
+    ("changed", "named"),
+    [
+        ({"connector": None}, "there is no connector c"),
+        ({"lost": "is gone"}, "replication slot s is gone"),
+        ({"obstacles": ("binlog_format is MIXED",)}, "binlog_format is MIXED"),
+        (
+            {"topics": {"t.transaction": CleanupPolicy("compact", lagging=False)}},
+            "topic t.transaction has cleanup.policy=compact",
+        ),
+    ],
+)
+def test_each_grave_finding_of_the_capture_refuses_the_copy(
+    monkeypatch: pytest.MonkeyPatch, changed: dict[str, Any], named: str
+) -> None:
+    with pytest.raises(CaptureError, match="not captured in full") as refused:
+        prove(monkeypatch, replace(SOUND, **changed))
+    assert named in refused.value.message
+
+
+def test_a_compacted_topic_refuses_the_copy(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CaptureError, match=r"topic t\.orders has cleanup\.policy=compact"):
+        prove(monkeypatch, SOUND, "compact")
+
+
+def test_a_server_that_does_not_answer_is_no_proof(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(SourceError, match="it is down"):
+        prove(monkeypatch, replace(SOUND, server=SourceError("it is down", remedy="Wait.")))

@@ -1,0 +1,126 @@
+"""What is asked about a capture, how often, and what an answer that is missing means."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from types import SimpleNamespace
+from typing import Any, NoReturn, cast
+
+import pytest
+
+from cdc.capture import gathering
+from cdc.capture.gathering import Captures
+from cdc.capture.judgement import Severity, of_capture, stopping
+from cdc.errors import ConnectError, KafkaError, SourceError
+from cdc.store.table_state import State, TableRecord
+from schemas.errors import RegistryError, TributaryError
+from schemas.table import TableId
+
+ASKED = (
+    ("log_health", SourceError),
+    ("problem", SourceError),
+    ("unreadable", SourceError),
+    ("audit_capture", SourceError),
+    ("identity", SourceError),
+    ("topic_configs", KafkaError),
+    ("definition_changes", KafkaError),
+    ("definition_changes", RegistryError),
+    ("connector", ConnectError),
+    ("captured_tables", ConnectError),
+    ("stored_position", ConnectError),
+)
+
+
+def record(name: str, source: str = "shop") -> TableRecord:
+    return TableRecord(
+        table=TableId(source, "public", name),
+        state=State.INCREMENTAL,
+        base_path="/lake",
+        tier="default",
+        topic="t",
+        publication="p",
+        updated_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+    )
+
+
+class Servers:
+    """Servers that answer, but for one question."""
+
+    def __init__(self, patch: pytest.MonkeyPatch, failing: str, error: type[TributaryError]):
+        self.failing, self.error = failing, error
+        self.times: list[str] = []
+        for name in ("stored_position", "captured_tables", "definition_changes", "audit"):
+            patch.setattr(gathering, name, self.answers(name, ()))
+        patch.setattr(gathering, "stored_position", self.answers("stored_position", None))
+        log = SimpleNamespace(title="the log", problem=self.answers("problem", None))
+        self.source = SimpleNamespace(
+            identity=self.answers("identity", None),
+            log_health=self.answers("log_health", log),
+            unreadable=self.answers("unreadable", None),
+            audit_capture=self.answers("audit_capture", ["binlog_format is MIXED"]),
+        )
+        running = SimpleNamespace(running=True, failure=None)
+        self.connect = SimpleNamespace(
+            connector=self.answers("connector", {}), status=lambda _: running
+        )
+
+    def answers(self, name: str, value: Any) -> Any:
+        def down(*_: Any, **__: Any) -> NoReturn:
+            self.times.append(name)
+            raise self.error("it is down", remedy="Wait.")
+
+        return down if name == self.failing else lambda *_, **__: value
+
+    def captures(self) -> Captures:
+        def capture(of: TableRecord) -> Any:
+            return SimpleNamespace(
+                source=of.table.source,
+                tier=of.tier,
+                publication="p",
+                slot="s",
+                connector="c",
+                tells_definitions=True,
+                evidence_topics=(),
+                append=False,
+            )
+
+        context = SimpleNamespace(
+            sources={"shop": self.source, "other": self.source},
+            capture=capture,
+            kafka=SimpleNamespace(topic_configs=self.answers("topic_configs", {})),
+            registry=SimpleNamespace(),
+            connect=self.connect,
+            config=SimpleNamespace(connect=SimpleNamespace(exactly_once=True)),
+        )
+        return Captures(cast("Any", context))
+
+
+@pytest.mark.parametrize(("asked", "error"), ASKED)
+def test_who_does_not_answer_is_asked_once_for_all_tables_of_a_capture(
+    monkeypatch: pytest.MonkeyPatch, asked: str, error: type[TributaryError]
+) -> None:
+    servers = Servers(monkeypatch, asked, error)
+    captures = servers.captures()
+    for name in ("orders", "lines", "logs"):
+        if error is ConnectError:
+            captures.evidence(record(name))
+            continue
+        with pytest.raises(error, match="it is down"):
+            captures.evidence(record(name))
+    assert len(servers.times) == 1
+    if error is not ConnectError:
+        with pytest.raises(error):
+            captures.evidence(record("orders", "other"))
+        assert len(servers.times) == 2, "another capture may have other servers"
+
+
+def test_a_connect_that_is_away_keeps_no_other_answer_from_being_judged(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    servers = Servers(monkeypatch, "connector", ConnectError)
+    evidence = servers.captures().evidence(record("orders"))
+    found = of_capture(evidence)
+    assert [one.severity for one in found] == [Severity.INCOMPLETE, Severity.UNKNOWN]
+    assert stopping(found) == ["binlog_format is MIXED"]
+    with pytest.raises(ConnectError):
+        evidence.require_answers()
