@@ -30,7 +30,7 @@ from cdc.lake.timeline import Timeline
 from cdc.run.comparison import settings_digest
 from cdc.runtime.failpoints import crash
 from cdc.store.attempt import Attempt
-from cdc.store.table_state import RESUMABLE, State, TableRecord, transition, with_attempt
+from cdc.store.table_state import RESUMABLE, Cause, State, TableRecord, transition, with_attempt
 from schemas.errors import SchemaError, TributaryError
 from schemas.fingerprint import Fingerprint
 
@@ -329,9 +329,9 @@ class _Bootstrap:
             shown = publish(self._context, self._record, self._settings, self._lease)
         except SchemaError as error:
             # A shard that does not fit the others; only a copy with other columns can be published.
-            reason, remedy = error.message, error.remedy
+            cause = Cause(reason=error.message, remedy=error.remedy)
             to = State.NEEDS_BOOTSTRAP
-            self._store(transition(self._record, to, at=_now(), reason=reason, remedy=remedy))
+            self._store(transition(self._record, to, at=_now(), cause=cause))
             raise
         self._store(transition(self._record, State.INCREMENTAL, at=_now(), attempt=shown))
 
@@ -381,7 +381,7 @@ class _Bootstrap:
             return  # the command ends, and the copy is not at fault
         current = self._context.store.newest(self._record)
         if current.state in (State.BOOTSTRAPPING, State.CATCHING_UP):
-            self._store(transition(current, State.FAILED, at=_now(), error=error))
+            self._store(transition(current, State.FAILED, at=_now(), cause=Cause(error=error)))
 
 
 def _now() -> datetime:

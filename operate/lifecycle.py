@@ -11,7 +11,7 @@ from cdc.errors import LakeError, StateError, copy_lost
 from cdc.lake.pointer import POINTER, local_folder
 from cdc.store.connector_restarts import Restarts
 from cdc.store.quarantine import Quarantine
-from cdc.store.table_state import State, TableRecord, transition
+from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate import capture
 from operate.outcome import Outcome, unfinished
 from operate.shards import is_beside
@@ -54,8 +54,10 @@ def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
             record,
             State.PAUSED,
             at=_now(),
-            reason=reason,
-            remedy=f"Run `tributary resume {table}`, before its topic's retention runs out.",
+            cause=Cause(
+                reason=reason,
+                remedy=f"Run `tributary resume {table}`, before its topic's retention runs out.",
+            ),
         )
         record = services.store.put(moved)
     return Outcome(table, "paused", record.state)

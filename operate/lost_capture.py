@@ -13,7 +13,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import CaptureError, LeaseHeldError
-from cdc.store.table_state import State, TableRecord, transition
+from cdc.store.table_state import Cause, State, TableRecord, transition
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
@@ -135,8 +135,10 @@ def _discard(services: Services, record: TableRecord, lost: str) -> None:
             record,
             State.NEEDS_BOOTSTRAP,
             at=datetime.now(timezone.utc),
-            reason=f"{lost} while the table was copied",
-            remedy=f"Run `tributary bootstrap {record.table}`.",
+            cause=Cause(
+                reason=f"{lost} while the table was copied",
+                remedy=f"Run `tributary bootstrap {record.table}`.",
+            ),
         )
         services.store.put(moved)
     _log.warning("%s; what was copied of %s is discarded", lost, record.table)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
@@ -195,13 +195,13 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
     captures = tuple(_captures(services, records))
     ends, trouble = _ends(services, records)
     lacking = Quarantine(services.store).counts()
-    now = datetime.now(timezone.utc)
+    look = _Look(datetime.now(timezone.utc), ends, trouble, lacking)
     builds = {build.table: build for build in services.store.builds()}
     beats = {(one.source, one.tier): one.beat_at for one in captures}
     found = []
     for record in records:
         build, beat = builds.get(record.table), beats.get((record.table.source, record.tier))
-        table = _table(services, record, build, ends, lacking, now, trouble, beat)
+        table = _table(services, look, record, build, beat)
         runs = services.store.last_runs(record.table, _SHOWN_RUNS) if wanted else ()
         found.append(replace(table, runs=tuple(runs)))
     return Status(tuple(found), captures, shared_tables(found))
@@ -247,18 +247,32 @@ def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterato
         )
 
 
+@dataclass(frozen=True)
+class _Look:
+    """What was read once for all tables.
+
+    Args:
+        now: When, aware UTC.
+        ends: End offsets per partition, by topic; empty if the cluster cannot be reached.
+        trouble: Why not.
+        lacking: Number of quarantined records, by attempt.
+    """
+
+    now: datetime
+    ends: Mapping[str, Mapping[int, int]]
+    trouble: str | None
+    lacking: Mapping[str, int]
+
+
 def _table(
     services: Services,
+    look: _Look,
     record: TableRecord,
     build: TableRecord | None,
-    ends: dict[str, dict[int, int]],
-    lacking: dict[str, int],
-    now: datetime,
-    trouble: str | None,
     beat_at: datetime | None,
 ) -> TableStatus:
-    commit = record.last_commit
-    notes = [f"events behind is not known: {trouble}"] if trouble else []
+    commit, now, ends = record.last_commit, look.now, look.ends
+    notes = [f"events behind is not known: {look.trouble}"] if look.trouble else []
     notes += _generation_notes(record, build)
     target = lateness = 0
     if record.table.source in services.config.sources:
@@ -277,7 +291,7 @@ def _table(
             max(0, end - commit.offsets.get(partition, 0))
             for partition, end in ends[record.topic].items()
         )
-    quarantined = 0 if record.attempt is None else lacking.get(str(record.attempt.id), 0)
+    quarantined = 0 if record.attempt is None else look.lacking.get(str(record.attempt.id), 0)
     watermark = None if commit is None else commit.watermark
     whole = record.state is State.INCREMENTAL and behind == 0 and not quarantined
     # Without transactions Kafka may have a beat before it has the earlier events.

@@ -10,7 +10,7 @@ from typing import Any
 import pymysql
 
 from stack.errors import StackError
-from stack.mysql_data import DataDirectory
+from stack.mysql_data import DataDirectory, Instance
 from stack.mysql_settings import REPLICA_SETTINGS, ROLES, SUPERUSER, roles_sql
 from stack.mysql_software import MYSQL, Installation
 from stack.ports import HOST
@@ -31,10 +31,7 @@ class MysqlServer:
     """The common parts of a primary and a replica.
 
     Args:
-        name: The server's name in the stack.
-        data: Data directory.
-        port: Port it listens on.
-        server_id: Its number among the servers that replicate from each other.
+        instance: The server.
         installation: The programs.
         user: The user that runs it.
         passwords: Passwords of the roles.
@@ -46,27 +43,18 @@ class MysqlServer:
 
     def __init__(
         self,
-        name: str,
+        instance: Instance,
         *,
-        data: Path,
-        port: int,
-        server_id: int,
         installation: Installation,
         user: Unprivileged,
         passwords: Passwords,
     ) -> None:
-        self.name = name
-        self.port = port
-        self.folder = data
+        self.name = instance.name
+        self.port = instance.port
+        self.folder = instance.folder
         self.program = installation.program
         self.data = DataDirectory(
-            name,
-            data,
-            port=port,
-            server_id=server_id,
-            installation=installation,
-            user=user,
-            passwords=passwords,
+            instance, installation=installation, user=user, passwords=passwords
         )
         self._installation = installation
         self._kind = installation.kind
@@ -266,10 +254,10 @@ class MysqlPair:
             "passwords": passwords,
         }
         self.primary = MysqlPrimary(
-            kind, data=folder / "primary", port=ports[0], server_id=1, **common
+            Instance(kind, folder / "primary", ports[0], server_id=1), **common
         )
         self.replica = MysqlReplica(
-            f"{kind}_replica", data=folder / "replica", port=ports[1], server_id=2, **common
+            Instance(f"{kind}_replica", folder / "replica", ports[1], server_id=2), **common
         )
 
     def start(self, ensure: Callable[[Server], None], end: Callable[[Server], None]) -> None:

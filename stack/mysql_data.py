@@ -6,6 +6,7 @@ import os
 import shutil
 import subprocess
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from stack.errors import StackError
@@ -18,14 +19,28 @@ from stack.unprivileged import Unprivileged
 _LIMIT_S = 300.0
 
 
+@dataclass(frozen=True)
+class Instance:
+    """One server among those of a stack.
+
+    Args:
+        name: Its name in the stack.
+        folder: Its data directory.
+        port: Port that it listens on.
+        server_id: Its number among the servers that replicate from each other.
+    """
+
+    name: str
+    folder: Path
+    port: int
+    server_id: int
+
+
 class DataDirectory:
     """The data directory of one server.
 
     Args:
-        name: The server's name in the stack, for messages.
-        folder: The directory.
-        port: Port that the server listens on.
-        server_id: Its number among the servers that replicate from each other.
+        instance: The server.
         installation: The programs.
         user: The user that runs them.
         passwords: Passwords of the roles.
@@ -33,19 +48,16 @@ class DataDirectory:
 
     def __init__(
         self,
-        name: str,
-        folder: Path,
+        instance: Instance,
         *,
-        port: int,
-        server_id: int,
         installation: Installation,
         user: Unprivileged,
         passwords: Passwords,
     ) -> None:
-        self.name = name
-        self.folder = folder
-        self._port = port
-        self._server_id = server_id
+        self.name = instance.name
+        self.folder = instance.folder
+        self._port = instance.port
+        self._server_id = instance.server_id
         self._installation = installation
         self._kind = installation.kind
         self._user = user

@@ -17,7 +17,7 @@ from cdc.rows.masking import key_check
 from cdc.store.attempt import CopyView
 from cdc.store.documents import Part
 from schemas.catalog import Catalog
-from schemas.changes import Change, NewFile, RenameColumn, Verdict
+from schemas.changes import Change, RenameColumn, Verdict
 from schemas.evolution import LakeColumns
 from schemas.fingerprint import Fingerprint
 from schemas.table import DROPPED, Column, TableId, TableSchema
@@ -223,6 +223,19 @@ class Handoff(Part):
         )
         return replace(schema, columns=(*schema.columns, *kept))
 
+    def next_schema(
+        self, changes: Sequence[Change], *, at: datetime, schema_ids: Sequence[int]
+    ) -> FollowedSchema:
+        """The next version of the schema.
+
+        Args:
+            changes: What it changes.
+            at: Now, aware UTC.
+            schema_ids: Registry ids of the writers' schemas that were read last.
+        """
+        shown = tuple(one.to_json() for one in changes)
+        return FollowedSchema(self.version + 1, at, tuple(schema_ids), shown)
+
     def followed(
         self,
         wanted: Iterable[Column],
@@ -230,8 +243,7 @@ class Handoff(Part):
         fingerprint: Fingerprint,
         *,
         fills: Mapping[str, str],
-        at: datetime,
-        schema_ids: Sequence[int],
+        schema: FollowedSchema,
         hash_key: str | None,
     ) -> Handoff:
         """The handoff after the lake has followed its source.
@@ -245,8 +257,7 @@ class Handoff(Part):
             changes: How the source differs from the lake.
             fingerprint: The catalog's facts now.
             fills: Spark SQL of the value in old rows, by new column.
-            at: Now, aware UTC.
-            schema_ids: Registry ids of the writers' schemas that were read last.
+            schema: The next version of the schema, as :meth:`next_schema` gives it.
             hash_key: As :func:`hash_key_of` gives it.
         """
         had = {one.name: one for one in self.columns}
@@ -258,14 +269,12 @@ class Handoff(Part):
             fill = fills.get(column.name, followed.fill)
             columns.append(replace(followed, fill=fill))
         columns += [one.left() for one in had.values()]
-        kept = tuple(one.to_json() for one in changes if not isinstance(one, NewFile))
-        newer = FollowedSchema(self.version + 1, at, tuple(schema_ids), kept)
         return replace(
             self,
             columns=tuple(columns),
             fingerprint=fingerprint,
             hash_key=hash_key or self.hash_key,
-            schema=newer if kept else self.schema,
+            schema=schema if schema.changes else self.schema,
         )
 
     def settled(self, written: Mapping[int, DebeziumSchema]) -> Handoff:

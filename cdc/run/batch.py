@@ -7,17 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from cdc.errors import PausedByPolicyError
 from cdc.lake.commit import CommitRecord
 from cdc.rows.columns import MISSING, MOVED, OP, TRANSACTION
+from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import Problem, fill, fold
 from cdc.rows.log_rows import Reached, inserted, reached
 from cdc.rows.semantic_types import quoted
 from cdc.run import plan
-from cdc.run.batch_reading import Batch, BatchReader
+from cdc.run.batch_reading import Batch, BatchReader, HeldFrames
 from cdc.run.pending_columns import LateColumns
 from cdc.run.quarantining import LeftOut
 from cdc.run.source_lookup import Asked
@@ -99,16 +99,18 @@ class BatchWriter:
         self._topic = record.topic
         capture = context.capture(record)
         self._from_binlog = capture.tells_definitions
-        self._held: list[DataFrame] = []
+        self._held = HeldFrames()
         self._reader = BatchReader(
             context,
             self._schema,
             record.topic,
-            placeholder=capture.placeholder,
+            rules=EventRules(
+                capture.placeholder,
+                nulls_are_kept=context.config.connect.keeps_nulls,
+                own_key=bool(settings.key_columns),
+            ),
             quarantines=settings.on_bad_message == "quarantine",
-            own_key=bool(settings.key_columns),
-            hold=self._hold,
-            drop=self._drop,
+            held=self._held,
         )
 
     @property
@@ -148,8 +150,7 @@ class BatchWriter:
             left_out.settle(batch)
             return applied
         finally:
-            while self._held:
-                self._drop()
+            self._held.drop_all()
 
     def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
         """Apply again a range that ends at the lake's offsets, with the records that were left out.
@@ -190,14 +191,13 @@ class BatchWriter:
             left_out.settle(batch)
             return Replayed(applied, len(within) - len(left), batch.left_out)
         finally:
-            while self._held:
-                self._drop()
+            self._held.drop_all()
 
     def _before_truncate(self, piece: Range, truncate: int, tolerated: int) -> Batch:
         """The part of the batch before a TRUNCATE."""
         if all(at >= truncate for at in piece.start.values()):
             raise self._truncated(truncate)
-        self._drop()
+        self._held.drop()
         shorter = replace(
             piece, end={partition: min(at, truncate) for partition, at in piece.end.items()}
         )
@@ -302,7 +302,7 @@ class BatchWriter:
         A lake with gaps may lack the change that set a value, and the batch itself may have changed
         an unclear value. So with ``gaps``, only values of deleted rows come from the lake.
         """
-        rows = self._hold(rows)
+        rows = self._held.hold(rows)
         missing = _missing(rows)
         if not missing:
             return rows
@@ -316,7 +316,7 @@ class BatchWriter:
             # The source has no deleted row: what the lake lacks stays unknown.
             unknown = F.when(F.col(OP) != "d", F.col(MISSING))
             rows = rows.withColumn(MISSING, unknown)
-        rows = self._hold(rows)
+        rows = self._held.hold(rows)
         missing = _missing(rows)
         return self._from_source(rows, missing) if missing else rows
 
@@ -341,7 +341,7 @@ class BatchWriter:
             lake=self._context.config.lake,
             progress=self._context.progress,
         )
-        found = known.rows(rows.filter(F.col(MISSING).isNotNull()), missing, self._hold)
+        found = known.rows(rows.filter(F.col(MISSING).isNotNull()), missing, self._held.hold)
         return fill(rows, found, self._schema, missing, moved=True, absent_is_deleted=True)
 
     def _position(self, previous: str | None, last: str | None) -> str | None:
@@ -361,15 +361,6 @@ class BatchWriter:
             return None
         found = reached(batch.changes, _reached(previous))
         return None if found is None else str(found)
-
-    def _hold(self, frame: DataFrame) -> DataFrame:
-        """Keep a frame's rows until the batch is done."""
-        held = frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
-        self._held.append(held)
-        return held
-
-    def _drop(self) -> None:
-        self._held.pop().unpersist()
 
 
 def _missing(rows: DataFrame) -> tuple[str, ...]:

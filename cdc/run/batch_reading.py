@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
+from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from cdc.errors import DecodeError, copy_again
@@ -55,6 +56,28 @@ class RawRecord:
     size: int
 
 
+class HeldFrames:
+    """The frames whose rows are kept in memory until a batch is done."""
+
+    def __init__(self) -> None:
+        self._held: list[DataFrame] = []
+
+    def hold(self, frame: DataFrame) -> DataFrame:
+        """Keep a frame's rows."""
+        held = frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
+        self._held.append(held)
+        return held
+
+    def drop(self) -> None:
+        """Release the frame that was held last."""
+        self._held.pop().unpersist()
+
+    def drop_all(self) -> None:
+        """Release every frame."""
+        while self._held:
+            self.drop()
+
+
 class BatchReader:
     """Reads ranges of one table's topic.
 
@@ -62,11 +85,9 @@ class BatchReader:
         context: What runs work with.
         schema: The columns that the lake table keeps.
         topic: The topic.
-        placeholder: What the connector sends for an unchanged value that it does not have.
+        rules: How to read its events; each batch has its own late columns.
         quarantines: Whether the table leaves records out, up to the tolerated number.
-        own_key: Whether the table's key may differ from the connector's.
-        hold: Keeps a frame's rows until the batch is done.
-        drop: Releases the frame that was held last.
+        held: Keeps the rows of batches.
     """
 
     def __init__(
@@ -75,20 +96,16 @@ class BatchReader:
         schema: TableSchema,
         topic: str,
         *,
-        placeholder: str,
+        rules: EventRules,
         quarantines: bool,
-        own_key: bool,
-        hold: Callable[[DataFrame], DataFrame],
-        drop: Callable[[], None],
+        held: HeldFrames,
     ) -> None:
         self._context = context
         self._schema = schema
         self.topic = topic
-        self._placeholder = placeholder
+        self._rules = rules
         self._quarantines = quarantines
-        self._own_key = own_key
-        self._hold = hold
-        self._drop = drop
+        self._held = held
         self._java = context.config.kafka.java_config()
         self._writers = WriterSchemas(context.registry, topic)
         self._late = LateColumns()
@@ -102,15 +119,7 @@ class BatchReader:
         """
         self._writers.expect(schema_ids)
         self._late = late
-
-    def _rules(self) -> EventRules:
-        return EventRules(
-            placeholder=self._placeholder,
-            absent=self._late.absent,
-            former=self._late.former,
-            nulls_are_kept=self._context.config.connect.keeps_nulls,
-            own_key=self._own_key,
-        )
+        self._rules = replace(self._rules, absent=late.absent, former=late.former)
 
     def written(self, summary: Summary) -> dict[int, DebeziumSchema]:
         """The schemas that a batch was written with, as far as they are known."""
@@ -147,17 +156,17 @@ class BatchReader:
                 records,
                 self._writers.known,
                 self._schema.shown(),
-                self._rules(),
+                self._rules,
                 ingested_at=datetime.now(timezone.utc),
             )
-            changes = self._hold(hidden(decoded, self._schema, self._context.config.lake))
+            changes = self._held.hold(hidden(decoded, self._schema, self._context.config.lake))
             if tasks == 1:
                 # Make the single partition explicit, so that Spark sorts and folds it in place.
                 changes = changes.coalesce(1)
             summary = summarize(changes)
             if not self._learn(changes, summary.unknown_schemas, tolerated):
                 break
-            self._drop()
+            self._held.drop()
         if summary.problems > tolerated:
             (first_problem,) = self._problems(changes, 1)
             raise self.unreadable(first_problem, summary.problems, tolerated)

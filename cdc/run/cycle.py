@@ -224,7 +224,6 @@ def run_continuously(
     stop: threading.Event,
     *,
     min_interval_s: float = 5.0,
-    parallel: int | None = None,
     report: Callable[[list[RunResult]], None] | None = None,
     watch: Callable[[], object] | None = None,
 ) -> None:
@@ -241,7 +240,6 @@ def run_continuously(
         records: Returns the tables as they are now; called before each run.
         stop: Set it to stop.
         min_interval_s: From the start of a run to the start of the next, at least, in seconds.
-        parallel: How many tables at a time.
         report: Called with the results of each run that had work.
         watch: Called about once a minute, after a run.
     """
@@ -250,7 +248,7 @@ def run_continuously(
         started = time.monotonic()
         look = started - looked >= _IDLE_LOOK_S
         try:
-            results = run_tables(context, records(), parallel, look_at_idle=look, spaced=True)
+            results = run_tables(context, records(), look_at_idle=look, spaced=True)
         except TributaryError as error:
             # Kafka or the state store is unreachable: no run began, and the next one tries again.
             _log.warning("no run was possible: %s", error)

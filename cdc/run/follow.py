@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F
 
 from cdc.lake.commit import CommitRecord
-from cdc.lake.handoff import hash_key_of, renames
+from cdc.lake.handoff import Handoff, hash_key_of, renames
 from cdc.lake.timeline import Committed
 from cdc.rows.columns import OP
 from cdc.rows.masking import hidden
 from cdc.rows.semantic_types import quoted
 from cdc.run.comparison import Comparison, fill_value
 from cdc.runtime.failpoints import crash
-from schemas.changes import AddColumn, Verdict, WidenType
+from schemas.changes import AddColumn, Change, NewFile, Verdict, WidenType
 from schemas.fingerprint import HORIZON, Fingerprint
 
 if TYPE_CHECKING:
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from cdc.lake.guard import Guard
     from cdc.lake.write import FollowedTable
     from cdc.run.context import RunContext
+    from cdc.sources.base import Source
     from cdc.sources.values import SourceTable
     from cdc.store.table_state import TableRecord
     from schemas.table import TableSchema
@@ -82,44 +83,21 @@ def follow(
         return LakeShape(lake, table, schema), latest
     for change in compared.changes:
         _log.info("table %s: %s (%s)", table.table, change, change.verdict.value)
-    fills = {
-        change.name: fill_value(
-            *source.stored_value(table, schema.column(change.name), change.stored)
-        )
-        for change in compared.changes
-        # MySQL prints the default '' as an empty text, which is a value like any other.
-        if isinstance(change, AddColumn)
-        and change.verdict is Verdict.FILL
-        and change.stored is not None
-    }
-    now = datetime.now(timezone.utc)
+    fills = _fills(source, table, schema, compared.changes)
     new = handoff.followed(
         compared.wanted,
         compared.changes,
         compared.fingerprint,
         fills=fills,
-        at=now,
-        schema_ids=record.schema_ids,
+        schema=handoff.next_schema(
+            [one for one in compared.changes if not isinstance(one, NewFile)],
+            at=datetime.now(timezone.utc),
+            schema_ids=record.schema_ids,
+        ),
         hash_key=hash_key_of(compared.wanted, context.config.lake),
     )
     lake = context.lake(kept, new.carried(schema), settings)
-    commit = CommitRecord(
-        kind="run",
-        table=record.table,
-        attempt=record.attempt,
-        generation=record.generation,
-        start_offsets=record.offsets,
-        offsets=record.offsets,
-        epochs=record.epochs,
-        topic=record.topic,
-        topic_id=record.topic_id,
-        position=record.position,
-        watermark=record.watermark,
-        last_event=record.last_event,
-        schema_ids=record.schema_ids,
-        handoff=new,
-        run_id=context.run_id,
-    )
+    commit = _commit(record, new, context.run_id)
     crash("run.before_follow")
     widened = any(isinstance(one, WidenType) and one.in_lake for one in compared.changes)
     renamed = {change.to: change.name for change in renames(compared.changes)}
@@ -148,6 +126,43 @@ def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
     known = Fingerprint({**handoff.fingerprint.facts, HORIZON: horizon})
     moved = replace(handoff, fingerprint=known)
     return replace(latest, record=replace(latest.record, handoff=moved))
+
+
+def _fills(
+    source: Source, table: SourceTable, schema: TableSchema, changes: Sequence[Change]
+) -> dict[str, str]:
+    """Spark SQL of the value in old rows, by new column."""
+    return {
+        change.name: fill_value(
+            *source.stored_value(table, schema.column(change.name), change.stored)
+        )
+        for change in changes
+        # MySQL prints the default '' as an empty text, which is a value like any other.
+        if isinstance(change, AddColumn)
+        and change.verdict is Verdict.FILL
+        and change.stored is not None
+    }
+
+
+def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
+    """The commit that follows a table's newest one at the same offsets."""
+    return CommitRecord(
+        kind="run",
+        table=record.table,
+        attempt=record.attempt,
+        generation=record.generation,
+        start_offsets=record.offsets,
+        offsets=record.offsets,
+        epochs=record.epochs,
+        topic=record.topic,
+        topic_id=record.topic_id,
+        position=record.position,
+        watermark=record.watermark,
+        last_event=record.last_event,
+        schema_ids=record.schema_ids,
+        handoff=handoff,
+        run_id=run_id,
+    )
 
 
 def _rewritten(

@@ -39,7 +39,7 @@ from cdc.sources.selection import not_there
 from cdc.sources.values import Look
 from cdc.store.error_record import ErrorRecord
 from cdc.store.history import SchemaEntry
-from cdc.store.table_state import State, TableRecord, transition, with_commit
+from cdc.store.table_state import Cause, State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -240,12 +240,9 @@ class _TableRun:
             paused = isinstance(error, PausedByPolicyError)
             self._stopped = SchemaEntry.stopped(
                 self._record,
-                handoff,
-                compared.changes,
+                handoff.next_schema(compared.changes, at=_now(), schema_ids=newest.schema_ids),
                 State.PAUSED if paused else State.NEEDS_BOOTSTRAP,
                 catalog=fingerprint.digest,
-                schema_ids=newest.schema_ids,
-                at=_now(),
             )
             raise
         if compared.ignored:
@@ -342,7 +339,8 @@ class _TableRun:
             if isinstance(error, PausedByPolicyError):
                 return _transition(record, State.PAUSED, error)
             again = plan.retry_at(record.failures + 1, _now())
-            return transition(record, State.FAILED, at=_now(), error=error, retry_at=again)
+            cause = Cause(error=error, retry_at=again)
+            return transition(record, State.FAILED, at=_now(), cause=cause)
 
         self._save(stopped, self._stopped)
         self.result = replace(self.result, state=self._record.state, error=ErrorRecord.of(error))
@@ -369,7 +367,7 @@ class _TableRun:
 
 
 def _transition(record: TableRecord, to: State, error: TributaryError) -> TableRecord:
-    return transition(record, to, at=_now(), reason=error.message, error=error)
+    return transition(record, to, at=_now(), cause=Cause(error.message, error))
 
 
 def _unexpected(record: TableRecord, error: Exception) -> TributaryError:

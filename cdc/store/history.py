@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Any, Literal
@@ -11,11 +11,11 @@ from cdc.errors import StateError
 from cdc.store.documents import Codec, Part
 from cdc.store.error_record import ErrorRecord
 from cdc.store.table_state import STORE_REMEDY, State, TableRecord
-from schemas.changes import Change, Verdict
+from schemas.changes import Verdict
 from schemas.table import TableId
 
 if TYPE_CHECKING:
-    from cdc.lake.handoff import Handoff
+    from cdc.lake.handoff import FollowedSchema, Handoff
 
 
 @dataclass(frozen=True)
@@ -128,38 +128,26 @@ class SchemaEntry(Part):
 
     @classmethod
     def stopped(
-        cls,
-        record: TableRecord,
-        handoff: Handoff,
-        changes: Sequence[Change],
-        outcome: State,
-        *,
-        catalog: str,
-        schema_ids: Sequence[int],
-        at: datetime,
+        cls, record: TableRecord, schema: FollowedSchema, outcome: State, *, catalog: str
     ) -> SchemaEntry:
         """Return the entry of a change at which a table stopped.
 
         Args:
             record: The table.
-            handoff: The handoff document of the lake's newest commit.
-            changes: The difference to the version that the lake has.
+            schema: The version that the lake would have reached.
             outcome: The table's new state.
             catalog: Digest of the catalog at which it stopped; one catalog makes one entry.
-            schema_ids: Registry ids of the schemas that were read last.
-            at: Now.
         """
-        version = handoff.version + 1
         attempt = record.attempt.id if record.attempt is not None else None
         return cls(
             table=record.table,
             generation=record.generation,
-            version=version,
-            at=at,
-            schema_ids=tuple(schema_ids),
-            changes=tuple(change.to_json() for change in changes),
+            version=schema.version,
+            at=schema.at,
+            schema_ids=schema.schema_ids,
+            changes=schema.changes,
             outcome=outcome.value,
-            key=f"{attempt}/{version}/{outcome.value}/{catalog[:32]}",
+            key=f"{attempt}/{schema.version}/{outcome.value}/{catalog[:32]}",
         )
 
     def to_json(self) -> dict[str, Any]:

@@ -174,16 +174,33 @@ TABLE_RECORDS = Codec(TableRecord, error=StateError, remedy=STORE_REMEDY)
 """The codec of the state store's records."""
 
 
+@dataclass(frozen=True)
+class Cause:
+    """Why a table moves to another state.
+
+    Args:
+        reason: As text; PAUSED and NEEDS_BOOTSTRAP need it.
+        error: What failed; FAILED needs it.
+        remedy: What to do next; taken from ``error`` if that is given.
+        retry_at: When a run retries a FAILED table.
+    """
+
+    reason: str | None = None
+    error: TributaryError | None = None
+    remedy: str | None = None
+    retry_at: datetime | None = None
+
+
+_AS_PLANNED = Cause()
+
+
 def transition(
     record: TableRecord,
     to: State,
     *,
     at: datetime,
     attempt: Attempt | None = None,
-    reason: str | None = None,
-    error: TributaryError | None = None,
-    remedy: str | None = None,
-    retry_at: datetime | None = None,
+    cause: Cause = _AS_PLANNED,
 ) -> TableRecord:
     """Move a table to another state; the only way to change ``TableRecord.state``.
 
@@ -193,34 +210,15 @@ def transition(
         at: Now, in UTC.
         attempt: The attempt after the move. BOOTSTRAPPING needs a new one unless it resumes;
             CATCHING_UP needs one with O and H.
-        reason: Why it moves; PAUSED and NEEDS_BOOTSTRAP need it.
-        error: What failed; FAILED needs it.
-        remedy: What to do next; taken from ``error`` if that is given.
-        retry_at: When a run retries a FAILED table.
+        cause: Why it moves.
 
     Raises:
         StateError: The move is not allowed, or an argument that the new state needs is missing.
     """
-    origin = record.state
-    if to not in TRANSITIONS[origin]:
-        allowed = ", ".join(sorted(state.name for state in TRANSITIONS[origin]))
-        raise _refused(record, to, f"from there it can become {allowed}")
-    back = origin in RESUMABLE and to not in (State.RETIRED, State.NEEDS_BOOTSTRAP)
-    if back and to is not record.resume_to:
-        was = record.resume_to.name if record.resume_to else "nowhere"
-        raise _refused(record, to, f"it goes back to where it was, {was}")
     attempt = attempt or record.attempt
-    last = record.attempt.id if record.attempt else None
-    if to is State.BOOTSTRAPPING and not back and (attempt is None or attempt.id == last):
-        raise _refused(record, to, "a new attempt is needed")
-    if to is State.CATCHING_UP and (
-        attempt is None or attempt.start_offsets is None or attempt.handoff_offsets is None
-    ):
-        raise _refused(record, to, "its attempt has not recorded O and H")
-    if to in (State.PAUSED, State.NEEDS_BOOTSTRAP) and not reason:
-        raise _refused(record, to, "no reason is given")
-    if to is State.FAILED and error is None:
-        raise _refused(record, to, "no error is given")
+    if (obstacle := _obstacle(record, to, attempt, cause)) is not None:
+        raise _refused(record, to, obstacle)
+    origin, error = record.state, cause.error
     next_generation = origin in (State.NEEDS_BOOTSTRAP, State.RETIRED)
     return replace(
         record,
@@ -228,15 +226,39 @@ def transition(
         generation=record.generation + (1 if next_generation else 0),
         attempt=None if to is State.REGISTERED else attempt,
         resume_to=origin if to in RESUMABLE else None,
-        reason=reason,
+        reason=cause.reason,
         error=None if error is None else ErrorRecord.of(error),
-        remedy=remedy if error is None else error.remedy,
-        retry_at=retry_at if to is State.FAILED else None,
+        remedy=cause.remedy if error is None else error.remedy,
+        retry_at=cause.retry_at if to is State.FAILED else None,
         failures=_failures(record, to),
         last_commit=None if next_generation else record.last_commit,
         size=None if next_generation else record.size,
         updated_at=at,
     )
+
+
+def _obstacle(record: TableRecord, to: State, attempt: Attempt | None, cause: Cause) -> str | None:
+    """The reason why a table cannot move to a state, or None."""
+    origin = record.state
+    if to not in TRANSITIONS[origin]:
+        allowed = ", ".join(sorted(state.name for state in TRANSITIONS[origin]))
+        return f"from there it can become {allowed}"
+    back = origin in RESUMABLE and to not in (State.RETIRED, State.NEEDS_BOOTSTRAP)
+    if back and to is not record.resume_to:
+        was = record.resume_to.name if record.resume_to else "nowhere"
+        return f"it goes back to where it was, {was}"
+    last = record.attempt.id if record.attempt else None
+    if to is State.BOOTSTRAPPING and not back and (attempt is None or attempt.id == last):
+        return "a new attempt is needed"
+    if to is State.CATCHING_UP and (
+        attempt is None or attempt.start_offsets is None or attempt.handoff_offsets is None
+    ):
+        return "its attempt has not recorded O and H"
+    if to in (State.PAUSED, State.NEEDS_BOOTSTRAP) and not cause.reason:
+        return "no reason is given"
+    if to is State.FAILED and cause.error is None:
+        return "no error is given"
+    return None
 
 
 def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> TableRecord:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -12,6 +12,10 @@ from operate.cli.status import show_status
 from operate.cli.tables import TablesArgument, finish, show_problems
 from operate.exit_codes import ExitCode, exit_code
 from operate.render import Output, Renderer, seconds
+
+if TYPE_CHECKING:
+    from cdc.store.table_state import TableRecord
+    from operate.incremental import Runs
 
 SomeTablesArgument = Annotated[
     list[str] | None,
@@ -94,7 +98,6 @@ def run(
     from operate.context import services
     from operate.incremental import Runs
     from operate.inventory import on_plan
-    from operate.outcome import unfinished
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
@@ -109,26 +112,7 @@ def run(
             )
             waiting = runs.waiting()
         else:
-            results = runs.once()
-            if not renderer.json:
-                _show_runs(renderer, results)
-            resynced = runs.resync()
-            told = {result.table for result in results if result.error is not None}
-            waiting = [record for record in runs.waiting() if record.table not in told]
-            renderer.document(
-                {
-                    "tables": [result.to_dict() for result in results],
-                    "resynced": [outcome.to_json() for outcome in resynced],
-                    "waiting": {str(r.table): r.state.value for r in waiting},
-                    "not_resynced": runs.not_resynced,
-                    "silent": [silence.to_json() for silence in runs.silences],
-                    "expiring": [topics.to_json() for topics in runs.expiring],
-                }
-            )
-            if not renderer.json:
-                _show_resyncs(renderer, resynced)
-                _show_silences(renderer, runs.silences)
-                _show_expiring(renderer, runs.expiring)
+            waiting = _once(renderer, runs)
         code, held = runs.exit_code(), held_cores()
     if held:
         renderer.line(
@@ -136,15 +120,46 @@ def run(
             style="bold red",
         )
         renderer.line("  What to do: start the command again; the next process has all of them.")
+    _show_waiting(renderer, waiting)
+    for table, not_now in runs.not_resynced.items():
+        renderer.line(f"{table}: is not copied again by itself now: {not_now}", style="yellow")
+    if code:
+        raise typer.Exit(code)
+
+
+def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
+    """Run once and show it; returns the tables that wait, and whose error is not shown yet."""
+    results = runs.once()
+    if not renderer.json:
+        _show_runs(renderer, results)
+    resynced = runs.resync()
+    told = {result.table for result in results if result.error is not None}
+    waiting = [record for record in runs.waiting() if record.table not in told]
+    renderer.document(
+        {
+            "tables": [result.to_dict() for result in results],
+            "resynced": [outcome.to_json() for outcome in resynced],
+            "waiting": {str(r.table): r.state.value for r in waiting},
+            "not_resynced": runs.not_resynced,
+            "silent": [silence.to_json() for silence in runs.silences],
+            "expiring": [topics.to_json() for topics in runs.expiring],
+        }
+    )
+    if not renderer.json:
+        _show_resyncs(renderer, resynced)
+        _show_silences(renderer, runs.silences)
+        _show_expiring(renderer, runs.expiring)
+    return waiting
+
+
+def _show_waiting(renderer: Renderer, waiting: Sequence[TableRecord]) -> None:
+    from operate.outcome import unfinished
+
     for record in waiting:
         why = record.reason or (record.error and record.error.message) or "see tributary status"
         renderer.line(f"{record.table}: {record.state.value}: {why}", style="yellow")
         if remedy := record.remedy or unfinished(record):
             renderer.line(f"  What to do: {remedy}")
-    for table, not_now in runs.not_resynced.items():
-        renderer.line(f"{table}: is not copied again by itself now: {not_now}", style="yellow")
-    if code:
-        raise typer.Exit(code)
 
 
 def _show_resyncs(renderer: Renderer, outcomes: list[Any]) -> None:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from operate.cli.tables import size
 from operate.render import seconds
 
 if TYPE_CHECKING:
+    from cdc.store.history import RunEntry
     from operate.render import Renderer
-    from operate.status import Status
+    from operate.shards import SharedStatus
+    from operate.status import CaptureStatus, Status, TableStatus
+    from schemas.table import TableId
 
 
 def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
@@ -23,8 +27,22 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
     if not found.tables:
         renderer.line("No table is on the plan. Next: tributary discover, tributary onboard TABLE")
         return
-    rows = []
+    _show_tables(renderer, found.tables)
+    for shared in found.shared:
+        _show_shared(renderer, shared)
     for table in found.tables:
+        _show_messages(renderer, table)
+        if named:
+            _show_size(renderer, table)
+        if table.runs:
+            _show_last_runs(renderer, table.record.table, table.runs)
+    for capture in found.captures:
+        _show_capture(renderer, capture)
+
+
+def _show_tables(renderer: Renderer, tables: Sequence[TableStatus]) -> None:
+    rows = []
+    for table in tables:
         record, commit = table.record, table.record.last_commit
         rows.append(
             (
@@ -38,67 +56,78 @@ def show_status(renderer: Renderer, found: Status, *, named: bool) -> None:
         )
     heads = ("table", "state", "position", "freshness", "behind", "last commit (UTC)")
     renderer.table(heads, rows, numbers="freshness,behind")
-    for shared in found.shared:
-        old = "unknown" if shared.freshness_s is None else seconds(shared.freshness_s)
-        joining = f", {len(shared.joining)} on their way" if shared.joining else ""
+
+
+def _show_shared(renderer: Renderer, shared: SharedStatus) -> None:
+    old = "unknown" if shared.freshness_s is None else seconds(shared.freshness_s)
+    joining = f", {len(shared.joining)} on their way" if shared.joining else ""
+    renderer.line(
+        f"{shared.name}: {shared.shards} shards{joining}; the oldest is {old} behind",
+        style="yellow" if shared.late else None,
+    )
+    for name, state in shared.held_back.items():
+        renderer.line(f"  shard {name} is {state}", style="yellow")
+
+
+def _show_messages(renderer: Renderer, table: TableStatus) -> None:
+    record = table.record
+    why = record.reason or (record.error and record.error.message)
+    if why:
+        renderer.line(f"{record.table}: {why}", style="yellow")
+    if table.remedy:
+        renderer.line(f"  What to do: {table.remedy}")
+    if table.late:
         renderer.line(
-            f"{shared.name}: {shared.shards} shards{joining}; the oldest is {old} behind",
-            style="yellow" if shared.late else None,
+            f"{record.table}: older than its target of {seconds(table.target_s)}", style="yellow"
         )
-        for name, state in shared.held_back.items():
-            renderer.line(f"  shard {name} is {state}", style="yellow")
-    for table in found.tables:
-        record = table.record
-        why = record.reason or (record.error and record.error.message)
-        if why:
-            renderer.line(f"{record.table}: {why}", style="yellow")
-        if table.remedy:
-            renderer.line(f"  What to do: {table.remedy}")
-        if table.late:
-            renderer.line(
-                f"{record.table}: older than its target of {seconds(table.target_s)}",
-                style="yellow",
-            )
-        if table.quarantined:
-            renderer.line(
-                f"{record.table}: {table.quarantined:,} records were left out, and the watermark"
-                " stands before the first",
-                style="yellow",
-            )
-            renderer.line(f"  What to do: see `tributary quarantine list {record.table}`")
-        for note in table.notes:
-            renderer.line(f"{record.table}: {note}")
-        if named and (taken := record.size) is not None:
-            renderer.line(
-                f"{record.table}: {size(taken.image_bytes)} in the lake, and for readers"
-                f" {size(taken.kept_bytes)} of older files and"
-                f" {size(taken.other_generations_bytes)} of other generations; measured"
-                f" {taken.measured_at:%Y-%m-%d %H:%M:%S} UTC"
-            )
-        if table.runs:
-            renderer.line(f"Last runs of {record.table}:")
-            renderer.table(
-                ("began (UTC)", "took", "commits", "events", "then", "error"),
-                [
-                    (
-                        f"{run.started_at:%Y-%m-%d %H:%M:%S}",
-                        seconds(run.seconds),
-                        run.commits,
-                        f"{run.events:,}",
-                        run.state.value,
-                        run.error and run.error.message,
-                    )
-                    for run in table.runs
-                ],
-                numbers="took,commits,events",
-            )
-    for capture in found.captures:
-        held = None if capture.log is None else capture.log.retained_bytes
-        silent = None if capture.silent_s is None else seconds(capture.silent_s)
+    if table.quarantined:
         renderer.line(
-            f"capture {capture.source}/{capture.tier}: connector {capture.connector or 'unknown'},"
-            f" last heartbeat {'unknown' if silent is None else f'{silent} ago'},"
-            f" {'unknown' if held is None else size(held)} of log kept"
+            f"{record.table}: {table.quarantined:,} records were left out, and the watermark"
+            " stands before the first",
+            style="yellow",
         )
-        if capture.problem:
-            renderer.line(f"  {capture.problem}", style="bold red")
+        renderer.line(f"  What to do: see `tributary quarantine list {record.table}`")
+    for note in table.notes:
+        renderer.line(f"{record.table}: {note}")
+
+
+def _show_size(renderer: Renderer, table: TableStatus) -> None:
+    if (taken := table.record.size) is None:
+        return
+    renderer.line(
+        f"{table.record.table}: {size(taken.image_bytes)} in the lake, and for readers"
+        f" {size(taken.kept_bytes)} of older files and"
+        f" {size(taken.other_generations_bytes)} of other generations; measured"
+        f" {taken.measured_at:%Y-%m-%d %H:%M:%S} UTC"
+    )
+
+
+def _show_last_runs(renderer: Renderer, table: TableId, runs: Sequence[RunEntry]) -> None:
+    renderer.line(f"Last runs of {table}:")
+    renderer.table(
+        ("began (UTC)", "took", "commits", "events", "then", "error"),
+        [
+            (
+                f"{run.started_at:%Y-%m-%d %H:%M:%S}",
+                seconds(run.seconds),
+                run.commits,
+                f"{run.events:,}",
+                run.state.value,
+                run.error and run.error.message,
+            )
+            for run in runs
+        ],
+        numbers="took,commits,events",
+    )
+
+
+def _show_capture(renderer: Renderer, capture: CaptureStatus) -> None:
+    held = None if capture.log is None else capture.log.retained_bytes
+    silent = None if capture.silent_s is None else seconds(capture.silent_s)
+    renderer.line(
+        f"capture {capture.source}/{capture.tier}: connector {capture.connector or 'unknown'},"
+        f" last heartbeat {'unknown' if silent is None else f'{silent} ago'},"
+        f" {'unknown' if held is None else size(held)} of log kept"
+    )
+    if capture.problem:
+        renderer.line(f"  {capture.problem}", style="bold red")

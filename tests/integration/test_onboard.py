@@ -18,7 +18,7 @@ from cdc.errors import CaptureError, ConnectError, LeaseHeldError, SourceError, 
 from cdc.run import silences
 from cdc.runtime.progress import NullProgress
 from cdc.store.attempt import Attempt
-from cdc.store.table_state import State, transition
+from cdc.store.table_state import Cause, State, transition
 from cdc.store.tables import restart_rows
 from operate import capture as capture_module
 from operate.context import Services
@@ -492,7 +492,7 @@ def copying(shop: Shop, name: str) -> Attempt:
     shop.services.store.put(transition(record, State.BOOTSTRAPPING, at=now, attempt=attempt))
     if name == "lines":
         error = StateError("killed", remedy="none")
-        moved = transition(shop.record(name), State.FAILED, at=now, error=error)
+        moved = transition(shop.record(name), State.FAILED, at=now, cause=Cause(error=error))
         shop.services.store.put(moved)
     return attempt
 

@@ -26,7 +26,7 @@ from cdc.lake.generations import Kind
 from cdc.lake.pointer import local_folder
 from cdc.run import run_tables
 from cdc.runtime.progress import NullProgress
-from cdc.store.table_state import State, transition
+from cdc.store.table_state import Cause, State, transition
 from operate.context import Services
 from operate.exit_codes import ExitCode
 from operate.generations import look, remove
@@ -208,7 +208,9 @@ def test_a_table_that_is_paused_meanwhile_keeps_its_generation(table: Table) -> 
 
     def pause() -> None:
         record = shop.record(table.name)
-        moved = transition(record, State.PAUSED, at=record.updated_at, reason="by a person")
+        moved = transition(
+            record, State.PAUSED, at=record.updated_at, cause=Cause(reason="by a person")
+        )
         shop.store.put(moved)
 
     with pytest.raises(BootstrapError, match="PAUSED"):

@@ -18,7 +18,7 @@ from cdc.errors import ConfigError, FencedError, SourceError
 from cdc.lake.pointer import local_folder
 from cdc.run import expiring, plan, run_table, run_tables
 from cdc.store.lease import Lease, Leases
-from cdc.store.table_state import State, transition
+from cdc.store.table_state import Cause, State, transition
 from schemas.errors import RegistryError
 from schemas.registry import SchemaRegistry
 from schemas.table import TableId
@@ -428,7 +428,7 @@ def test_a_table_that_is_paused_meanwhile_stays_paused(orders: Orders, shared: R
     def pause() -> None:
         now = datetime.now(timezone.utc)
         fresh = shared.record(orders.name)
-        shared.store.put(transition(fresh, State.PAUSED, at=now, reason="by a person"))
+        shared.store.put(transition(fresh, State.PAUSED, at=now, cause=Cause(reason="by a person")))
 
     shared.settle()
     result = run_table(shared.context(registry=Interrupting(shared.registry, pause)), record)

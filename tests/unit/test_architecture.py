@@ -24,6 +24,18 @@ def test_a_module_is_named_after_what_it_holds_and_stays_readable(file: Path) ->
 
 
 @pytest.mark.parametrize("file", MODULES, ids=name)
+def test_a_function_is_short_enough_to_be_read_at_once(file: Path) -> None:
+    """The linter counts parameters and branches; this counts lines, with the docstring's."""
+    long = {
+        node.name: lines
+        for node in ast.walk(ast.parse(file.read_text("utf-8")))
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and (lines := (node.end_lineno or 0) - node.lineno + 1) > 60
+    }
+    assert long == {}, "split it"
+
+
+@pytest.mark.parametrize("file", MODULES, ids=name)
 def test_every_wait_is_the_one_that_has_a_bound(file: Path) -> None:
     """A loop that sleeps is a wait by hand; `cdc.runtime.waiting.wait_while` is the only one."""
     loops = [n for n in ast.walk(ast.parse(file.read_text("utf-8"))) if isinstance(n, ast.While)]

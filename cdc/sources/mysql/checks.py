@@ -226,26 +226,35 @@ def _replica(connections: Connections) -> Iterator[Check]:
     if ours.get("gtid_mode", "ON") == "ON":
         # The replica was read before the primary, so the primary has all that the replica had then.
         yield from _errant(where, executed.without(own))
-        if theirs.get("gtid_mode", "ON") != "ON":
-            yield Check(
-                "replica gtid_mode",
-                "error",
-                f"{theirs['gtid_mode']}, and the primary's is ON: not all that it executes has a"
-                " GTID",
-                "Set gtid_mode = ON there, too.",
-            )
+        yield from _gtid_mode_of_replica(theirs)
     else:
-        other = follows_another(status, ours["server_uuid"])
-        yield (
-            Check("replica transactions", "error", f"{where} {other}", DIRECT)
-            if other
-            else Check(
-                "replica transactions",
-                "warning",
-                "without GTIDs nobody can tell whether it has others than the primary's",
-                "Let nobody write to it: super_read_only = ON, always.",
-            )
+        yield _transactions_without_gtids(where, follows_another(status, ours["server_uuid"]))
+    yield from _settings_of_replica(theirs, status)
+    yield _lag(status)
+
+
+def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
+    if theirs.get("gtid_mode", "ON") != "ON":
+        yield Check(
+            "replica gtid_mode",
+            "error",
+            f"{theirs['gtid_mode']}, and the primary's is ON: not all that it executes has a GTID",
+            "Set gtid_mode = ON there, too.",
         )
+
+
+def _transactions_without_gtids(where: str, other: str | None) -> Check:
+    if other:
+        return Check("replica transactions", "error", f"{where} {other}", DIRECT)
+    return Check(
+        "replica transactions",
+        "warning",
+        "without GTIDs nobody can tell whether it has others than the primary's",
+        "Let nobody write to it: super_read_only = ON, always.",
+    )
+
+
+def _settings_of_replica(theirs: dict[str, str], status: dict[str, Any]) -> Iterator[Check]:
     filters = [name for name in FILTERS if status.get(f"replicate_{name}")]
     if filters:
         yield Check(
@@ -261,7 +270,6 @@ def _replica(connections: Connections) -> Iterator[Check]:
             "anyone may write to it, and what is written there is in no topic",
             "SET GLOBAL read_only = ON (super_read_only in MySQL).",
         )
-    yield _lag(status)
 
 
 def _errant(where: str, errant: GtidSet) -> Iterator[Check]:

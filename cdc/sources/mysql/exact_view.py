@@ -22,6 +22,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from dataclasses import dataclass
 from datetime import datetime, timezone
 from uuid import uuid4
 
@@ -88,11 +89,23 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
     )
 
 
+@dataclass(frozen=True)
+class Fenced:
+    """A replica that already shows a marker.
+
+    Args:
+        marker: The marker.
+        identity: The replica's identity.
+    """
+
+    marker: Marker
+    identity: ServerIdentity
+
+
 @contextmanager
 def replica_view(
     connections: Connections,
-    marker: Marker,
-    identity: ServerIdentity,
+    fenced: Fenced,
     *,
     sessions: int,
     resuming: Callable[[], AbstractContextManager[None]],
@@ -103,8 +116,7 @@ def replica_view(
 
     Args:
         connections: The source's servers.
-        marker: Must be visible; the replica is already behind the fence.
-        identity: The replica's identity.
+        fenced: The replica behind the fence.
         sessions: How many sessions read, each once; they open while the block runs.
         resuming: Makes sure that the applier runs after its block, even if this process dies in the
             block. The block contains only the pause.
@@ -125,11 +137,11 @@ def replica_view(
             raise error
         yield View(
             snapshot_id=opening.gate.name,
-            upper_bound=marker.position,
+            upper_bound=fenced.marker.position,
             opened_at=datetime.now(timezone.utc),
             on_replica=True,
-            marker=marker,
-            identity=identity,
+            marker=fenced.marker,
+            identity=fenced.identity,
             split=opening,
         )
 

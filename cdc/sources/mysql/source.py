@@ -283,8 +283,7 @@ class MysqlSource(WholeLog):
         self.wait_for_marker_on_replica(marker, timeout_s=timeout_s, progress=progress)
         opened = exact_view.replica_view(
             self._connections,
-            marker,
-            self.identity(on_replica=True),
+            exact_view.Fenced(marker, self.identity(on_replica=True)),
             sessions=sessions,
             resuming=resuming,
             timeout_s=timeout_s,

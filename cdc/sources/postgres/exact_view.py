@@ -23,7 +23,14 @@ from cdc.runtime.progress import Progress
 from cdc.runtime.waiting import wait_while
 from cdc.sources.postgres.connection import Connections, Session
 from cdc.sources.postgres.primary import write_marker
-from cdc.sources.postgres.replica import Exporter, export, exporting, proven, wait_for_marker
+from cdc.sources.postgres.replica import (
+    Exported,
+    Exporter,
+    export,
+    exporting,
+    proven,
+    wait_for_marker,
+)
 from cdc.sources.values import Marker
 
 PAUSE_LIMIT_S = 20.0
@@ -145,12 +152,10 @@ def replica_view(
                 resuming(),
             ):
                 watchdog()
-                snapshot, split = _taken(connections, session)
+                taken = _taken(connections, session)
             _fence(connections, timeout_s, progress)
-            if not _shows(connections, snapshot, probe):
-                yield proven(
-                    connections, session, snapshot, marker, split, on_replica=True, split=split
-                )
+            if not _shows(connections, taken.snapshot, probe):
+                yield proven(connections, session, taken, marker, on_replica=True)
                 return
     raise ReplicaError(
         f"the {connections.where(on_replica=True)} exported {_VIEWS} views that show transactions"
@@ -189,7 +194,7 @@ def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
         return session.execute(query, (marker,)).fetchone() is not None
 
 
-def _taken(connections: Connections, session: Session) -> tuple[str, Lsn]:
+def _taken(connections: Connections, session: Session) -> Exported:
     """Pause replay, and take the session's snapshot and the position at which replay is paused."""
     where = connections.where(on_replica=True)
     for _ in range(_TRIES):
@@ -203,7 +208,7 @@ def _taken(connections: Connections, session: Session) -> tuple[str, Lsn]:
                 snapshot = export(session)
                 # If anything was replayed meanwhile, the snapshot may or may not contain it.
                 if _state(session) == _PAUSED and _position(session) == before:
-                    return snapshot, before
+                    return Exported(snapshot, before, exact=True)
         session.rollback()
     raise ReplicaError(
         f"replay of the {where} did not stand still in {_TRIES} tries",
@@ -281,10 +286,9 @@ def primary_view(
                     f"the {connections.where(on_replica=False)} gave no snapshot for slot {name}",
                     remedy="Look at the server's log at this time; then run the command again.",
                 )
-            split = Lsn.parse(row[1])
             session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(row[2])))
-            snapshot = export(session)
-        yield proven(connections, session, snapshot, marker, split, on_replica=False, split=split)
+            exported = Exported(export(session), Lsn.parse(row[1]), exact=True)
+        yield proven(connections, session, exported, marker, on_replica=False)
 
 
 def _wait_for(session: Session, state: str) -> bool:

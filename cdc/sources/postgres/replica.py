@@ -198,7 +198,8 @@ def exported_view(
         else:
             with connections.open("admin") as primary:
                 upper = current_lsn(primary)
-        yield proven(connections, session, snapshot, marker, upper, on_replica=on_replica)
+        exported = Exported(snapshot, upper)
+        yield proven(connections, session, exported, marker, on_replica=on_replica)
 
 
 @contextmanager
@@ -217,15 +218,28 @@ def export(session: Session) -> str:
     return row[0] if row else ""
 
 
+@dataclass(frozen=True)
+class Exported:
+    """A snapshot that a session exports, and what is known of its position.
+
+    Args:
+        snapshot: Its id.
+        upper_bound: A position that it cannot lie beyond.
+        exact: Whether it contains exactly what committed before that position.
+    """
+
+    snapshot: str
+    upper_bound: Lsn
+    exact: bool = False
+
+
 def proven(
     connections: Connections,
     session: Session,
-    snapshot: str,
+    exported: Exported,
     marker: Marker,
-    upper: Lsn,
     *,
     on_replica: bool,
-    split: Lsn | None = None,
 ) -> Exporter:
     """The exported view, checked to lie behind the fence and on the right server.
 
@@ -243,14 +257,14 @@ def proven(
     return Exporter(
         session,
         View(
-            snapshot_id=snapshot,
-            upper_bound=upper,
+            snapshot_id=exported.snapshot,
+            upper_bound=exported.upper_bound,
             opened_at=datetime.now(timezone.utc),
             on_replica=on_replica,
             marker=marker,
             identity=found,
             warnings=check_standby(found, marker, where) if on_replica else (),
-            split=None if split is None else KnownSplit(split),
+            split=KnownSplit(exported.upper_bound) if exported.exact else None,
         ),
     )
 

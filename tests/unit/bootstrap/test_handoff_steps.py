@@ -15,7 +15,7 @@ from bootstrap.errors import BootstrapError
 from bootstrap.steps import LakeFacts, Step, next_step, reaches
 from cdc.errors import KafkaError
 from cdc.store.attempt import Attempt, Chunk
-from cdc.store.table_state import State, TableRecord, transition, with_attempt
+from cdc.store.table_state import Cause, State, TableRecord, transition, with_attempt
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 
@@ -178,7 +178,7 @@ def test_a_failed_table_goes_on_where_it_was(failed_after: int) -> None:
     if world.record.state not in (State.BOOTSTRAPPING, State.CATCHING_UP):
         return
     broken = KafkaError("no broker", remedy="Start it.")
-    world.record = transition(world.record, State.FAILED, at=NOW, error=broken)
+    world.record = transition(world.record, State.FAILED, at=NOW, cause=Cause(error=broken))
     attempt = world.attempt.id
     world.taken.clear()
     world.run()
@@ -231,7 +231,10 @@ def test_a_table_that_needs_a_bootstrap_begins_another_attempt() -> None:
     world.run()
     first = world.attempt.id
     world.record = transition(
-        world.record, State.NEEDS_BOOTSTRAP, at=NOW, reason="the topic was created again"
+        world.record,
+        State.NEEDS_BOOTSTRAP,
+        at=NOW,
+        cause=Cause(reason="the topic was created again"),
     )
     assert next_step(world.record, world.lake) is Step.BEGIN
     world.effects(Step.BEGIN)[0]()

@@ -191,21 +191,28 @@ def _texts(module: Module, node: ast.expr, item: int | None = None) -> Iterator[
     elif isinstance(node, (ast.IfExp, ast.BoolOp, ast.Dict)):
         for one in _choices(node):
             yield from _texts(module, one, item)
-    elif isinstance(node, ast.Subscript):
-        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
-        if key != NAME:
-            yield from _texts(module, node.value, key if isinstance(key, int) else item)
-    elif isinstance(node, ast.Attribute):
-        if node.attr.strip("_") != NAME:
-            yield from _named(module, node, node.attr, item)
-    elif isinstance(node, ast.Name):
-        yield from _named(module, node, node.id, item)
+    elif isinstance(node, (ast.Subscript, ast.Attribute, ast.Name)):
+        yield from _referred(module, node, item)
     elif isinstance(node, ast.Call):
         yield from _called(module, node, item)
     elif isinstance(node, (ast.GeneratorExp, ast.ListComp)):
         yield from _texts(module, node.elt, item)
     else:
         raise UnreadableError(ast.unparse(node))
+
+
+def _referred(
+    module: Module, node: ast.Subscript | ast.Attribute | ast.Name, item: int | None
+) -> Iterator[str]:
+    if isinstance(node, ast.Subscript):
+        key = node.slice.value if isinstance(node.slice, ast.Constant) else None
+        if key != NAME:
+            yield from _texts(module, node.value, key if isinstance(key, int) else item)
+    elif isinstance(node, ast.Attribute):
+        if node.attr.strip("_") != NAME:
+            yield from _named(module, node, node.attr, item)
+    else:
+        yield from _named(module, node, node.id, item)
 
 
 def _choices(node: ast.IfExp | ast.BoolOp | ast.Dict) -> list[ast.expr]:

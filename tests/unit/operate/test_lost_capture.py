@@ -21,7 +21,7 @@ from cdc.sources.base import Source
 from cdc.sources.mysql.binlog import BinlogHealth
 from cdc.sources.values import ServerIdentity
 from cdc.store.lease import Leases
-from cdc.store.table_state import Attempt, State, TableRecord, transition, with_attempt
+from cdc.store.table_state import Attempt, Cause, State, TableRecord, transition, with_attempt
 from operate.context import Services
 from operate.lost_capture import counted_otherwise, cut_off, of_another_server
 from schemas.table import TableId
@@ -64,7 +64,7 @@ def put(
     )
     for state in path:
         new = attempt if state is State.BOOTSTRAPPING else None
-        record = transition(record, state, at=NOW, attempt=new, reason="why", error=BUILT)
+        record = transition(record, state, at=NOW, attempt=new, cause=Cause("why", BUILT))
     return services.store.put(record)
 
 

@@ -10,7 +10,7 @@ import pytest
 from cdc.config.tables import ResyncLimits, TableSettings
 from cdc.errors import KafkaError, LostHistoryError, SchemaChangeError
 from cdc.store.attempt import Attempt
-from cdc.store.table_state import State, TableRecord, transition
+from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate.candidates import is_candidate, waits_for
 from schemas.errors import TributaryError
 from schemas.table import TableId
@@ -35,7 +35,7 @@ def table() -> TableRecord:
 
 
 def stopped(error: TributaryError) -> TableRecord:
-    return transition(table(), State.NEEDS_BOOTSTRAP, at=NOW, reason=error.message, error=error)
+    return transition(table(), State.NEEDS_BOOTSTRAP, at=NOW, cause=Cause(error.message, error))
 
 
 def copying() -> TableRecord:
@@ -45,7 +45,7 @@ def copying() -> TableRecord:
 
 def failed() -> TableRecord:
     error = KafkaError("no broker", remedy="Start it.")
-    return transition(copying(), State.FAILED, at=NOW, error=error)
+    return transition(copying(), State.FAILED, at=NOW, cause=Cause(error=error))
 
 
 @pytest.mark.parametrize("record", [stopped(CHANGED), copying(), failed()])

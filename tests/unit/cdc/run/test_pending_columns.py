@@ -40,13 +40,13 @@ def entry(name: str, **facts: Any) -> LakeColumn:
 
 
 def follow(columns: Iterable[LakeColumn], names: tuple[str, ...], *changes: Change) -> Handoff:
-    return handed(columns).followed(
+    had = handed(columns)
+    return had.followed(
         [Column(name, "text", "string") for name in names],
         changes,
         Fingerprint({}),
         fills={},
-        at=datetime.now(timezone.utc),
-        schema_ids=(),
+        schema=had.next_schema(changes, at=datetime.now(timezone.utc), schema_ids=()),
         hash_key=None,
     )
 

@@ -17,8 +17,7 @@ def view(timeout_s: float) -> AbstractContextManager[Any]:
     unused = cast("Any", None)
     return exact_view.replica_view(
         unused,
-        unused,
-        unused,
+        exact_view.Fenced(unused, unused),
         sessions=1,
         resuming=nullcontext,
         timeout_s=timeout_s,

@@ -292,9 +292,8 @@ def test_a_lake_that_followed_nothing_has_no_history() -> None:
 
 def stop(outcome: State, catalog: str = "d") -> SchemaEntry:
     change = DropColumn(verdict=Verdict.BOOTSTRAP, why="y", name="a")
-    return SchemaEntry.stopped(
-        record(), HANDOFF, [change], outcome, catalog=catalog, schema_ids=[7], at=NOW
-    )
+    schema = HANDOFF.next_schema([change], at=NOW, schema_ids=[7])
+    return SchemaEntry.stopped(record(), schema, outcome, catalog=catalog)
 
 
 def test_a_stop_is_kept_with_the_state_that_it_leads_to(store: Store) -> None:

@@ -15,6 +15,7 @@ from cdc.store.table_state import (
     RESUMABLE,
     TABLE_RECORDS,
     TRANSITIONS,
+    Cause,
     CommitSummary,
     LakeSize,
     State,
@@ -101,7 +102,7 @@ def record(state: State, *, resume_to: State | None = None) -> TableRecord:
 
 def move(before: TableRecord, to: State) -> TableRecord:
     """The move with all that its state can ask for."""
-    return transition(before, to, at=LATER, attempt=_attempt(to), reason="why", error=ERROR)
+    return transition(before, to, at=LATER, attempt=_attempt(to), cause=Cause("why", ERROR))
 
 
 def _attempt(to: State) -> Attempt | None:
@@ -200,14 +201,14 @@ def test_a_retired_table_comes_back_as_the_next_generation() -> None:
 
 def test_a_failure_carries_its_error_and_counts_until_a_commit() -> None:
     failed = transition(
-        record(State.INCREMENTAL), State.FAILED, at=LATER, error=ERROR, retry_at=LATER
+        record(State.INCREMENTAL), State.FAILED, at=LATER, cause=Cause(error=ERROR, retry_at=LATER)
     )
     assert failed.error == ErrorRecord.of(ERROR)
     assert failed.remedy == "Start it."
     assert (failed.retry_at, failed.failures) == (LATER, 1)
     retried = transition(failed, State.INCREMENTAL, at=LATER)
     assert (retried.error, retried.remedy, retried.retry_at) == (None, None, None)
-    again = transition(retried, State.FAILED, at=LATER, error=ERROR)
+    again = transition(retried, State.FAILED, at=LATER, cause=Cause(error=ERROR))
     assert again.failures == 2
     assert with_commit(transition(again, State.INCREMENTAL, at=LATER), COMMIT, at=LATER) == replace(
         retried, failures=0
@@ -233,7 +234,7 @@ def test_whatever_is_tried_the_record_stays_consistent(moves: list[State]) -> No
             attempt = replace(FRESH, id=UUID(int=number)) if to is State.BOOTSTRAPPING else None
             if to is State.CATCHING_UP and before.attempt is not None:
                 attempt = replace(before.attempt, start_offsets={0: 1}, handoff_offsets={0: 2})
-            current = transition(before, to, at=LATER, attempt=attempt, reason="why", error=ERROR)
+            current = transition(before, to, at=LATER, attempt=attempt, cause=Cause("why", ERROR))
         except StateError:
             assert current is before
             continue
