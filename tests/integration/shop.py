@@ -136,6 +136,14 @@ def shop(database: OwnDatabase, spark: SparkSession, tmp_path: Path) -> Iterator
     shop.services.close()
 
 
+@pytest.fixture
+def cold(database: OwnDatabase, tmp_path: Path) -> Iterator[Shop]:
+    """A shop for what needs no Spark."""
+    shop = Shop(database, None, tmp_path)
+    yield shop
+    shop.services.close()
+
+
 def settle(services: Services, table: TableId) -> None:
     """Wait until readers of the table's topic see all that is committed on the source."""
     record = services.store.get(table)

@@ -23,7 +23,7 @@ from tests.integration.running import BIG, Orders, settings
 from tests.integration.running import orders as orders
 from tests.integration.running import shared as shared
 from tests.integration.running import spark as spark
-from tests.integration.test_run_stops import delete_records
+from tests.integration.servers import delete_records
 
 
 def topic_of(orders: Orders) -> str:

@@ -2,28 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import shutil
 import time
-from collections.abc import Callable, Iterator
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 
 from cdc.capture.checks import cut_off, one_topic, topic_facts
 from cdc.errors import ConfigError, FencedError, SourceError
 from cdc.lake.pointer import local_folder
 from cdc.run import expiring, plan, run_table, run_tables
-from cdc.store.lease import Lease, Leases
+from cdc.store.lease import Leases
 from cdc.store.table_state import Cause, State, transition
-from schemas.errors import RegistryError
-from schemas.registry import SchemaRegistry
-from schemas.table import TableId
-from stack.local import LocalStack
 from tests.integration.captured import wait_until
+from tests.integration.faults import DownRegistry, FreeLeases, Interrupting, produce, restarted
 from tests.integration.replication import Replication
 from tests.integration.running import Orders
 from tests.integration.running import orders as orders
@@ -210,16 +204,6 @@ def test_a_topic_that_was_cut_off_and_filled_again_needs_a_bootstrap(
     assert stopped.state is State.NEEDS_BOOTSTRAP, stopped.error
     assert f"topic {topic} partition 0 was cut off" in (shared.record(orders.name).reason or "")
     assert orders.lake("id") == [(1,), (2,)]
-
-
-@contextlib.contextmanager
-def restarted(stack: LocalStack, server: str) -> Iterator[None]:
-    """A server is killed, and started again after the block."""
-    stack.server(server).kill()
-    try:
-        yield
-    finally:
-        stack.up()
 
 
 def test_a_recreated_topic_needs_a_bootstrap(orders: Orders, shared: Replication) -> None:
@@ -437,44 +421,6 @@ def test_a_table_that_is_paused_meanwhile_stays_paused(orders: Orders, shared: R
     assert (paused.state, paused.reason) == (State.PAUSED, "by a person")
     assert paused.last_commit is not None
     assert paused.last_commit.offsets == orders.newest.offsets
-
-
-class DownRegistry:
-    """A registry that cannot be reached."""
-
-    def schema(self, schema_id: int) -> str:
-        raise RegistryError("the registry is unreachable", remedy="Start it.")
-
-
-class Interrupting:
-    """A registry during whose first answer something else happens."""
-
-    def __init__(self, registry: SchemaRegistry, act: Callable[[], object]) -> None:
-        self._registry = registry
-        self._act = act
-        self.interrupted = False
-
-    def schema(self, schema_id: int) -> str:
-        if not self.interrupted:
-            self.interrupted = True
-            self._act()
-        return self._registry.schema(schema_id)
-
-
-class FreeLeases(Leases):
-    """Leases that exclude nobody, as if the clock had let one run out."""
-
-    @contextlib.contextmanager
-    def hold(self, table: TableId, *, wait_s: float = 0.0) -> Iterator[Lease]:
-        elsewhere = TableId(table.source, table.schema, f"{table.name}-free")
-        with super().hold(elsewhere, wait_s=wait_s) as lease:
-            yield lease
-
-
-def produce(replication: Replication, topic: str, value: bytes) -> None:
-    producer = Producer(replication.config.kafka.librdkafka_config())
-    producer.produce(topic, value=value, key=b"k", partition=0)
-    assert producer.flush(30) == 0
 
 
 def test_a_source_that_cannot_be_opened_stops_no_run(orders: Orders, shared: Replication) -> None:

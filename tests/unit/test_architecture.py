@@ -13,11 +13,14 @@ MODULES = sorted(file for package in PACKAGES for file in (ROOT / package).rglob
 NO_NAMES = {"utils", "util", "common", "helpers", "helper", "manager", "misc"}
 
 
+TESTS = sorted((ROOT / "tests").rglob("*.py"))
+
+
 def name(file: Path) -> str:
     return str(file.relative_to(ROOT))
 
 
-@pytest.mark.parametrize("file", MODULES, ids=name)
+@pytest.mark.parametrize("file", [*MODULES, *TESTS], ids=name)
 def test_a_module_is_named_after_what_it_holds_and_stays_readable(file: Path) -> None:
     assert not NO_NAMES & {*file.relative_to(ROOT).parts, file.stem}
     assert len(file.read_text("utf-8").splitlines()) <= 500, "split it"

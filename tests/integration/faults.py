@@ -1,0 +1,63 @@
+"""What goes wrong around a run: servers, registries and leases that fail, records of nobody."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+
+from confluent_kafka import Producer
+
+from cdc.store.lease import Lease, Leases
+from schemas.errors import RegistryError
+from schemas.registry import SchemaRegistry
+from schemas.table import TableId
+from stack.local import LocalStack
+from tests.integration.replication import Replication
+
+
+@contextlib.contextmanager
+def restarted(stack: LocalStack, server: str) -> Iterator[None]:
+    """A server is killed, and started again after the block."""
+    stack.server(server).kill()
+    try:
+        yield
+    finally:
+        stack.up()
+
+
+class DownRegistry:
+    """A registry that cannot be reached."""
+
+    def schema(self, schema_id: int) -> str:
+        raise RegistryError("the registry is unreachable", remedy="Start it.")
+
+
+class Interrupting:
+    """A registry during whose first answer something else happens."""
+
+    def __init__(self, registry: SchemaRegistry, act: Callable[[], object]) -> None:
+        self._registry = registry
+        self._act = act
+        self.interrupted = False
+
+    def schema(self, schema_id: int) -> str:
+        if not self.interrupted:
+            self.interrupted = True
+            self._act()
+        return self._registry.schema(schema_id)
+
+
+class FreeLeases(Leases):
+    """Leases that exclude nobody, as if the clock had let one run out."""
+
+    @contextlib.contextmanager
+    def hold(self, table: TableId, *, wait_s: float = 0.0) -> Iterator[Lease]:
+        elsewhere = TableId(table.source, table.schema, f"{table.name}-free")
+        with super().hold(elsewhere, wait_s=wait_s) as lease:
+            yield lease
+
+
+def produce(replication: Replication, topic: str, value: bytes) -> None:
+    producer = Producer(replication.config.kafka.librdkafka_config())
+    producer.produce(topic, value=value, key=b"k", partition=0)
+    assert producer.flush(30) == 0

@@ -1,0 +1,142 @@
+"""Tables that onboarding refuses, and that a dry run and discover refuse in the same words."""
+
+from __future__ import annotations
+
+from cdc.store.table_state import State
+from operate.dryrun import plan
+from operate.inventory import at_source, discover
+from operate.onboard import onboard
+from tests.integration.shop import Shop, succeeded
+from tests.integration.shop import cold as cold
+
+
+def test_a_table_without_a_key_is_refused_and_the_others_go_on(cold: Shop) -> None:
+    cold.create("orders", 10)
+    cold.database.execute("CREATE TABLE history (at timestamptz, note text)")
+    outcomes = cold.onboard("history", "orders", with_bootstrap=False)
+    refusal = outcomes[0].error
+    assert refusal is not None
+    for choice in ("REPLICA IDENTITY USING INDEX", "REPLICA IDENTITY FULL", "key_columns"):
+        assert choice in refusal.remedy
+    assert outcomes[1].state is State.REGISTERED
+    source = cold.services.source(cold.database.name)
+    publication = cold.services.capture(cold.table("orders")).publication
+    assert source.published_tables(publication) == [cold.table("orders")]
+    cold.database.execute("INSERT INTO history VALUES (now(), 'a')", "UPDATE history SET note = ''")
+
+
+def test_tables_that_would_share_a_topic_are_refused(cold: Shop) -> None:
+    cold.create('"a b"', 1)
+    cold.create("a_b", 1)
+    outcomes = cold.onboard("a b", "a_b", with_bootstrap=False)
+    assert [outcome.failed for outcome in outcomes] == [True, True]
+    assert "would both write to topic" in str(outcomes[0].error)
+    succeeded(cold.onboard("a_b", with_bootstrap=False))
+    later = cold.onboard("a b", with_bootstrap=False)
+    assert later[0].failed
+
+
+def test_a_table_whose_path_is_taken_leaves_the_publication_again(cold: Shop) -> None:
+    cold.tables = {"public.*": {"name": "one/place"}}
+    cold.reconfigure()
+    for name in ("first", "second"):
+        cold.create(name, 1)
+    outcomes = cold.onboard("first", "second", with_bootstrap=False)
+    assert [outcome.failed for outcome in outcomes] == [False, True]
+    assert "would be written to" in str(outcomes[1].error)
+    publication = cold.services.capture(cold.table("first")).publication
+    source = cold.services.source(cold.database.name)
+    assert source.published_tables(publication) == [cold.table("first")]
+
+
+def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:
+    cold.create("orders", 10)
+    planned = plan(cold.services, [cold.table("orders")], with_bootstrap=True)
+    text = "\n".join(step.text for step in planned.steps)
+    capture = cold.services.capture(cold.table("orders"))
+    assert f'ALTER PUBLICATION "{capture.publication}" ADD TABLE ONLY "public"."orders";' in text
+    assert f"pg_create_logical_replication_slot('{capture.slot}', 'pgoutput')" in text
+    assert f"PUT /connectors/{capture.connector}/config" in text
+    assert "password" in text
+    password = cold.database.stack.passwords.file("tributary_capture").read_text().strip()
+    assert password not in text
+    topics = {step.where for step in planned.steps if step.kind == "topic"}
+    assert capture.topic(cold.table("orders")) in topics
+
+    assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
+    slots = "SELECT count(*) FROM pg_replication_slots WHERE database = current_database()"
+    assert cold.scalar(slots) == 0
+    assert not cold.services.kafka.topics(topics)
+    assert cold.services.connect.connector(capture.connector) is None
+    assert cold.services.store.tables() == []
+
+
+def test_discover_dry_run_and_onboarding_judge_alike(cold: Shop) -> None:
+    """Each table that cannot be taken is known before anything is made, and stops no other."""
+    cold.create("orders", 10)
+    stranger = f"stranger_{cold.database.name}"
+    cold.database.execute(
+        "CREATE TABLE history (note text)",
+        "CREATE TABLE odd (id int PRIMARY KEY, bs bit(8), at point, span int4multirange)",
+        "CREATE TABLE odd_too (note text, bs bit(8))",
+        "CREATE TABLE theirs (id int PRIMARY KEY)",
+        "CREATE TABLE hidden (id int PRIMARY KEY)",
+        "ALTER TABLE hidden ENABLE ROW LEVEL SECURITY",
+        'CREATE TABLE "Strange [x] ""q"".t" (id int PRIMARY KEY)',
+        "CREATE UNLOGGED TABLE lost (id int PRIMARY KEY)",
+    )
+    cold.database.stack.psql(
+        f'CREATE ROLE "{stranger}"; GRANT USAGE, CREATE ON SCHEMA public TO "{stranger}";'
+        f' ALTER TABLE theirs OWNER TO "{stranger}"',
+        database=cold.database.name,
+    )
+    try:
+        entries = {entry.stats.table: entry for entry in discover(cold.services)}
+        wanted = at_source(cold.services, ["public.*"])
+        assert set(wanted.tables) == wanted.by_wildcard == set(entries)
+        options = {"with_bootstrap": False, "by_wildcard": wanted.by_wildcard}
+        planned = plan(cold.services, wanted.tables, **options)
+        assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
+        outcomes = onboard(cold.services, wanted.tables, **options)
+    finally:
+        cold.database.stack.psql(
+            f'REASSIGN OWNED BY "{stranger}" TO CURRENT_USER; DROP OWNED BY "{stranger}";'
+            f' DROP ROLE "{stranger}"',
+            database=cold.database.name,
+        )
+    told = {one.table.name: str(one.error) for one in outcomes if one.left_out}
+    expected = {
+        "history": "has no key",
+        "odd": "3 columns of table",
+        "odd_too": "for 2 reasons: (1) has no key",
+        "theirs": f"belongs to {stranger}",
+        "hidden": "row-level security",
+        "lost": "is UNLOGGED",
+    }
+    assert set(told) == set(expected)
+    assert [name for name, part in expected.items() if part not in told[name]] == []
+    assert {one.table.name: str(one.error) for one in planned.refused} == told
+    assert {
+        name: entry.refusal.message
+        for name, entry in ((table.name, one) for table, one in entries.items())
+        if entry.refusal is not None
+    } == told
+    assert not any(one.failed for one in outcomes)
+    assert {one.table.name for one in outcomes if one.state is State.REGISTERED} == {
+        "orders",
+        'Strange [x] "q".t',
+    }
+    # Who is named is not left out, and who was taken fails as before.
+    (named,) = onboard(cold.services, [cold.table("history")], with_bootstrap=False)
+    assert named.failed
+    cold.database.execute("ALTER TABLE orders REPLICA IDENTITY NOTHING")
+    (known,) = onboard(cold.services, [cold.table("orders")], by_wildcard=[cold.table("orders")])
+    assert known.failed
+    # A table that stops the connector stops all of them, before anything is made.
+    cold.database.execute(
+        'CREATE TABLE "case" (a int PRIMARY KEY, "A" int)', "CREATE TABLE late (id int PRIMARY KEY)"
+    )
+    problems = [entry.problem for entry in discover(cold.services)]
+    assert sum("differ by case only" in problem for problem in problems) == 1
+    (also,) = onboard(cold.services, [cold.table('Strange [x] "q".t')], with_bootstrap=False)
+    assert "cannot be captured" in str(also.error)
