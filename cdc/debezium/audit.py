@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
 
 from cdc.config.values import is_sensitive
 from cdc.debezium.connector import KINDS
 from cdc.debezium.kind import NOT_SET, NOT_SHOWN, Finding, Rules
 from cdc.debezium.names import CaptureNames
-
-if TYPE_CHECKING:
-    from schemas.table import TableId
 
 _DEFAULT_REASON = "the stream would not be what the run expects"
 _REFERENCE = re.compile(r"\$\{[^{}:]+:[^{}]*\}")
@@ -23,7 +19,6 @@ def audit(
     capture: CaptureNames,
     *,
     exactly_once: bool = True,
-    table: TableId | None = None,
 ) -> list[Finding]:
     """Compare a connector's effective configuration with the settings that the handoff needs.
 
@@ -31,7 +26,6 @@ def audit(
         effective: The configuration as Connect returns it, with references.
         capture: The names that it must use.
         exactly_once: Whether exactly-once support must be required.
-        table: A table that the include list must have; a connector with a publication ignores it.
 
     Returns:
         The wrong properties, sorted by name; empty if the capture is proven.
@@ -47,7 +41,7 @@ def audit(
         for name, value in required.items()
         if effective.get(name) != value
     ]
-    findings += kind.missing_tables(effective, table)
+    findings += kind.missing_tables(effective)
     findings += _forbidden(effective, kind.rules)
     findings += _converters(effective)
     findings += _plain_secrets(effective)

@@ -200,7 +200,5 @@ class ConnectorKind(Protocol):
     ) -> list[TableId] | None:
         """Return the application's tables in the include list; None if this kind has no list."""
 
-    def missing_tables(
-        self, effective: Mapping[str, str], table: TableId | None
-    ) -> Iterator[Finding]:
-        """Yield what the connector's include list lacks."""
+    def missing_tables(self, effective: Mapping[str, str]) -> Iterator[Finding]:
+        """Yield what the connector's include list lacks of our own tables."""

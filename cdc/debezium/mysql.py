@@ -273,12 +273,10 @@ class Mysql:
         names = listed(effective.get(INCLUDE_LIST, "")) - set(OWN)
         return sorted(TableId(source_name, *name) for name in names)
 
-    def missing_tables(
-        self, effective: Mapping[str, str], table: TableId | None
-    ) -> Iterator[Finding]:
-        """Yield what the connector's include list lacks."""
+    def missing_tables(self, effective: Mapping[str, str]) -> Iterator[Finding]:
+        """Yield what the connector's include list lacks of our own tables."""
         found = effective.get(INCLUDE_LIST, NOT_SET)
-        for name in (*OWN, *([(table.schema, table.name)] if table is not None else [])):
+        for name in OWN:
             if name not in listed(found):
                 reason = f"changes of {'.'.join(name)} would not be captured"
                 yield Finding(INCLUDE_LIST, found, f"a list with {entry(*name)}", reason)

@@ -197,10 +197,6 @@ class Postgres:
         """Return None, since the publication selects the tables."""
         return None
 
-    def missing_tables(
-        self,
-        effective: Mapping[str, str],
-        table: TableId | None,
-    ) -> Iterator[Finding]:
+    def missing_tables(self, effective: Mapping[str, str]) -> Iterator[Finding]:
         """Return nothing, since there is no include list."""
         return iter(())
