@@ -78,8 +78,10 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"schema isn't known to this connector",
-        "The capture login could not see the named table when the connector first started. Grant"
-        " SELECT on it, run any ALTER TABLE on it, then `tributary retry`.",
+        "Nothing tells the connector this definition afterwards: the binlog has not got it"
+        " (sql_log_bin = 0), or the capture login could not see it when the connector first"
+        " started. Run `tributary offboard` for the named table, give it another tier (`tier` in"
+        " its settings), then run `tributary onboard` for it.",
     ),
     (
         r"failed to properly convert data value",

@@ -48,6 +48,9 @@ TOMBSTONE = "tombstone"
 UNKNOWN_SCHEMA = "unknown schema id"
 """``PROBLEM`` of a record whose schema was not given to :func:`decode`."""
 
+TAGGED = "its GTID has a tag, and the connector sends such transactions again"
+"""``PROBLEM`` of a record of MySQL that is whole, and may be of an older transaction."""
+
 SCHEMA_ID_SQL = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
 """Spark SQL of the schema id in a record's ``value``."""
 
@@ -251,7 +254,7 @@ def _problem(
         WHEN {SOURCE_TS} IS NULL THEN 'its source block has no time'
         WHEN {POSITION} IS NULL THEN 'its source block has no position'
         WHEN {TRANSACTION} IS NULL THEN 'its source block has no transaction'
-        WHEN _tagged THEN 'its GTID has a tag, and the connector sends such transactions again'
+        WHEN _tagged THEN '{TAGGED}'
         WHEN _op IN ({rows}) AND NOT _has_row THEN 'the row after the change is missing'
         WHEN _op IN ({rowless}) AND _has_row THEN 'there is a row after a delete or TRUNCATE'
         WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])

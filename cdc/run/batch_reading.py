@@ -11,7 +11,7 @@ from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
 from cdc.errors import DecodeError, copy_again
-from cdc.rows.decode import SCHEMA_ID_SQL, UNKNOWN_SCHEMA, decode
+from cdc.rows.decode import SCHEMA_ID_SQL, TAGGED, UNKNOWN_SCHEMA, decode
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import Problem, Summary, problems, summarize
 from cdc.rows.kafka_records import Range, read_changes
@@ -265,6 +265,11 @@ class BatchReader:
             f" {copy_again(table)}. To leave such records out, and know of it:"
             " on_bad_message: quarantine."
         )
+        if first.reason == TAGGED:
+            remedy = (
+                "Let captured tables be written without tags (gtid_next), and"
+                f" {copy_again(table)}, which reads what they wrote."
+            )
         if self._quarantines:
             others += f"; {tolerated:,} could be quarantined (max_quarantined)"
             remedy = (

@@ -115,13 +115,19 @@ def _wait(
     capture: CaptureNames,
     read_at: str,
 ) -> None:
-    """Wait until the connector has reported every statement from before the catalog was read."""
+    """Wait until the connector has reported every statement from before the catalog was read.
+
+    Raises:
+        CaptureError: It does not get there in time.
+        ConnectError: It has failed.
+    """
     upto = source.position(read_at)
 
     def behind() -> str:
         seen = stored_position(connect, capture)
         if seen is not None and seen.reaches(upto):
             return ""
+        connect.require_sound(capture.connector)
         source.nudge()
         return f"captured up to {seen or 'nowhere'}"
 

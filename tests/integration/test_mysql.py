@@ -9,6 +9,7 @@ import pytest
 
 from cdc.debezium import definition_changes, fresh_starts, listing
 from cdc.errors import CaptureError, ConnectError
+from cdc.rows.decode import TAGGED
 from cdc.sources.mysql.source import MysqlSource
 from cdc.store.table_state import State
 from operate.capture import members
@@ -21,6 +22,8 @@ from tests.integration.captured import wait_until
 from tests.integration.mysql import MysqlDatabase
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.person import Person
+from tests.integration.person import person as person
 from tests.integration.running import spark as spark
 from tests.integration.servers import connect_rest
 from tests.integration.shop import Shop, run_without_error, succeeded
@@ -224,6 +227,73 @@ def test_rights_are_proven_before_a_connector_starts_and_what_it_never_saw_takes
     shop.database.execute("UPDATE early SET v = 1 WHERE id = 1", "UPDATE late SET v = 2")
     run_without_error(shop)
     shop.assert_equal("early", "late")
+
+
+def test_a_table_made_past_the_binlog_goes_on_in_a_tier_of_its_own(person: Person) -> None:
+    """Its connector never learns the definition, and cannot pass the first change of it."""
+    shop, database = person.shop, person.shop.database
+    label, name = database.label("t"), database.name
+    shop.create("t", 3)
+    shop.create("other", 3)
+    person.done("onboard", label, database.label("other"))
+    database.execute("DROP TABLE t")
+    database.catch_up()
+    unlogged = (
+        "SET sql_log_bin = 0",
+        f"CREATE TABLE {name}.t (id int PRIMARY KEY, v int NOT NULL, t text)",
+    )
+    database.root(*unlogged)
+    if database.kind == MYSQL:
+        off, on = (f"SET GLOBAL super_read_only = {value}" for value in ("OFF", "ON"))
+        database.root(off, *unlogged, on, replica=True)
+    else:
+        database.root(*unlogged, replica=True)
+    database.execute("INSERT INTO t VALUES (1, 1, 'one')", "UPDATE other SET v = 2")
+    connector = shop.services.capture(shop.table("t")).connector
+
+    def failed() -> bool:
+        status = shop.services.connect.status(connector)
+        return status is not None and status.failure is not None
+
+    wait_until(failed, "the connector to fail")
+    stopped = person.run("run", label)
+    assert person.state("t") is State.FAILED
+    (told,) = stopped.remedies
+    assert told.startswith("Nothing tells the connector this definition afterwards"), told
+    person.done("offboard", label)
+    shop.tables = {label: {"tier": "anew"}}
+    person.configure()
+    person.done("onboard", label)
+    person.done("run")
+    person.done("verify", label, database.label("other"))
+
+
+@pytest.mark.parametrize("database", [MYSQL], indirect=True)
+def test_a_transaction_with_a_tag_in_its_gtid_stops_its_table_until_it_is_copied_again(
+    person: Person,
+) -> None:
+    """Tables that are written without tags go on, as does the connector."""
+    shop, database = person.shop, person.shop.database
+    tagged, other = database.label("tagged"), database.label("other")
+    shop.create("tagged", 5)
+    shop.create("other", 5)
+    person.done("onboard", tagged, other)
+    database.root(
+        "SET gtid_next = 'AUTOMATIC:shop'",
+        f"UPDATE {database.name}.tagged SET v = 7 WHERE id = 2",
+    )
+    database.execute("UPDATE tagged SET v = 8 WHERE id = 3", "UPDATE other SET v = 9")
+    for name in ("tagged", "other"):
+        shop.settle(name)
+    stopped = person.run("run", tagged, other)
+    assert (person.state("tagged"), person.state("other")) == (State.FAILED, State.INCREMENTAL)
+    assert f"(topic {shop.record('tagged').topic}, partition 0, offset 0," in stopped.messages
+    assert TAGGED in stopped.messages
+    assert {row.v for row in shop.lake("tagged").select("v").collect()} == {0}
+    (told,) = stopped.remedies
+    assert told.startswith("Let captured tables be written without tags")
+    person.follow(told)
+    person.done("verify", tagged, other)
 
 
 def test_a_table_that_left_the_list_is_not_put_back_in_silence(shop: Shop) -> None:

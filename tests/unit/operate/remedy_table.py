@@ -120,6 +120,13 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}mysql.py::test_a_capture_that_compressed_columns_stopped_is_made_anew": (
         "Store these columns without COMPRESSED",
     ),
+    f"{_TESTS}mysql.py::test_a_table_made_past_the_binlog_goes_on_in_a_tier_of_its_own": (
+        "Nothing tells the connector this definition afterwards",
+    ),
+    f"{_TESTS}mysql.py::"
+    "test_a_transaction_with_a_tag_in_its_gtid_stops_its_table_until_it_is_copied_again": (
+        "Let captured tables be written without tags",
+    ),
 }
 """By the test, whatever it runs: commands of ours, settings, statements on a server."""
 
@@ -324,7 +331,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Set it back, or copy the table again",
         "Set it to ROW",
         "Something else wrote it",
-        "The capture login could not see the named table",
         "The log has the whole error",
         "The named column holds a value",
         "To be exact, copy the table again",
