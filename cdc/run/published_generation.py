@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from cdc.errors import LakeError, LostHistoryError, copy_lost
+from cdc.errors import LakeError, LostHistoryError, begin_anew, copy_lost
 from cdc.lake.publish import read_pointer
 from cdc.store.table_state import State
 
@@ -140,11 +140,20 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
     )
 
 
-def no_offsets(record: TableRecord, reason: str) -> LostHistoryError:
-    """The error for a table whose generation does not record up to where the topic was read."""
+def no_offsets(record: TableRecord, reason: str, *, gone: bool = False) -> LostHistoryError:
+    """The error for a table whose generation does not record up to where the topic was read.
+
+    Args:
+        record: The table.
+        reason: What was found instead.
+        gone: Whether its lake table is gone. No shard makes one that others have rows in.
+    """
+    remedy = f"To copy the table again, {copy_lost(record.table)}."
+    if gone and record.shard is not None:
+        remedy = f"Restore it; or {begin_anew(record.shard.of, without_data=True)}."
     return LostHistoryError(
         f"the lake does not say up to where table {record.table} was read: {reason}",
-        remedy=f"To copy the table again, {copy_lost(record.table)}.",
+        remedy=remedy,
         table=record.table,
         topic=record.topic,
     )

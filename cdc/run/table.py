@@ -151,9 +151,11 @@ class _TableRun:
             raise no_offsets(self._record, "it has no attempt")
         pointer = check_serving(self._context.spark, self._record)
         self._context.served.saw(self._record, pointer)
-        latest = self._context.timeline(attempt).latest_offsets()
+        timeline = self._context.timeline(attempt)
+        latest = timeline.latest_offsets()
         if latest is None:
-            raise no_offsets(self._record, f"no commit under {attempt.path} carries offsets")
+            reason = f"no commit under {attempt.path} carries offsets"
+            raise no_offsets(self._record, reason, gone=not timeline.exists)
         if latest.record.attempt != str(attempt.id):
             raise no_offsets(
                 self._record, f"the newest commit is of attempt {latest.record.attempt}"

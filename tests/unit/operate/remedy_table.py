@@ -127,6 +127,39 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     "test_a_transaction_with_a_tag_in_its_gtid_stops_its_table_until_it_is_copied_again": (
         "Let captured tables be written without tags",
     ),
+    f"{_TESTS}remedies_copied.py::"
+    "test_a_mode_of_deletes_that_was_changed_is_set_back_or_copied_for": (
+        "Set it back, or copy the table again",
+    ),
+    f"{_TESTS}remedies_copied.py::test_a_table_whose_record_was_altered_begins_anew_as_it_says": (
+        "The lake or the state store was altered",
+        "The state store was altered: run",
+    ),
+    f"{_TESTS}remedies_copied.py::"
+    "test_records_that_cannot_be_replayed_or_are_too_many_do_not_end_their_table": (
+        "Find what writes such records",
+        "Let a run look at it first",
+        "To be exact, copy the table again",
+    ),
+    f"{_TESTS}remedies_copied.py::"
+    "test_settings_that_make_another_table_of_a_shard_are_set_back_or_followed": (
+        "Set from, shard, shard_column and name back",
+    ),
+    f"{_TESTS}remedies_copied.py::test_a_shared_table_that_is_gone_is_made_anew_as_it_says": (
+        "Restore it; or ",
+    ),
+    f"{_TESTS}remedies_copied.py::"
+    "test_the_generation_that_readers_are_sent_to_goes_after_the_next_one": (
+        "Run `tributary resync {}` first; readers",
+    ),
+    f"{_TESTS}remedies_copied.py::test_a_pointer_that_something_else_wrote_is_published_anew": (
+        "Something else wrote it",
+    ),
+    f"{_TESTS}remedies_copied.py::"
+    "test_values_and_rows_that_a_copy_cannot_read_are_put_right_as_it_says": (
+        "Give credentials.snapshot what `tributary check`",
+        "Correct the value on the source; or, where",
+    ),
 }
 """By the test, whatever it runs: commands of ours, settings, statements on a server."""
 
@@ -281,6 +314,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Use the version of t",
     ),
     Why.UNTRIED: (
+        "Give credentials.snapshot SELECT",
         "A connector that tables follow takes over no more than sizes",
         "A topic is missing. Run `tributary onboard`",
         "Add a primary key",
@@ -295,17 +329,14 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Correct the value on the source",
         "Delete the connector that uses the slot",
         "Drop that name",
-        "Find what writes such records",
         "GRANT PROCESS",
         "Give both the same type",
-        "Give credentials.snapshot",
         "Give it a path of its own",
         "Give one of them another tier",
         "Give such rows real dates",
         "Give the capture role REPLICATION",
         "Grant {} what it lacks: docs/mysql.md",
         "Leave it out with columns.exclude",
-        "Let a run look at it first",
         "Let it be finished",
         "Let the login of credentials.snapshot come without one",
         "On the primary: GRANT",
@@ -313,7 +344,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Raise kafka.topic.retention_ms",
         "Raise max.message.bytes",
         "Raise retention.ms",
-        "Restore it; or ",
         "Restore the registry's store",
         "Resume ",
         "Run ALTER TABLE {} ENGINE = InnoDB",
@@ -328,15 +358,10 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Run {}; or for the tables that are to travel",
         "SET GLOBAL",
         "Set index: bloom",
-        "Set it back, or copy the table again",
         "Set it to ROW",
-        "Something else wrote it",
         "The log has the whole error",
         "The named column holds a value",
-        "To be exact, copy the table again",
-        "Set from, shard, shard_column and name back",
         "To begin anew, run `tributary offboard {}",
-        "The lake or the state store was altered",
         "The state store was altered",
         "`tributary onboard` creates it",
     ),
