@@ -76,6 +76,10 @@ class Database(OwnDatabase):
         finally:
             self.stack.psql("SELECT pg_wal_replay_resume()", replica=True)
 
+    def on_replica(self, statement: str) -> None:
+        """Run a statement on the replica, as a person who may do anything there."""
+        self.stack.psql(statement, replica=True)
+
     def end_snapshots(self) -> int:
         """End every snapshot session on the replica, as a recovery conflict does."""
         ended = self.stack.psql(

@@ -70,6 +70,10 @@ class OwnDatabase(ABC):
         """The replica replays nothing while a block runs, as a person stops it."""
 
     @abstractmethod
+    def on_replica(self, statement: str) -> None:
+        """Run a statement on the replica, as a person who may do anything there."""
+
+    @abstractmethod
     def end_snapshots(self) -> int:
         """End every session on the replica that reads for a copy; returns how many."""
 

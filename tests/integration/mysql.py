@@ -93,6 +93,10 @@ class MysqlDatabase(OwnDatabase):
         finally:
             self.root("START REPLICA SQL_THREAD", replica=True)
 
+    def on_replica(self, statement: str) -> None:
+        """Run a statement on the replica, as a person who may do anything there."""
+        self.root(statement, replica=True)
+
     def end_snapshots(self) -> int:
         """End every session on the replica that has begun to read."""
         found = self.root(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import signal
 import time
 from collections import Counter
@@ -163,11 +164,15 @@ def test_a_replay_that_someone_else_paused_is_left_alone(log: Log) -> None:
     services = log.shop.services
     with log.shop.database.paused():
         with (
-            pytest.raises(ReplicaError, match="paused by someone else"),
+            pytest.raises(ReplicaError, match="paused by someone else") as raised,
             resuming(source, services.store, services.leases),
         ):
             raise AssertionError("not reached")
         assert source.replay_paused()
+        told = re.findall(r"SELECT \w+\(\)|START REPLICA \w+", raised.value.remedy)
+        log.shop.database.on_replica(told[log.shop.database.kind != POSTGRES])
+        with resuming(source, services.store, services.leases):
+            assert not source.replay_paused()
     assert services.store.paused_replays() == []
     assert not source.replay_paused()
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -15,10 +16,19 @@ from cdc.sources.values import Check
 from operate.context import Services
 from operate.inventory import discover
 from schemas.table import TableId
-from stack.mysql_software import MYSQL
+from stack.mysql_software import MARIADB, MYSQL
+from tests.integration.captured import wait_until
 from tests.integration.mysql import MysqlDatabase
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.test_postgres_shapes import APPEND, BY_ID, KEYED, Shape
+from tests.integration.test_refusals import (
+    PLAIN,
+    UNCLEAR,
+    UNIQUE,
+    Refused,
+    fits_after_what_it_is_told,
+)
 
 pytestmark = pytest.mark.breadth
 
@@ -124,6 +134,69 @@ def test_what_refuses_each_table_is_named_before_there_is_one(
         database.stack.server(database.kind).restart()
         database.catch_up()
     assert not faults(services)
+
+
+WRONG = {
+    MARIADB: {"gtid_strict_mode": "OFF", "log_bin_compress": "ON"},
+    MYSQL: {"binlog_row_value_options": "PARTIAL_JSON"},
+}
+
+
+def test_settings_are_right_after_the_statement_that_is_told(
+    services: Services, database: MysqlDatabase
+) -> None:
+    wrong = {"binlog_row_image": "MINIMAL", "binlog_format": "MIXED", **WRONG[database.kind]}
+    try:
+        for name, value in wrong.items():
+            database.root(f"SET GLOBAL {name} = '{value}'")
+            told = re.match(r"SET GLOBAL [^,.:]+", faults(services)[name].remedy)
+            assert told, name
+            database.root(told[0])
+            assert all(line.status != "error" for line in faults(services).values()), told
+        database.root("SET GLOBAL read_only = OFF", replica=True)
+        told = re.match(r"SET GLOBAL [^(]+", faults(services)["replica read_only"].remedy)
+        assert told
+        name = "super_read_only" if database.kind == MYSQL else "read_only"
+        database.root(told[0].replace("read_only", name), replica=True)
+        assert "replica read_only" not in faults(services)
+    finally:
+        database.stack.server(database.kind).restart()
+        database.catch_up()
+    # The replica connects again a moment later.
+    wait_until(lambda: not faults(services), "nothing to be wrong any more")
+
+
+CASES = [
+    Refused(
+        Shape("keyed", (PLAIN,)), r"1\. .*?(ALTER .*? ADD PRIMARY KEY \(\.\.\.\))", {"...": "id"}
+    ),
+    Refused(Shape("indexed", (PLAIN, UNIQUE)), r"2\. key_columns: .*? as \(id\)", settings=BY_ID),
+    Refused(Shape("aged", (f"{KEYED} ENGINE = MyISAM",)), r"(ALTER .*? ENGINE = InnoDB)"),
+    Refused(
+        Shape("never_null", UNCLEAR, settings=APPEND),
+        r"1\. (ALTER .*? MODIFY \.\.\. NOT NULL)",
+        {"...": "v int"},
+        settings=APPEND,
+    ),
+    Refused(
+        Shape("no_default", UNCLEAR, settings=APPEND),
+        r"1\. (ALTER TABLE \S+) .*? or (ALTER COLUMN \.\.\. DROP DEFAULT)",
+        {"...": "v"},
+        settings=APPEND,
+    ),
+]
+VERSIONED = Refused(
+    Shape("versioned", (f"{KEYED} WITH SYSTEM VERSIONING",)),
+    r"(ALTER TABLE \S+) .*? or (DROP SYSTEM VERSIONING)",
+)
+
+
+def test_refused_tables_fit_after_what_they_are_told(
+    services: Services, database: MysqlDatabase
+) -> None:
+    name, _ = the_source(services)
+    for case in [*CASES, *([VERSIONED] if database.kind == MARIADB else [])]:
+        fits_after_what_it_is_told(services.source(name), database, case)
 
 
 def test_a_replica_that_stands_still_or_is_none_is_named(

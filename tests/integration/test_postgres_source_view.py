@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -71,12 +72,16 @@ def test_a_paused_replica_is_a_bounded_wait_with_the_lag(
         marker = source.write_marker()
         with pytest.raises(ReplicaError, match=r"bytes.*replay paused") as caught:
             source.wait_for_marker_on_replica(marker, timeout_s=0.5, progress=notes)
-        assert "pg_wal_replay_resume" in caught.value.remedy
+        told = re.search(r"SELECT \w+\(\)", caught.value.remedy)
+        assert told
+        (line,) = [line for line in source.checks() if line.name == "replica lag"]
+        assert line.remedy.startswith("Resume replay")
         assert any("behind" in text for text in notes.texts)
         position = source.replica_position()
         assert position is not None
         assert position.paused
         assert position.lag_bytes
+        database.stack.psql(told[0], replica=True)
     source.wait_for_marker_on_replica(marker, timeout_s=20, progress=QUIET)
     position = source.replica_position()
     assert position is not None

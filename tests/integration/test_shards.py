@@ -139,6 +139,8 @@ def test_a_shard_that_fails_is_named_and_holds_back_only_itself(shop: Shop) -> N
     assert rows_by_shard(shop) == dict.fromkeys(names(3), 20)
     (outcome,) = bootstrap(shop.services, [shop.table("orders_1")])
     assert "column 'v' is string in shard orders_1 and int in shard" in str(outcome.error)
+    assert outcome.error is not None
+    assert outcome.error.remedy.startswith("Give both the same type on the sources")
     shop.database.execute(
         "ALTER TABLE orders_1 DROP COLUMN v", "ALTER TABLE orders_1 ADD COLUMN v int DEFAULT 4"
     )

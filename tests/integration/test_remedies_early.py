@@ -1,0 +1,120 @@
+"""What is said before a table is copied helps, as in test_remedies.py: by checks, of the plan."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from confluent_kafka.admin import AdminClient, NewPartitions
+
+from cdc.sources.values import Check
+from operate.preflight import check
+from stack.postgres import POSTGRES
+from tests.integration.captured import wait_until
+from tests.integration.kinds import database as database
+from tests.integration.person import Person
+from tests.integration.person import early as early
+from tests.integration.servers import alter_topic
+from tests.integration.test_remedies import created
+
+pytestmark = [
+    pytest.mark.breadth,
+    pytest.mark.parametrize("database", [POSTGRES], indirect=True),
+]
+
+
+def seen(person: Person) -> dict[str, Check]:
+    """What `check` has to say, by the names of its lines."""
+    return {line.name: line for line in check(person.shop.services) if line.status != "ok"}
+
+
+def test_names_that_two_tables_would_share_are_parted_as_it_says(early: Person) -> None:
+    shop, label = early.shop, early.shop.database.label
+    early.done("onboard", "--no-bootstrap", *created(shop, "a_b", "orders"))
+    created(shop, '"a.b"', '"ORDERS"')
+
+    told = early.refused("onboard", "--no-bootstrap", label('"a.b"')).remedy
+    assert told.startswith("Give one of them another tier (tables: <name>: tier: ...)")
+    shop.tables = {'public."a.b"': {"tier": "other"}}
+    early.configure()
+    early.done("onboard", "--no-bootstrap", label('"a.b"'))
+
+    told = early.refused("onboard", "--no-bootstrap", label('"ORDERS"')).remedy
+    assert told.startswith("Give it a path of its own: tables, ")
+    _, named, field = told.removesuffix(".").split(", ")
+    shop.tables = {**shop.tables, named: {field: "capitals"}}
+    early.configure()
+    early.done("onboard", "--no-bootstrap", label('"ORDERS"'))
+
+
+def test_a_table_that_is_gone_and_a_topic_that_does_not_fit_leave_the_checks(
+    early: Person,
+) -> None:
+    shop = early.shop
+    gone, parted, _ = created(shop, "gone", "parted", "kept")
+    early.done("onboard", "--no-bootstrap", gone, parted, shop.database.label("kept"))
+    before = seen(early)
+    shop.database.execute("DROP TABLE gone")
+    topic = shop.record("parted").topic
+    admin = AdminClient(shop.services.config.kafka.librdkafka_config())
+    for done in admin.create_partitions([NewPartitions(topic, 2)]).values():
+        done.result(30)
+    wait_until(lambda: len(shop.services.kafka.start_offsets(topic)) == 2, "two partitions")
+
+    found = seen(early)
+    assert found.keys() - before.keys() == {f"table {shop.table('gone')}", f"topic {topic}"}
+    early.follow(found[f"table {shop.table('gone')}"].remedy)
+    leave, back = early.led_to(found[f"topic {topic}"].remedy)
+    early.done(*leave)
+    wait_until(lambda: not shop.services.kafka.topics([topic]), "the end of the topic")
+    early.done(*back, "--no-bootstrap")
+    assert seen(early) == before
+
+
+def test_a_topic_that_was_deleted_is_made_anew_as_it_says(early: Person) -> None:
+    shop = early.shop
+    (orders,) = created(shop, "orders")
+    early.done("onboard", "--no-bootstrap", orders)
+    before = seen(early)
+    topic = shop.record("orders").topic
+    shop.services.kafka.delete_topic(topic)
+    wait_until(lambda: not shop.services.kafka.topics([topic]), "the end of the topic")
+    (line,) = [one for name, one in seen(early).items() if name not in before]
+    assert line.remedy.startswith("Run `tributary onboard` for its table, which creates the topic")
+    early.done("onboard", "--no-bootstrap", orders)
+    assert seen(early) == before
+
+
+def kafka_topics(person: Person, **settings: Any) -> None:
+    """Configure the topics that the product creates."""
+    kafka = person.shop.config().kafka.model_dump(mode="json", exclude_unset=True)
+    person.configure(kafka={**kafka, "topic": {**kafka.get("topic", {}), **settings}})
+
+
+def test_settings_of_topics_and_connectors_fit_after_what_the_checks_say(early: Person) -> None:
+    shop = early.shop
+    (orders,) = created(shop, "orders")
+    early.done("onboard", "--no-bootstrap", orders)
+    before, topic = seen(early), shop.record("orders").topic
+
+    kafka_topics(early, retention_ms=3_600_000)
+    assert seen(early)["Kafka: retention"].remedy.startswith("Raise kafka.topic.retention_ms above")
+    kafka_topics(early, retention_ms=7 * 24 * 3_600_000)
+    assert seen(early) == before
+
+    alter_topic(shop.services.config.kafka, topic, retention_ms="3600000")
+    told = early.refused("onboard", "--no-bootstrap", orders).remedy
+    assert told.startswith(f"Raise retention.ms of topic {topic}, or lower")
+    alter_topic(shop.services.config.kafka, topic, retention_ms=str(7 * 24 * 3_600_000))
+    early.done("onboard", "--no-bootstrap", orders)
+
+    connect = shop.config().connect.model_dump(mode="json", exclude_unset=True)
+    name = shop.services.capture(shop.table("orders")).connector
+    early.configure(connect={**connect, "connector": {"max.queue.size": "9321"}})
+    line = seen(early)[f"connector {name}: settings"]
+    assert line.remedy.startswith("A connector that tables follow takes over no more than sizes")
+    running = shop.services.connect.connector(name)
+    assert running is not None
+    shop.services.connect.put_connector(name, {**running, "max.queue.size": "9321"})
+    shop.services.connect.wait_running(name)
+    assert seen(early) == before
