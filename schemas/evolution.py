@@ -262,9 +262,16 @@ class _Diff:
             yield from _remade(old, new)
             yield from self._replaced(old, new)
         if old.nullable != new.nullable:
+            # A connector that lags behind reads the definition of now for events of before. It
+            # sends what a required field may be for their NULLs: 0, an empty text, 1970.
+            replaced = not (self._keyed or new.nullable) and self._now.numbered
+            replaced = replaced and wanted is not None
             yield ChangeNullability(
-                verdict=Verdict.EVOLVE,
-                why="columns of the lake are nullable",
+                verdict=Verdict.BOOTSTRAP if replaced else Verdict.EVOLVE,
+                why="events of before may show another value for NULL, and no later one corrects a"
+                " row of a log"
+                if replaced
+                else "columns of the lake are nullable",
                 name=name,
                 nullable=new.nullable,
             )

@@ -10,6 +10,8 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.errors import CaptureError
+from cdc.store.table_state import State
+from operate.onboard import bootstrap
 from operate.preflight import check
 from tests.integration.conftest import Database
 from tests.integration.logs import ROWS, Log, bag, create_log, inserters
@@ -134,3 +136,29 @@ def test_a_renamed_column_of_a_log_goes_on_under_its_new_name(log: Log) -> None:
     assert bag(log.in_lake("kind", "number", "t")) == truth
     assert log.in_lake("n", where="number > 1000") == [(None,)] * 2
     assert log.shop.verify("events").equal
+
+
+def test_a_null_of_before_a_column_was_not_null_is_no_other_value(log: Log) -> None:
+    """The connector lags, and reads the definition of now for the event of before."""
+    succeeded(log.onboard())
+    connector = log.shop.services.capture(log.shop.table("events")).connector
+    connect = log.shop.services.connect
+    connect.stop(connector)
+    log.shop.database.execute(
+        "ALTER TABLE events REPLICA IDENTITY FULL",
+        "INSERT INTO events VALUES ('null', NULL, 't')",
+        "UPDATE events SET n = 5 WHERE n IS NULL",
+        "ALTER TABLE events ALTER COLUMN n SET NOT NULL",
+    )
+    connect.resume(connector)
+    connect.wait_running(connector)
+    log.shop.settle("events")
+    (result,) = log.shop.run()
+    assert result.state is State.NEEDS_BOOTSTRAP, log.in_lake(where="kind = 'null'")
+    assert "no longer allows NULL" in (result.error or {})["message"]
+    succeeded(bootstrap(log.shop.services, [log.shop.table("events")]))
+    log.run()
+    log.assert_equal()
+    log.insert(1)
+    log.run()
+    log.assert_equal()
