@@ -223,6 +223,27 @@ def test_what_mariadb_logged_before_it_was_rolled_back_arrives(captured: MysqlCa
     assert sorted(captured.database.query("SELECT id FROM item")) == [(3,), (6,)]
 
 
+@pytest.mark.parametrize("database", [MARIADB], indirect=True)
+def test_rows_that_are_compressed_in_the_binlog_are_ignored_and_the_setting_is_refused(
+    captured: MysqlCaptured,
+) -> None:
+    database = captured.database
+    source = open_source(captured.name, captured.config.sources[captured.name])
+    assert source.audit_log(append=False) == []
+    database.query("ALTER TABLE item MODIFY note varchar(2000)")
+    database.root("SET GLOBAL log_bin_compress = ON")
+    try:
+        assert source.audit_log(append=False) == ["log_bin_compress is ON and must be OFF"]
+        lines = {line.name: line.status for line in source.checks()}
+        assert lines["log_bin_compress"] == "error"
+        database.query("INSERT INTO item VALUES (1, repeat('compressed', 100)), (2, 'with it')")
+    finally:
+        database.root("SET GLOBAL log_bin_compress = OFF")
+    database.query("INSERT INTO item VALUES (3, 'sent')")
+    captured.wait_until_captured(captured.position())
+    assert ids(captured, "item") == [3]
+
+
 COMPRESSED = {
     "rows": "INSERT INTO packed VALUES (1, 'a')",
     "CREATE TABLE": "CREATE TABLE other (id int PRIMARY KEY, t text COMPRESSED)",

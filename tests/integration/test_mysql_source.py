@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,12 +13,17 @@ import pytest
 
 from cdc.config import MysqlSourceConfig, parse
 from cdc.runtime.progress import NullProgress
+from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
 from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.values import Check
 from operate.context import Services
 from operate.inventory import discover
 from schemas.table import TableId
-from stack.mysql_software import MARIADB, MYSQL
+from stack.mysql import MysqlServer
+from stack.mysql_software import MARIADB, MYSQL, find_installation
+from stack.ports import HOST, choose
+from stack.roles import ADMIN
+from stack.unprivileged import database_user
 from tests.integration.captured import wait_until
 from tests.integration.mysql import MysqlDatabase
 from tests.integration.mysql import database as database
@@ -255,3 +262,42 @@ def test_discover_lists_the_tables_of_the_databases_that_are_named(
         TableId(source, database.name, name) for name in entries
     }
     assert {name for name, entry in entries.items() if entry.refusal is None} == {"plain", "parts"}
+
+
+def test_a_server_that_writes_no_binlog_is_told(
+    services: Services, database: MysqlDatabase, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    """As after a restart with another option file."""
+    folder, stack = tmp_path_factory.mktemp("unlogged"), database.stack
+    server = MysqlServer(
+        "unlogged",
+        data=folder / "data",
+        port=choose(["unlogged"])["unlogged"],
+        server_id=77,
+        installation=find_installation(database.kind),
+        user=database_user(folder),
+        passwords=stack.passwords,
+    )
+    server.data.make()
+    server.data.configure({"skip_log_bin": "ON"})
+    name, config = the_source(services)
+    primary = config.primary.model_copy(update={"port": server.port})
+    source = MysqlSource(name, config.model_copy(update={"primary": primary}))
+    command = server.command()
+    environment = {**os.environ, **command.environment}
+    with subprocess.Popen(command.argv, cwd=command.folder, env=environment) as process:
+        try:
+            wait_until(lambda: server.unhealthy() is None, "the server is up")
+            login = f"{ADMIN}@'{HOST}'"
+            server.sql(
+                f"CREATE USER {login} IDENTIFIED BY '{stack.passwords.get(ADMIN)}'",
+                f"GRANT ALL ON *.* TO {login}",
+            )
+            health = source.log_health("")
+            assert health == NoBinlog(name)
+            assert "is off (log_bin)" in (health.problem() or "")
+            assert "log_bin is OFF and must be ON" in source.audit_log(append=False)
+        finally:
+            process.terminate()
+            process.wait(60)
+    assert isinstance(services.source(name).log_health(""), BinlogHealth)
