@@ -63,4 +63,6 @@ def of_postgres(kind: PostgresType) -> str:
 
 def of_mysql(kind: MysqlType) -> str:
     """The reason why a type of MySQL or MariaDB has no rule. Total."""
+    if kind.charset and kind.name not in _MYSQL:
+        return f"the connector does not read character set {kind.charset} as the server does"
     return _MYSQL.get(kind.name, _UNPROVEN)

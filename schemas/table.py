@@ -161,6 +161,8 @@ class Column:
         plain: The Spark SQL type of the values of a column that hides them.
         decimal: Whether the settings chose the decimal type of its values.
         secret: Whether it holds the source's own values, which must not be shown to people.
+        doubtful: Characters that may stand for another one in the text of an event; see
+            `schemas.type_rule.TypeRule`.
     """
 
     name: str
@@ -172,6 +174,7 @@ class Column:
     plain: str = ""
     decimal: bool = False
     secret: bool = False
+    doubtful: str = ""
 
     @property
     def chosen(self) -> str:

@@ -28,6 +28,8 @@ class TypeRule:
         looked_up: The same for a value from a Python driver, if `lake_type` alone does not define
             the conversion.
         tells_apart: Whether values that differ in the source differ in the lake, as keys require.
+        doubtful: Characters that may stand for another one in the text of an event, as the inside
+            of a character class of a regular expression; empty if there are none.
     """
 
     lake_type: str
@@ -36,6 +38,7 @@ class TypeRule:
     jdbc_cast: str
     looked_up: Callable[[Any], Any] | None = None
     tells_apart: bool = True
+    doubtful: str = ""
 
     def read(self, column: str) -> str:
         """``read_sql`` of a column that is already quoted for the source."""

@@ -13,9 +13,10 @@ the SRID in it if that is not 0. In SQL they are taken from the server's own byt
 ``ST_AsBinary`` swaps the axes of some SRIDs, and the connector does not.
 
 Left out: ``uuid``, ``inet4`` and ``inet6`` of MariaDB, since Debezium 3.5 garbles them or stops at
-them; labels of an enum with a backslash, since the connector puts one before each comma. A zero
-date of a NOT NULL column arrives as 1970, or as the column's default: such values are read from the
-source (`cdc.rows.binlog_values.doubt_test`), and so are documents that the connector garbles.
+them; labels of an enum with a backslash, since the connector puts one before each comma; text in
+character sets that the connectors read in another way (`schemas.charsets_mysql`). A zero date of a
+NOT NULL column arrives as 1970, or as the column's default: such values are read from the source
+(`cdc.rows.binlog_values.doubt_test`), and so are documents that the connector garbles.
 """
 
 from __future__ import annotations
@@ -23,9 +24,10 @@ from __future__ import annotations
 import re
 import struct
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from schemas import json_text, refusals
+from schemas.charsets_mysql import DOUBTFUL
 from schemas.table import TableId
 from schemas.type_rule import COLUMN, MAX_DIGITS, TypeRule, not_numeric, without_rule
 
@@ -43,6 +45,7 @@ class MysqlType:
         labels: The labels of an enum or a set.
         unsigned: Whether it has no negative values.
         display: As the catalog prints it, for example ``bigint(20) unsigned``.
+        charset: The character set of a text; empty for other types.
     """
 
     name: str
@@ -50,16 +53,22 @@ class MysqlType:
     labels: tuple[str, ...] = ()
     unsigned: bool = False
     display: str = ""
+    charset: str = ""
 
     def __str__(self) -> str:
         return self.display or self.name
 
     @classmethod
-    def parse(cls, column_type: str) -> MysqlType:
-        """Read ``COLUMN_TYPE`` of ``information_schema.COLUMNS``. Total: any text is some type."""
+    def parse(cls, column_type: str, charset: str = "") -> MysqlType:
+        """Read a type as ``information_schema.COLUMNS`` has it. Total: any text is some type.
+
+        Args:
+            column_type: ``COLUMN_TYPE``.
+            charset: ``CHARACTER_SET_NAME``; empty if it is NULL.
+        """
         shape = _SHAPE.match(column_type)
         if shape is None:
-            return cls(column_type, display=column_type)
+            return cls(column_type, display=column_type, charset=charset)
         name, inside = shape["name"], shape["inside"] or ""
         labelled = name in ("enum", "set")
         return cls(
@@ -70,6 +79,7 @@ class MysqlType:
             else (),
             unsigned="unsigned" in shape["rest"],
             display=column_type,
+            charset=charset,
         )
 
     def rule(
@@ -128,6 +138,11 @@ def _enum(kind: MysqlType) -> TypeRule | None:
     return None if any("\\" in label for label in kind.labels) else _TEXT
 
 
+def _text(kind: MysqlType) -> TypeRule | None:
+    doubtful = DOUBTFUL.get(kind.charset or "utf8mb4")
+    return None if doubtful is None else replace(_TEXT, doubtful=doubtful)
+
+
 def _floats(printed: str) -> list[float]:
     return [one for (one,) in struct.iter_unpack("<f", bytes.fromhex(printed))]
 
@@ -135,6 +150,9 @@ def _floats(printed: str) -> list[float]:
 def _same(lake: str, read_sql: str = COLUMN) -> TypeRule:
     return TypeRule(lake, read_sql, lake, COLUMN)
 
+
+TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
+"""Types whose bytes in the binlog are in the column's character set."""
 
 CALENDAR = frozenset({"date", "datetime", "timestamp"})
 """Types whose values may be dates that no calendar has."""
@@ -196,7 +214,6 @@ _PLAIN: dict[str, TypeRule] = {
         f" + MICROSECOND({COLUMN}))",
     ),
     "year": _same("int", f"{COLUMN} + 0"),
-    **dict.fromkeys(("char", "varchar", "tinytext", "text", "mediumtext", "longtext"), _TEXT),
     **dict.fromkeys(("binary", "varbinary"), _BYTES),
     **dict.fromkeys(("tinyblob", "blob", "mediumblob", "longblob"), _BYTES),
     **dict.fromkeys(("geometry", "point", "linestring", "polygon"), _EWKB),
@@ -213,6 +230,7 @@ _BY_SHAPE: dict[str, Callable[[MysqlType], TypeRule | None]] = {
     "decimal": _decimal,
     "bit": _bit,
     "enum": _enum,
+    **dict.fromkeys(TEXTS, _text),
 }
 
 WITH_RULE = frozenset(_PLAIN) | frozenset(_BY_SHAPE)

@@ -85,6 +85,8 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
         # A row that is older than a NOT NULL column stores nothing for that column. The server
         # reads this as the document null, and the connector sends an empty object.
         return doubt if field.nullable or not table.key else f"({doubt} OR {raw} = '{{}}')"
+    if column.doubtful and field.avro_type == "string":
+        return f"{raw} RLIKE {literal(f'[{column.doubtful}]')}"
     return zero_date_test(raw, field)
 
 
@@ -156,6 +158,6 @@ def not_of_a_log(lacking: str, *, from_binlog: bool) -> str:
     """
     unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
         THEN concat('the value of column ', {lacking}[0], ' looks the same as its default, a NULL'
-          ' or a date that no calendar has')"""
+          ' or a date that no calendar has, or has a character that stands for others')"""
     other = "WHEN _op IN ('u', 'd') THEN 'an update or delete, which a log does not hold'"
     return unclear if from_binlog else f"{other} {unclear}"

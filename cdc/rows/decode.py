@@ -216,7 +216,7 @@ def _flat(
         f"{of('unavailable', 'ARRAY<STRING>')} AS {UNAVAILABLE}",
         f"{of('unclear', 'BOOLEAN')} AS {UNCLEAR}",
         f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
-        f"{of('zeroed', 'ARRAY<STRING>')} AS _zeroed",
+        f"{of('doubted', 'ARRAY<STRING>')} AS _doubted",
         f"{of('former', key_type(table))} AS {FORMER}",
         *(
             pick(
@@ -258,8 +258,8 @@ def _problem(
         WHEN _op IN ({rows}) AND NOT _has_row THEN 'the row after the change is missing'
         WHEN _op IN ({rowless}) AND _has_row THEN 'there is a row after a delete or TRUNCATE'
         WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])
-        WHEN _zeroed IS NOT NULL THEN concat('a zero date, or what stands for one, in key column ',
-          _zeroed[0])
+        WHEN _doubted IS NOT NULL THEN concat('a value that may stand for another one (a zero'
+          ' date, or a character that the connector does not know) in key column ', _doubted[0])
         {lost}
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
         {of_a_log}

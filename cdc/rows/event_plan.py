@@ -13,7 +13,6 @@ from cdc.rows.binlog_values import (
     is_tagged,
     order_in_transaction,
     transaction_number,
-    zero_date_test,
 )
 from cdc.rows.key_updates import changed_key
 from cdc.rows.semantic_types import (
@@ -78,7 +77,7 @@ class EventPlan:
         unavailable: Names of the columns whose value the connector did not have.
         unclear: Whether the value of one of these columns may have changed.
         garbled: Names of the columns whose text is not UTF-8.
-        zeroed: Names of the key columns that may hold a zero date.
+        doubted: Names of the key columns whose value may stand for another one.
         former: The key before an update that changed it.
     """
 
@@ -96,7 +95,7 @@ class EventPlan:
     unavailable: str
     unclear: str
     garbled: str
-    zeroed: str
+    doubted: str
     former: str
 
 
@@ -141,7 +140,7 @@ def event_plan(
         unavailable=_names(columns, "lacked"),
         unclear=f"coalesce({' OR '.join(unclear)}, FALSE)" if unclear else "FALSE",
         garbled=_names(columns, "garbled"),
-        zeroed=_names(columns, "zeroed"),
+        doubted=_names(columns, "doubted"),
         former=changed_key(event, former, values) if rules.own_key else "NULL",
     )
 
@@ -155,7 +154,7 @@ class _ColumnSql:
         lacked: Whether the connector did not have the value.
         unclear: Whether the value may have changed though it was not sent.
         garbled: Whether the text is not UTF-8.
-        zeroed: Only of a key column: whether it may hold a zero date.
+        doubted: Only of a key column: whether its value may stand for another one.
         given: Only if the lake's type may be unable to hold the value: see :class:`EventPlan`.
         former: Only of a key column: its value before the change.
     """
@@ -164,7 +163,7 @@ class _ColumnSql:
     lacked: str | None = None
     unclear: str | None = None
     garbled: str | None = None
-    zeroed: str | None = None
+    doubted: str | None = None
     given: str | None = None
     former: str | None = None
 
@@ -187,10 +186,10 @@ def _column(
     value = read(raw, found, column, table.table)
     unclear = None if rules.nulls_are_kept else default_test(raw, found)
     doubt = doubt_test(raw, found, column, table) if schema.from_binlog else None
-    zeroed = None
+    doubted = None
     if doubt is not None and is_key:
         # A query of the source by that key would return another row, and never a deleted one.
-        zeroed = _either(doubt, zero_date_test(before, found))
+        doubted = _either(doubt, doubt_test(before, found, column, table))
     else:
         unclear = _either(unclear, doubt)
     lacked = None if is_key else _either(placeholder_test(raw, found, rules.placeholder), unclear)
@@ -199,7 +198,7 @@ def _column(
         lacked=lacked,
         unclear=unclear,
         garbled=garbled_test(raw, found),
-        zeroed=zeroed,
+        doubted=doubted,
         given=None if value.total else _given(raw, lacked, column),
         former=read(before, found, column, table.table).sql if is_key else None,
     )

@@ -109,6 +109,7 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
         hide=hide,
         plain=rule.lake_type if hide else "",
         decimal=bool(decimal),
+        doubtful=rule.doubtful,
     )
 
 

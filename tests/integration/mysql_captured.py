@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import yaml
 
-from cdc.config import Config, parse
+from cdc.config import Config, MysqlSourceConfig, parse
 from cdc.connect import ConnectClient
 from cdc.debezium import (
     CaptureNames,
@@ -25,6 +25,7 @@ from cdc.debezium import (
 from cdc.kafka import KafkaAdmin
 from cdc.log.binlog_position import StoredPosition
 from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
+from cdc.sources.mysql.source import MysqlSource
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableId
 from stack.mysql_software import MYSQL
@@ -96,6 +97,11 @@ class MysqlCaptured:
             self.kafka.ensure_topic(self.topic(table))
         self.connect.put_connector(self.names.connector, self.settings(*tables))
         self.connect.wait_running(self.names.connector, timeout_s=WAIT_S)
+
+    def source(self) -> MysqlSource:
+        section = self.config.sources[self.name]
+        assert isinstance(section, MysqlSourceConfig)
+        return MysqlSource(self.name, section)
 
     def table(self, name: str) -> TableId:
         return TableId(self.name, self.database.name, name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -24,6 +25,7 @@ from cdc.runtime import spark as spark_module
 from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.values import KeyRange, SourceTable
 from schemas.avro import DebeziumSchema
+from schemas.charsets_mysql import DOUBTFUL
 from schemas.json_text import in_python, in_spark
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import Column, TableId, TableSchema
@@ -32,6 +34,7 @@ from stack.local import LocalStack
 from tests.integration.mysql import MysqlDatabase, capture
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.mysql_captured import mysql_capturing
 from tests.integration.mysql_cells import ASKED, CASES, OWN, Asked
 from tests.integration.servers import consume
 from tests.integration.typed import comparable
@@ -113,6 +116,73 @@ def test_each_type_has_one_value_in_copy_and_stream(
                 assert comparable(stream[turn][name]) == comparable(value), told
 
 
+def test_text_of_each_character_set_is_the_servers_or_is_read_by_key(
+    database: MysqlDatabase,
+) -> None:
+    """All bytes that a character can have; those of three or four bytes only in part."""
+    there = {name for name, *_ in database.query("SHOW CHARACTER SET")}
+    sets = [name for name in DOUBTFUL if name in there]
+    texts = {name: characters(database, name) for name in sets}
+    definitions = ", ".join(f"c_{name} mediumtext CHARACTER SET {name}" for name in sets)
+    database.query(f"CREATE TABLE texts (id int PRIMARY KEY, {definitions})")
+    with mysql_capturing(database, "texts") as captured:
+        with database.connect() as connection, connection.cursor() as cursor:
+            for number in range(max(map(len, texts.values()))):
+                row = [texts[name][number : number + 1] for name in sets]
+                values = [piece[0] if piece else b"" for piece in row]
+                read = ", ".join(f"CONVERT(%s USING {name})" for name in sets)
+                cursor.execute(f"INSERT INTO texts VALUES ({number}, {read})", values)
+            shown = ", ".join(f"CONVERT(c_{name} USING utf8mb4)" for name in sets)
+            cursor.execute(f"SELECT {shown} FROM texts ORDER BY id")
+            rows = list(cursor.fetchall())
+        events = captured.events(captured.topic("texts"), len(rows))
+    sent = [event.after for event in events if event.after]
+    for name, column in zip(sets, zip(*rows, strict=True), strict=True):
+        doubt = set(
+            DOUBTFUL[name].replace("\ue000-\uf8ff", "".join(map(chr, range(0xE000, 0xF900))))
+        )
+        for row, text in zip(sent, column, strict=True):
+            pairs = list(
+                zip(re.split(r"\n+", row[f"c_{name}"]), re.split(r"\n+", text), strict=True)
+            )
+            wrong = [pair for pair in pairs if pair[0] != pair[1] and not doubt & {*pair[0]}]
+            assert not wrong, f"{name}: {wrong[:5]}"
+
+
+def characters(database: MysqlDatabase, charset: str) -> list[bytes]:
+    """Texts of a character set: each of its characters on a line of its own, with empty lines."""
+    ((longest,),) = database.query(
+        "SELECT MAXLEN FROM information_schema.CHARACTER_SETS"
+        f" WHERE CHARACTER_SET_NAME = '{charset}'"
+    )
+    if charset.startswith("utf8"):
+        made = ["".join(map(chr, (*range(0x20, 0xD800), *range(0xE000, 0x10000))))]
+        if charset == "utf8mb4":
+            made.append("".join(map(chr, range(0x1F000, 0x20000))))
+        return [piece.encode() for piece in made]
+    wide = charset == "utf16le"
+    found = [] if wide else [bytes([one]) for one in range(256) if one != ord("\n")]
+    if longest > 1:
+        found += [bytes([one, two]) for one in range(0 if wide else 128, 256) for two in range(256)]
+    if longest == 3:
+        rest = range(0xA1, 0xFF)
+        found += [bytes([0x8F, one, two]) for one in rest for two in rest]
+    line = b"\n\0" if wide else b"\n"
+    with database.connect() as connection, connection.cursor() as cursor:
+        cursor.execute("CREATE TEMPORARY TABLE pieces (piece varbinary(4))")
+        for start in range(0, len(found), 5000):
+            values = ", ".join(f"(x'{piece.hex()}')" for piece in found[start : start + 5000])
+            cursor.execute(f"INSERT INTO pieces VALUES {values}")
+        read = f"CONVERT(piece USING {charset})"
+        cursor.execute("SET sql_mode = ''")
+        cursor.execute(
+            f"SELECT piece FROM pieces WHERE CAST({read} AS BINARY) = piece"
+            f" AND CHAR_LENGTH({read}) = 1 AND {read} IS NOT NULL"
+        )
+        valid = [bytes(piece) for (piece,) in cursor.fetchall() if piece != line]
+    return [(line * 2).join(valid[start : start + 500]) for start in range(0, len(valid), 500)]
+
+
 def test_documents_have_one_text_in_spark_and_in_python(spark: SparkSession) -> None:
     """Numbers of all sizes, as the server and as the connector print them."""
     seeded = random.Random(7)
@@ -154,14 +224,15 @@ def wait_until_captured(database: MysqlDatabase, topic: str) -> None:
 def table_schema(database: MysqlDatabase) -> TableSchema:
     """The lake's columns by the server's own words."""
     found = database.query(
-        "SELECT COLUMN_NAME, COLUMN_TYPE FROM information_schema.COLUMNS"
+        "SELECT COLUMN_NAME, COLUMN_TYPE, CHARACTER_SET_NAME FROM information_schema.COLUMNS"
         f" WHERE TABLE_SCHEMA = '{database.name}' AND TABLE_NAME = 'typed'"
         " ORDER BY ORDINAL_POSITION"
     )
-    types = {str(name): MysqlType.parse(str(kind)) for name, kind in found}
+    types = {name: MysqlType.parse(kind, charset or "") for name, kind, charset in found}
+    rules = {name: kind.rule(table="typed", column=name) for name, kind in types.items()}
     columns = tuple(
-        Column(name, str(kind), kind.rule(table="typed", column=name).lake_type)
-        for name, kind in types.items()
+        Column(name, str(types[name]), rule.lake_type, doubtful=rule.doubtful)
+        for name, rule in rules.items()
     )
     return TableSchema(TableId("shop", database.name, "typed"), columns, ("id",))
 

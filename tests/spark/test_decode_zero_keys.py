@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc.rows.columns import PROBLEM
+from cdc.rows.columns import PROBLEM, UNAVAILABLE
 from cdc.rows.decode import decode
 from cdc.rows.event_plan import EventRules
 from schemas.table import Column, TableId, TableSchema
-from tests.spark.debezium import DATE, MICROS, PLACEHOLDER, ZONED, Binlog, Topic
+from tests.spark.debezium import DATE, MICROS, PLACEHOLDER, STRING, ZONED, Binlog, Topic
 
 
 def problems(spark: SparkSession, topic: Topic, kind: str, *, own_key: bool = False) -> list[Any]:
@@ -28,7 +28,11 @@ def problems(spark: SparkSession, topic: Topic, kind: str, *, own_key: bool = Fa
     return [tuple(row) for row in shown]
 
 
-ZERO = (None, "a zero date, or what stands for one, in key column d")
+ZERO = (
+    None,
+    "a value that may stand for another one (a zero date, or a character that the connector does"
+    " not know) in key column d",
+)
 
 
 @pytest.mark.parametrize(
@@ -68,3 +72,23 @@ def test_the_start_of_1970_is_a_date_of_postgres(spark: SparkSession) -> None:
     topic.register(7, {"id": "int", "d": DATE}, required=("id", "d"))
     topic.insert(id=1, d=0)
     assert problems(spark, topic, "date") == [("c", None)]
+
+
+def test_a_character_that_may_stand_for_others_is_a_problem_in_a_key_only(
+    spark: SparkSession,
+) -> None:
+    topic = Binlog()
+    topic.register(7, {"k": STRING, "v": STRING}, required=("k",))
+    topic.insert(k="plain", v="\ufffd")
+    topic.insert(k="\u00c3\ufffd", v="plain")
+    columns = tuple(Column(name, "text", "string", doubtful="\ufffd") for name in ("k", "v"))
+    frame = decode(
+        topic.frame(spark),
+        topic.parsed(),
+        TableSchema(TableId("shop", "public", "orders"), columns, ("k",)),
+        EventRules(PLACEHOLDER),
+        ingested_at=datetime.now(timezone.utc),
+    )
+    first, second = frame.select("v", UNAVAILABLE, PROBLEM).orderBy("_cdc_offset").collect()
+    assert tuple(first) == (None, ["v"], None)
+    assert second[PROBLEM] == ZERO[1].replace("column d", "column k")

@@ -80,7 +80,7 @@ class Described:
         return tuple(
             SourceColumn(
                 name=row["name"],
-                type=MysqlType.parse(row["shown"]),
+                type=MysqlType.parse(row["shown"], row["charset"] or ""),
                 attnum=number(row["name"]),
                 nullable=row["nullable"] == "YES",
                 generated=False,

@@ -1,0 +1,38 @@
+"""How the connectors of MySQL and MariaDB read text, by its character set.
+
+The binlog has the bytes of a text. A connector decodes them with a table of Java's, which may
+differ from the server's, and never fails: bytes that are not in Java's table become U+FFFD. A copy
+and a lookup have the server's text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+_REPLACED = "\ufffd"
+
+DOUBTFUL: Mapping[str, str] = {
+    **dict.fromkeys(("utf8mb4", "utf8mb3", "utf8", "utf16le"), ""),
+    **dict.fromkeys(("latin2", "latin5", "latin7", "cp850", "cp852", "koi8r"), ""),
+    **dict.fromkeys(("macce", "macroman"), ""),
+    # U+0081 is such a character of latin1, which applications that store UTF-8 in it have.
+    **dict.fromkeys(("latin1", "ascii", "cp1250", "cp1251", "cp1257", "gb2312"), _REPLACED),
+    "big5": f"{_REPLACED}\u2571\u2572\u5341\u5345\uff3f",
+    "cp1256": f"{_REPLACED}\u0679\u0688\u0691\u06a9\u06ba\u06be\u06c1\u06d2",
+    "cp866": f"{_REPLACED}\u00a4\u2116",
+    "euckr": f"{_REPLACED}\u327e",
+    # Characters for users' own purposes, of which the server has none.
+    "gbk": f"{_REPLACED}\u20ac\u2641\ue000-\uf8ff",
+    "greek": f"{_REPLACED}\u037a\u2018\u2019\u20ac\u20af",
+    "hebrew": f"{_REPLACED}\u00af",
+    "koi8u": f"{_REPLACED}\u2219\u2553\u2555\u2556\u255c\u2562\u2564\u2565\u256b",
+    "sjis": f"{_REPLACED}\u2014\uff3c",
+    "tis620": f"{_REPLACED}\u00a0",
+    "ujis": f"{_REPLACED}\u2014\uff3c\uff5e",
+}
+"""By character set, the characters that may stand for another one in an event.
+
+They are the inside of a character class of a regular expression. A text without them is the
+server's. Any other character set has wrong characters that cannot be distinguished, or drops the
+first one (U+FEFF in ucs2, utf16 and utf32): text in it cannot be taken from events.
+"""
