@@ -10,7 +10,8 @@ from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from bootstrap.steps import reaches
 from cdc.capture.gathering import cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
-from cdc.debezium import stored_position
+from cdc.capture.known_definition import require_known
+from cdc.debezium import definition_changes, stored_position
 from cdc.errors import CaptureError
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
     from cdc.log.position import LogPosition
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source, SourceTable
+    from schemas.registry import SchemaRegistry
     from schemas.table import TableId
 
 _POLL_S = (0.02, 0.5)
@@ -39,6 +41,7 @@ class Capture:
         source: The source database.
         connect: Kafka Connect.
         kafka: Topics and offsets.
+        registry: The writers' schemas.
         exactly_once: Whether the connector writes to Kafka in transactions.
         progress: Shows the waits.
     """
@@ -49,6 +52,7 @@ class Capture:
     source: Source
     connect: ConnectClient
     kafka: KafkaAdmin
+    registry: SchemaRegistry
     exactly_once: bool
     progress: Progress
 
@@ -56,7 +60,7 @@ class Capture:
         """Check that each change of the table becomes an event of its topic.
 
         Raises:
-            CaptureError: A change may be missed; names each reason.
+            CaptureError: A change may be missed, or be read otherwise; names each reason.
             ConnectError: The connector does not reach the state RUNNING.
         """
         names = self.names
@@ -91,6 +95,21 @@ class Capture:
                 topic=self.topic,
             )
         self.connect.wait_running(self.names.connector, progress=self.progress)
+        self.require_known()
+
+    def require_known(self) -> None:
+        """Check that the connector reads the table by the definition that the server has.
+
+        Raises:
+            CaptureError: It has another one, which it derived from the statements in the binlog.
+        """
+        if self.names.tells_definitions:
+            require_known(
+                self.table,
+                self.names.connector,
+                lambda: definition_changes(self.kafka, self.registry, self.names),
+                self.source,
+            )
 
     def require_start(
         self, topic_id: str | None, start: Mapping[int, int], *, topic: str | None = None

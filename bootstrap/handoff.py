@@ -127,6 +127,7 @@ class _Bootstrap:
             source=self._source,
             connect=connect,
             kafka=context.kafka,
+            registry=context.registry,
             exactly_once=config.connect.exactly_once,
             progress=context.progress,
         )
@@ -278,6 +279,8 @@ class _Bootstrap:
         # enough). For a log, the end of the first transaction beyond the copy must be in its topic.
         upto = joined_bounds(self._source, self._record, marker)
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
+        # Now the connector has reported the statements of the time of the copy, too.
+        self._capture.require_known()
         # Not the last stable offset: a hanging transaction can hold it below committed rows.
         high = self._context.kafka.high_watermarks(self._record.topic)
         start = self._attempt.start_offsets

@@ -14,8 +14,10 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.evidence import known
 from cdc.capture.judgement import Severity, of_capture
+from cdc.capture.known_definition import require_known
 from cdc.debezium import (
     CaptureNames,
+    DefinitionChange,
     Finding,
     audit,
     captured_tables,
@@ -179,19 +181,22 @@ def _require_known(
 ) -> None:
     """Check that a connector that reports definitions knows those of the tables to capture.
 
-    The first change of an unknown table would stop it for all tables. The definition of a table
-    that was just created follows within moments.
+    The first change of an unknown table, or of one with more columns than the server has, would
+    stop it for all tables. The definition of a table that was just created follows within moments.
 
     Raises:
-        CaptureError: The connector does not report one of them in time.
+        CaptureError: The connector does not report one of them in time, or has another one than the
+            server.
     """
     effective = services.connect.connector(capture.connector)
     if not capture.tells_definitions or effective is None:
         return
 
+    def reported() -> Iterator[DefinitionChange]:
+        return definition_changes(services.kafka, services.schemas, capture)
+
     def unknown() -> str:
-        reported = known_tables(definition_changes(services.kafka, services.schemas, capture))
-        names = ", ".join(map(str, sorted(set(tables) - reported)))
+        names = ", ".join(map(str, sorted(set(tables) - known_tables(reported()))))
         if names:
             source.nudge()
         return names
@@ -207,6 +212,8 @@ def _require_known(
             " onboard them again, which copies them anew.",
             connector=capture.connector,
         )
+    for table in tables:
+        require_known(table, capture.connector, reported, source)
 
 
 def topics(group: Group) -> list[str]:

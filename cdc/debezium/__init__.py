@@ -15,6 +15,7 @@ from cdc.debezium.connector import (
 )
 from cdc.debezium.definitions import (
     DefinitionChange,
+    KnownColumn,
     definition_changes,
     fresh_starts,
     known_tables,
@@ -37,6 +38,7 @@ __all__ = [
     "Finding",
     "Heartbeat",
     "Kind",
+    "KnownColumn",
     "TransactionReader",
     "audit",
     "came_lately",

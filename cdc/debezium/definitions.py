@@ -33,6 +33,29 @@ _ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 
 
 @dataclass(frozen=True)
+class KnownColumn:
+    """A column as the connector knows it. By this it reads the values of the table's rows.
+
+    Args:
+        name: Its name.
+        type_name: Its type, as the statement names it: ``INT UNSIGNED``.
+        length: Length or precision; None if the statement has none.
+        scale: Scale; None if the statement has none.
+        charset: Character set of its text; None if the connector knows none.
+        nullable: Whether it may be NULL.
+        labels: The labels of an enum or a set, in quotes, as the statement writes them.
+    """
+
+    name: str
+    type_name: str
+    length: int | None
+    scale: int | None
+    charset: str | None
+    nullable: bool
+    labels: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class DefinitionChange:
     """One statement's change of one table.
 
@@ -45,6 +68,8 @@ class DefinitionChange:
         place: The binlog place, as text, that covers the first byte of the statement's event.
         snapshot: Whether it was read from the catalog, since the connector had no position.
         offset: Offset of the record in the topic.
+        columns: The table's columns after the statement, as the connector knows them; none after a
+            DROP.
     """
 
     kind: str | None
@@ -54,6 +79,7 @@ class DefinitionChange:
     snapshot: bool
     offset: int
     place: str | None = None
+    columns: tuple[KnownColumn, ...] = ()
 
 
 def definition_changes(
@@ -148,4 +174,20 @@ def _changes(event: Any, source: str, offset: int) -> Iterator[DefinitionChange]
         if match is None:
             raise ValueError(f"{change['id']} names no table")
         table = TableId(source, *(name.replace('""', '"') for name in match.groups()))
-        yield DefinitionChange(change["type"], table, statement, gtid, snapshot, offset, place)
+        columns = tuple(_columns(change["table"])) if change["table"] else ()
+        yield DefinitionChange(
+            change["type"], table, statement, gtid, snapshot, offset, place, columns
+        )
+
+
+def _columns(table: Any) -> Iterator[KnownColumn]:
+    for column in sorted(table["columns"], key=lambda one: int(one["position"])):
+        yield KnownColumn(
+            name=column["name"],
+            type_name=column["typeName"],
+            length=column["length"],
+            scale=column["scale"],
+            charset=column["charsetName"],
+            nullable=bool(column["optional"]),
+            labels=tuple(column["enumValues"] or ()),
+        )

@@ -6,8 +6,9 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
+from cdc.capture.known_definition import require_known
 from cdc.debezium import definition_changes, stored_position
-from cdc.errors import CaptureError, PositionError
+from cdc.errors import CaptureError, LostHistoryError, PositionError
 from cdc.log.binlog_position import BinlogPosition
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
@@ -53,6 +54,7 @@ def told(
     Raises:
         CaptureError: The connector does not report in time every statement that was executed
             before the catalog was read.
+        LostHistoryError: It reads the table by another definition than the server has.
         DecodeError: A record of the topic of statements has no statement.
         RegistryError: The registry does not know the schema of such a record.
         KafkaError: The topic cannot be read in time.
@@ -67,6 +69,13 @@ def told(
         _wait(context.connect, context.progress, record.table, source, capture, after.read_at)
         changes = definition_changes(context.kafka, context.registry, capture)
         found = list(since(source, record.table, before.read_at, changes))
+        require_known(
+            record.table,
+            capture.connector,
+            lambda: definition_changes(context.kafka, context.registry, capture),
+            source,
+            LostHistoryError,
+        )
     statements = read_statements(change.statement for change in found)
     # An append table takes only inserts, so cascades do not affect it.
     if statements.cascades and not capture.append and source.cascades_unseen():

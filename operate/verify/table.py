@@ -172,6 +172,7 @@ class _Verification:
             source=self._source,
             connect=services.connect,
             kafka=services.kafka,
+            registry=services.schemas,
             exactly_once=services.config.connect.exactly_once,
             progress=services.progress,
         )

@@ -156,6 +156,7 @@ def settle(services: Services, table: TableId) -> None:
         source=source,
         connect=services.connect,
         kafka=services.kafka,
+        registry=services.schemas,
         exactly_once=services.config.connect.exactly_once,
         progress=NullProgress(),
     )

@@ -10,12 +10,39 @@ from typing import Any, cast
 import fastavro
 import pytest
 
-from cdc.debezium import CaptureNames, DefinitionChange, definition_changes
+from cdc.debezium import CaptureNames, DefinitionChange, KnownColumn, definition_changes
 from cdc.kafka import KafkaAdmin
 from cdc.log.binlog_position import BinlogPosition
 from schemas.registry import SchemaRegistry
 
 _TEXT = ["null", "string"]
+_NUMBER = ["null", "int"]
+TABLE = {
+    "type": "record",
+    "name": "Table",
+    "fields": [
+        {
+            "name": "columns",
+            "type": {
+                "type": "array",
+                "items": {
+                    "type": "record",
+                    "name": "Column",
+                    "fields": [
+                        {"name": "name", "type": "string"},
+                        {"name": "typeName", "type": "string"},
+                        {"name": "length", "type": _NUMBER},
+                        {"name": "scale", "type": _NUMBER},
+                        {"name": "charsetName", "type": _TEXT},
+                        {"name": "optional", "type": ["null", "boolean"]},
+                        {"name": "position", "type": "int"},
+                        {"name": "enumValues", "type": ["null", {"type": "array", "items": _TEXT}]},
+                    ],
+                },
+            },
+        },
+    ],
+}
 SCHEMA = {
     "type": "record",
     "name": "Told",
@@ -44,6 +71,7 @@ SCHEMA = {
                     "fields": [
                         {"name": "type", "type": "string"},
                         {"name": "id", "type": "string"},
+                        {"name": "table", "type": ["null", TABLE]},
                     ],
                 },
             },
@@ -54,7 +82,14 @@ SCHEMA = {
 
 def told(file: str, *, gtid: str | None = None, at: int = 300) -> list[DefinitionChange]:
     """What is read of one RENAME TABLE of two tables, which begins at byte 300."""
-    changes = [{"type": "ALTER", "id": f'"shop"."{name}"'} for name in ("orders", "former")]
+    columns = [
+        dict(zip(("name", "typeName", "length", "optional", "position"), one, strict=True))
+        for one in (("v", "VARCHAR", 20, True, 2), ("id", "INT", None, False, 1))
+    ]
+    changes = [
+        {"type": "ALTER", "id": f'"shop"."{name}"', "table": {"columns": columns}}
+        for name in ("orders", "former")
+    ]
     body, value = (
         io.BytesIO(),
         {
@@ -87,6 +122,8 @@ def test_a_statement_is_told_with_a_place_that_covers_its_first_byte() -> None:
         assert not BinlogPosition("binlog.000003", 300).reaches(place)
         assert BinlogPosition("binlog.000003", 301).reaches(place)
         assert change.gtid is None
+        assert [column.name for column in change.columns] == ["id", "v"]
+        assert change.columns[1] == KnownColumn("v", "VARCHAR", 20, None, None, True)
 
 
 @pytest.mark.parametrize(("file", "place"), [("", None), ("binlog.000003", "binlog.000003:301")])

@@ -1,0 +1,221 @@
+"""Whether a binlog's connector knows a table as the catalog has it.
+
+The binlog has the values of a row without names, and its text as bytes. A connector finds name,
+type and character set of each value in a definition of its own, which it derives from the text of
+the statements in the binlog. Some statements do something else on the server: an IF NOT EXISTS that
+does nothing there, a default character set that the connector overlooks. From then on it assigns
+values to the wrong columns, or misreads them, and does not fail. A new copy does not change that.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc.errors import CaptureError, LostHistoryError
+from cdc.runtime.waiting import wait_while
+from schemas.table import TableId
+from schemas.types_mysql import TEXTS, MysqlType
+
+if TYPE_CHECKING:
+    from cdc.debezium import DefinitionChange, KnownColumn
+    from cdc.sources.base import Source
+    from cdc.sources.values import SourceColumn
+
+_WAIT_S, _POLL_S = 10.0, 0.5
+"""How long connector and catalog may differ, since one is read after the other, in seconds."""
+
+_NAMES = {
+    "integer": "int",
+    "bool": "tinyint",
+    "boolean": "tinyint",
+    "dec": "decimal",
+    "numeric": "decimal",
+    "fixed": "decimal",
+    "double precision": "double",
+    "geomcollection": "geometrycollection",
+    **dict.fromkeys(("character", "nchar", "national char", "national character"), "char"),
+    **dict.fromkeys(("character varying", "char varying", "nvarchar"), "varchar"),
+    **dict.fromkeys(("national varchar", "national character varying"), "varchar"),
+    **dict.fromkeys(("nchar varchar", "nchar varying", "national char varying"), "varchar"),
+}
+"""Other names of types in statements, of which the connector reads values as of the plain name."""
+_SIGNS = frozenset({"unsigned", "signed", "zerofill"})
+_INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
+_BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
+_MOMENTS = frozenset({"datetime", "timestamp", "time"})
+_SHAPES = frozenset(
+    (
+        *("geometry", "point", "linestring", "polygon", "multipoint", "multilinestring"),
+        *("multipolygon", "geometrycollection"),
+    )
+)
+_ENUMS = frozenset({"enum", "set"})
+_FLOAT_DIGITS = 24
+"""Above that many binary digits, ``float(n)`` is a double."""
+
+
+@dataclass(frozen=True)
+class _Form:
+    """What of a column's type decides how its values in the binlog are read."""
+
+    kind: str
+    sizes: tuple[int, ...] = ()
+    unsigned: bool = False
+    charset: str = ""
+    labels: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        shown = ",".join(map(str, self.sizes or map(repr, self.labels)))
+        parts = (
+            f"{self.kind}({shown})" if shown else self.kind,
+            "unsigned" if self.unsigned else "",
+            f"in {self.charset}" if self.charset else "",
+        )
+        return " ".join(filter(None, parts))
+
+
+def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -> list[str]:
+    """Return how a connector's definition of a table differs from the catalog's.
+
+    Only differences by which values are read otherwise count: the width of an integer and the
+    length of a text do not.
+
+    Args:
+        known: The connector's columns, in order.
+        columns: The catalog's, in order.
+    """
+    names = [column.name for column in known]
+    there = [column.name for column in columns]
+    if names != there:
+        return [f"its columns are {', '.join(there)}, and the connector has {', '.join(names)}"]
+    return [
+        f"column {column.name} is {_shown(actual, column.nullable)}, and the connector has"
+        f" {_shown(read, one.nullable)}"
+        for one, column in zip(known, columns, strict=True)
+        for read, actual in ((_of_connector(one), _of_catalog(column)),)
+        # A NULL of a column that the connector has as NOT NULL arrives as a value. A column that it
+        # has as nullable loses nothing: statements do not say NOT NULL of each column of a key.
+        if not _same(read, actual) or (column.nullable and not one.nullable)
+    ]
+
+
+def newest(changes: Iterable[DefinitionChange], table: TableId) -> tuple[KnownColumn, ...]:
+    """Return the connector's columns of a table after the last statement on it; empty if none."""
+    found: tuple[KnownColumn, ...] = ()
+    for change in changes:
+        if change.table == table:
+            found = change.columns
+    return found
+
+
+def require_known(
+    table: TableId,
+    connector: str,
+    changes: Callable[[], Iterable[DefinitionChange]],
+    source: Source,
+    error: type[CaptureError | LostHistoryError] = CaptureError,
+) -> None:
+    """Check that the connector has a table as the catalog has it.
+
+    Args:
+        table: The table.
+        connector: The connector's name.
+        changes: Reads what the connector has reported.
+        source: Its source, which has the catalog.
+        error: What is raised.
+
+    Raises:
+        CaptureError: It has not, and the difference lasts; names each one.
+        LostHistoryError: The same, if the lake has followed that connector.
+    """
+
+    def found() -> str:
+        known = newest(changes(), table)
+        return "; ".join(differences(known, source.table(table).columns))
+
+    if what := wait_while(found, timeout_s=_WAIT_S, poll_s=_POLL_S):
+        raise error(
+            f"connector {connector} reads table {table} by another definition than the server"
+            f" has: {what}",
+            remedy=_remedy(table, what),
+            table=table,
+            connector=connector,
+        )
+
+
+def _remedy(table: TableId, what: str) -> str:
+    tier = (
+        f"give the table another tier (`tier` in its settings), with `tributary offboard {table}`"
+        f" and `tributary onboard {table}`: a tier's new connector reads the server's definition."
+    )
+    if what.startswith("its columns"):
+        return f"{tier[0].upper()}{tier[1:]}"
+    return (
+        f"Run ALTER TABLE {table.relation} MODIFY for each of these columns, with its whole"
+        " definition as SHOW CREATE TABLE has it and its character set in addition (CHARACTER SET"
+        f" ...), and then `tributary bootstrap {table}`. Or {tier}"
+    )
+
+
+def _same(read: _Form, actual: _Form) -> bool:
+    # MariaDB's name for a text. Its connector reads it as UTF-8.
+    if read.kind == "json" and actual.kind == "text":
+        return actual.charset == "utf8mb4"
+    return read == actual
+
+
+def _shown(form: _Form, nullable: bool) -> str:
+    return str(form) if nullable else f"{form} NOT NULL"
+
+
+def _of_connector(column: KnownColumn) -> _Form:
+    words = column.type_name.lower().split()
+    unsigned = "unsigned" in words or "zerofill" in words
+    plain = [word for word in words if word not in _SIGNS]
+    # The attribute BINARY names a collation.
+    name = " ".join(plain[:-1] if len(plain) > 1 and plain[-1] == "binary" else plain)
+    sizes = tuple(size for size in (column.length, column.scale) if size is not None and size >= 0)
+    labels = tuple(map(_label, column.labels))
+    return _form(
+        _NAMES.get(name, name), sizes, column.charset or "", labels=labels, unsigned=unsigned
+    )
+
+
+def _of_catalog(column: SourceColumn) -> _Form:
+    kind = column.type
+    if not isinstance(kind, MysqlType):
+        raise TypeError(f"column {column.name} is of no binlog: {kind}")
+    unsigned = kind.unsigned or "zerofill" in kind.display
+    labels = tuple(_label(f"'{label}'") for label in kind.labels)
+    return _form(
+        _NAMES.get(kind.name, kind.name), kind.sizes, kind.charset, labels=labels, unsigned=unsigned
+    )
+
+
+def _form(
+    name: str, sizes: tuple[int, ...], charset: str, *, labels: tuple[str, ...], unsigned: bool
+) -> _Form:
+    if name in _INTEGERS:
+        return _Form(name, unsigned=unsigned)
+    if name in TEXTS:
+        return _Form("text", charset="utf8mb3" if charset == "utf8" else charset)
+    if name in _BYTES:
+        return _Form("bytes")
+    if name in _SHAPES:
+        return _Form("geometry")
+    if name in _ENUMS:
+        return _Form(name, labels=labels)
+    if name == "decimal":
+        return _Form(name, (*sizes, 10, 0)[:2] if len(sizes) != 1 else (*sizes, 0))
+    if name == "float" and len(sizes) == 1 and sizes[0] > _FLOAT_DIGITS:
+        return _Form("double")
+    if name in ("bit", "binary"):
+        return _Form(name, sizes or (1,))
+    return _Form(name, (sizes or (0,)) if name in _MOMENTS else ())
+
+
+def _label(quoted: str) -> str:
+    inside = quoted[1:-1].replace("''", "'")
+    return inside.replace("\\'", "'").replace("\\\\", "\\")

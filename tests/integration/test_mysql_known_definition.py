@@ -1,0 +1,195 @@
+"""Statements that the connector understands otherwise than the server stop their tables by name."""
+
+from __future__ import annotations
+
+import pytest
+
+from cdc.capture.known_definition import differences, newest
+from cdc.store.table_state import State
+from operate.onboard import bootstrap
+from stack.mysql_software import MARIADB
+from tests.integration.mysql import MysqlDatabase
+from tests.integration.mysql import database as database
+from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.mysql_captured import mysql_capturing
+from tests.integration.mysql_cells import CASES, OWN
+from tests.integration.running import spark as spark
+from tests.integration.shop import Shop, run_without_error, succeeded
+from tests.integration.shop import shop as shop
+
+pytestmark = pytest.mark.breadth
+
+
+def test_a_table_stops_whose_definition_the_connector_has_otherwise(shop: Shop) -> None:
+    of_mariadb = ["swapped"] if shop.database.kind == MARIADB else []
+    names = ["recoded", *of_mariadb]
+    shop.database.execute(
+        "CREATE TABLE recoded (id int PRIMARY KEY) CHARACTER SET latin1",
+        "CREATE TABLE swapped (id int PRIMARY KEY, a varchar(9), b varchar(9))",
+    )
+    shop.database.catch_up()
+    succeeded(shop.onboard(*names))
+    shop.database.execute(
+        "ALTER TABLE recoded DEFAULT CHARACTER SET utf8mb4",
+        "ALTER TABLE recoded ADD nick varchar(50)",
+        "INSERT INTO recoded VALUES (1, '\u00e4')",
+        *("ALTER TABLE swapped ADD COLUMN IF NOT EXISTS b varchar(9) AFTER id" for _ in of_mariadb),
+        "INSERT INTO swapped VALUES (1, 'a', 'b')",
+        "CREATE TABLE late (id int PRIMARY KEY, v varchar(9)) COLLATE latin1_bin",
+        "INSERT INTO late VALUES (1, '\u00e4')",
+    )
+    told = {
+        "recoded": "column nick is text in utf8mb4, and the connector has text in latin1",
+        "swapped": "its columns are id, a, b, and the connector has id, b, a",
+        "late": "column v is text in latin1, and the connector has text in utf8mb4",
+    }
+    for result in shop.run():
+        assert result.state is State.NEEDS_BOOTSTRAP, result
+        assert told[result.table.name] in (result.error or {})["message"]
+    # Another copy would not change what the connector has.
+    for outcome in bootstrap(shop.services, [shop.table(name) for name in names]):
+        assert told[outcome.table.name] in str(outcome.error)
+    (refused,) = shop.onboard("late")
+    assert told["late"] in str(refused.error)
+    assert refused.error is not None
+    assert "MODIFY" in refused.error.remedy
+    shop.database.execute(
+        "ALTER TABLE recoded MODIFY nick varchar(50) CHARACTER SET utf8mb4",
+        "ALTER TABLE swapped MODIFY b varchar(9) AFTER a",
+        "ALTER TABLE late MODIFY v varchar(9) CHARACTER SET latin1 COLLATE latin1_bin",
+    )
+    succeeded(bootstrap(shop.services, [shop.table(name) for name in names]))
+    succeeded(shop.onboard("late"))
+    shop.database.execute(
+        "INSERT INTO recoded VALUES (2, '\u20ac')",
+        "INSERT INTO swapped VALUES (2, 'c', 'd')",
+        "INSERT INTO late VALUES (2, '\u00fc')",
+    )
+    run_without_error(shop)
+    shop.assert_equal(*names, "late")
+
+
+def test_a_healthy_table_of_each_type_is_known_as_the_server_has_it(
+    database: MysqlDatabase,
+) -> None:
+    """As the connector reads the definition when it starts, and as statements tell it later."""
+    cases = (*CASES, *OWN[database.kind])
+    columns = ", ".join(f"c_{n} {definition}" for n, (definition, _) in enumerate(cases))
+    aliases = {
+        "integer": 7,
+        "numeric(6,2)": "1.50",
+        "dec(6,2)": "2.50",
+        "fixed": "3",
+        "double precision": 0.1,
+        "float(30)": 0.1,
+        "boolean": True,
+        "bool": False,
+        "nvarchar(9)": "\u00e4",
+        "nchar(9)": "\u20ac",
+        "national varchar(9)": "x",
+        "character varying(9)": "y",
+        "varchar(9) binary": "z",
+    }
+    if database.kind == MARIADB:
+        aliases["json"] = '["\u00e4"]'
+        del aliases["varchar(9) binary"]
+    texts = ", ".join(f"a_{n} {name}" for n, name in enumerate(aliases))
+    values = ", ".join(repr(value) for value in aliases.values())
+    database.query(f"CREATE TABLE before_it (id int PRIMARY KEY, {columns})")
+    with mysql_capturing(database, "before_it") as captured:
+        database.query(f"CREATE TABLE after_it (id int PRIMARY KEY, {columns})")
+        database.query(f"CREATE TABLE aliases (id int PRIMARY KEY, {texts})")
+        captured.wait_until_captured(captured.position())
+        captured.configure("before_it", "aliases")
+        captured.wait_for_beat()
+        database.query(f"INSERT INTO aliases VALUES (1, {values})")
+        (event,) = captured.events(captured.topic("aliases"), 1)
+        source = captured.source()
+        for name in ("before_it", "after_it", "aliases"):
+            known = newest(captured.changes(), captured.table(name))
+            assert differences(known, source.table(captured.table(name)).columns) == []
+    assert event.after is not None
+    assert list(event.after.values())[1:] == list(aliases.values())
+
+
+MISUNDERSTOOD = {
+    # Table, its definition, statements on it, a row's values, what names the difference, what
+    # teaches the connector.
+    "recoded": (
+        "CREATE TABLE recoded (id int PRIMARY KEY) CHARACTER SET latin1",
+        (
+            "ALTER TABLE recoded DEFAULT CHARACTER SET utf8mb4",
+            "ALTER TABLE recoded ADD nick varchar(50)",
+        ),
+        "column nick is text in utf8mb4, and the connector has text in latin1",
+        "ALTER TABLE recoded MODIFY nick varchar(50) CHARACTER SET utf8mb4",
+    ),
+    "collated": (
+        "",
+        ("CREATE TABLE collated (id int PRIMARY KEY, v varchar(9)) COLLATE latin1_bin",),
+        "column v is text in latin1, and the connector has text in utf8mb4",
+        "ALTER TABLE collated MODIFY v varchar(9) CHARACTER SET latin1",
+    ),
+    "swapped": (
+        "CREATE TABLE swapped (id int PRIMARY KEY, a varchar(9), b varchar(9))",
+        ("ALTER TABLE swapped ADD COLUMN IF NOT EXISTS b varchar(9) AFTER id",),
+        "its columns are id, a, b, and the connector has id, b, a",
+        "ALTER TABLE swapped MODIFY b varchar(9) AFTER a",
+    ),
+    "replaced": (
+        "CREATE TABLE replaced (id int PRIMARY KEY, a varchar(9), b varchar(9))",
+        ("CREATE OR REPLACE TABLE replaced (id int PRIMARY KEY, b varchar(9), a varchar(9))",),
+        "its columns are id, b, a, and the connector has id, a, b",
+        "ALTER TABLE replaced MODIFY a varchar(9) AFTER b",
+    ),
+    "liked": (
+        "CREATE TABLE liked (id int PRIMARY KEY, a varchar(9), b varchar(9))",
+        (
+            "CREATE TABLE model (id int PRIMARY KEY, b varchar(9), a varchar(9))",
+            "CREATE TABLE IF NOT EXISTS liked LIKE model",
+        ),
+        "its columns are id, a, b, and the connector has id, b, a",
+        "ALTER TABLE liked MODIFY b varchar(9) AFTER a",
+    ),
+}
+
+
+def test_a_definition_that_the_connector_misunderstands_is_found_and_can_be_taught(
+    database: MysqlDatabase,
+) -> None:
+    # MySQL has no such statements; MariaDB does not log one that does nothing.
+    lacking = ("liked",) if database.kind == MARIADB else ("swapped", "replaced")
+    cases = {name: case for name, case in MISUNDERSTOOD.items() if name not in lacking}
+    for before, *_ in cases.values():
+        if before:
+            database.query(before)
+    with mysql_capturing(database, *cases) as captured:
+        source = captured.source()
+
+        def insert(number: int) -> dict[str, bool]:
+            """A row of each table; which of them arrives as it is."""
+            same = {}
+            for name in cases:
+                columns = [one.name for one in source.table(captured.table(name)).columns]
+                values = [number, *(f"\u00e4{one}" for one in columns[1:])]
+                texts = ", ".join(f"'{value}'" for value in values)
+                database.query(f"INSERT INTO {name} VALUES ({texts})")
+                event = captured.events(captured.topic(name), number)[number - 1]
+                same[name] = event.after == dict(zip(columns, values, strict=True))
+            return same
+
+        def differs(name: str) -> list[str]:
+            known = newest(captured.changes(), captured.table(name))
+            return differences(known, source.table(captured.table(name)).columns)
+
+        for _, statements, *_ in cases.values():
+            for statement in statements:
+                database.query(statement)
+        assert insert(1) == dict.fromkeys(cases, False)
+        for name, (*_, told, _) in cases.items():
+            (found,) = differs(name)
+            assert told in found, name
+        for *_, taught in cases.values():
+            database.query(taught)
+        assert insert(2) == dict.fromkeys(cases, True)
+        assert [differs(name) for name in cases] == [[]] * len(cases)
