@@ -8,13 +8,12 @@ from typing import Any
 from psycopg import sql
 
 from cdc.errors import ReplicaError, SourceError
-from cdc.sources.postgres import letter_case
+from cdc.sources.postgres import letter_case, version
 from cdc.sources.postgres.connection import Connections, Role, Session
 from cdc.sources.postgres.primary import identity
 from cdc.sources.postgres.replica import check_standby, describe_lag, replica_position
 from cdc.sources.values import Check
 
-MINIMUM_VERSION = 130000
 _LAG_WARNING_S = 60.0
 _NAMED = 5
 _ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
@@ -91,12 +90,14 @@ def _login(connections: Connections, role: Role, *, on_replica: bool) -> Check:
     try:
         with connections.open(role, on_replica=on_replica) as session:
             row = session.execute("SHOW server_version").fetchone()
-            version = session.info.server_version
+            number = session.info.server_version
     except SourceError as error:
         return Check(f"login {role}", "error", error.message, error.remedy)
     detail = f"{connections.credential(role).user} on {where}, PostgreSQL {row[0] if row else ''}"
-    if version < MINIMUM_VERSION:
-        return Check(f"login {role}", "error", detail, "Upgrade the server to 13 or later.")
+    # A replica decodes nothing, so it may be older.
+    stops = None if on_replica else version.obstacle(number)
+    if stops is not None:
+        return Check(f"login {role}", "error", f"{detail}: {stops[0]}", stops[1])
     return Check(f"login {role}", "ok", detail)
 
 

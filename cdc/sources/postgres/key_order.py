@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from psycopg import sql
 
@@ -12,27 +12,41 @@ from cdc.sources.values import SourceTable
 
 _log = logging.getLogger(__name__)
 
-# Versions of the libraries that compare text on this server; C and POSIX have none. The version for
-# the database's own collation is looked up by name if the server has no function for it (before
-# version 15).
+# Versions of the libraries that compare text on this server. C, C.UTF-8 and POSIX compare bytes:
+# the server knows no version for them. Before version 15 it has no function for the database's own
+# collation. All libc collations have the version of that library, whatever their names: the
+# database may have `en_US.UTF-8` where the catalog has `en_US.utf8`.
 _VERSIONS = """
 SELECT a.attname::text,
-       CASE WHEN o.collprovider <> 'd' THEN pg_catalog.pg_collation_actual_version(o.oid)
-            ELSE (SELECT {own} FROM pg_catalog.pg_database d
-                  WHERE d.datname = pg_catalog.current_database()) END
+       CASE WHEN o.collprovider = 'd'
+            THEN (SELECT CASE WHEN d.datcollate ~* {bytes} AND {provider} = 'c' THEN 'bytes'
+                              ELSE {own} END
+                  FROM pg_catalog.pg_database d
+                  WHERE d.datname = pg_catalog.current_database())
+            WHEN o.collprovider = 'c' AND o.collcollate ~* {bytes} THEN 'bytes'
+            ELSE pg_catalog.pg_collation_actual_version(o.oid) END
 FROM pg_catalog.pg_attribute a
 JOIN pg_catalog.pg_collation o ON o.oid = a.attcollation
 WHERE a.attrelid = %s AND a.attname = ANY(%s)
 """
-_OWN = sql.SQL("pg_catalog.pg_database_collation_actual_version(d.oid)")
-_OWN_BY_NAME = sql.SQL(
-    "(SELECT max(pg_catalog.pg_collation_actual_version(n.oid)) FROM pg_catalog.pg_collation n"
-    " WHERE n.collprovider = 'c' AND n.collcollate = d.datcollate)"
+_BYTES = sql.Literal("^(C|POSIX|C[.].*)$")
+_SINCE_15 = sql.SQL(_VERSIONS).format(
+    bytes=_BYTES,
+    provider=sql.SQL("d.datlocprovider"),
+    own=sql.SQL("pg_catalog.pg_database_collation_actual_version(d.oid)"),
+)
+_BEFORE_15 = sql.SQL(_VERSIONS).format(
+    bytes=_BYTES,
+    provider=sql.SQL("'c'"),
+    own=sql.SQL(
+        "(SELECT max(pg_catalog.pg_collation_actual_version(n.oid)) FROM pg_catalog.pg_collation n"
+        " WHERE n.collprovider = 'c' AND n.collcollate !~* {bytes})"
+    ).format(bytes=_BYTES),
 )
 
 
 def differs(connections: Connections, table: SourceTable, key: Sequence[str]) -> bool:
-    """Whether primary and replica compare a key by different versions of libraries; logs that.
+    """Whether primary and replica may compare a key by different libraries; logs that.
 
     The replica's index is the primary's. With different versions, ranges that are read by it on the
     replica could lack rows or contain some twice.
@@ -43,21 +57,36 @@ def differs(connections: Connections, table: SourceTable, key: Sequence[str]) ->
         return False
     with connections.open("snapshot") as session:
         ours = versions(session, table, key)
-    apart = [
-        f"{name} ({ours.get(name)}, {one})" for name, one in theirs.items() if one != ours.get(name)
-    ]
-    if apart:
+    found = apart(ours, theirs)
+    if found:
         _log.warning(
             "table %s is read as one chunk: primary and replica compare %s by other versions of"
-            " their libraries; run both on the same libc and ICU",
+            " their libraries, or do not tell them; run both on the same libc and ICU",
             table.table,
-            ", ".join(apart),
+            ", ".join(found),
         )
-    return bool(apart)
+    return bool(found)
+
+
+def apart(ours: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> list[str]:
+    """The columns whose versions differ or are not known, each with both versions."""
+    return [
+        f"{name} ({ours.get(name) or 'unknown'}, {version or 'unknown'})"
+        for name, version in theirs.items()
+        if version is None or version != ours.get(name)
+    ]
 
 
 def versions(session: Session, table: SourceTable, key: Sequence[str]) -> dict[str, str | None]:
-    """For each text column of the key, the version of the library that compares it here."""
-    own = _OWN if session.info.server_version >= 150000 else _OWN_BY_NAME
-    rows = session.execute(sql.SQL(_VERSIONS).format(own=own), (table.oid, list(key))).fetchall()
+    """For each text column of the key, the version of the library that compares it here.
+
+    ``bytes`` if it is compared without a library; None if the server does not know the version.
+    """
+    query = versions_query(session.info.server_version)
+    rows = session.execute(query, (table.oid, list(key))).fetchall()
     return {str(name): version for name, version in rows}
+
+
+def versions_query(server_version: int) -> sql.Composed:
+    """The query of `versions` for a server, by its ``server_version_num``."""
+    return _SINCE_15 if server_version >= 150000 else _BEFORE_15

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 import psycopg
 from psycopg import sql
 
-from cdc.sources.postgres import checks, letter_case
+from cdc.sources.postgres import checks, letter_case, version
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.publication import members
 from cdc.sources.values import Check, SourceTable
@@ -36,9 +36,9 @@ class Logins:
         return checks.run(self._connections)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Why no connector of this database would run, and what to do, or None."""
+        """Why a connector of this database would stop or miss changes, and what to do, or None."""
         with self._connections.open("admin") as session:
-            return letter_case.obstacle(session)
+            return version.obstacle(session.info.server_version) or letter_case.obstacle(session)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
         """None: the lake can hold every value of the types that a key may have."""

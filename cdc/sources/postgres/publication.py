@@ -11,6 +11,7 @@ from cdc.config import Credentials
 from cdc.errors import CaptureError
 from cdc.log.position import Lsn
 from cdc.runtime.waiting import wait_while
+from cdc.sources.postgres import version
 from cdc.sources.postgres.catalog import SCHEMA
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.slot import SlotHealth
@@ -169,7 +170,8 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
     before it.
 
     Raises:
-        CaptureError: There is no such publication.
+        CaptureError: There is no such publication, or the server may not log every change of a
+            table that joins it.
     """
     if not exists(session, publication):
         raise CaptureError(
@@ -179,6 +181,13 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
         )
     present = members(session, publication)
     missing = [table for table in tables if (table.schema, table.name) not in present]
+    if missing and (stops := version.obstacle(session.info.server_version)):
+        raise CaptureError(
+            f"publication {publication} of source {missing[0].source} takes no more tables:"
+            f" {stops[0]}",
+            remedy=stops[1],
+            publication=publication,
+        )
     for table in missing:
         _alter(session, publication, "ADD", [(table.schema, table.name)])
     return missing

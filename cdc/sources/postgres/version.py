@@ -1,0 +1,32 @@
+"""The versions of PostgreSQL whose log has every change of a table that joins a publication."""
+
+from __future__ import annotations
+
+OLDEST = 13
+_WHOLE_SINCE = {13: 21, 14: 18, 15: 13, 16: 9, 17: 5}
+"""By major version, the minor version from which changed publications reach the log's readers.
+
+Until then the server's reader of the log could look up a table in a publication as of a transaction
+from before the table joined. It kept that result for all later transactions, so their changes were
+left out. Later major versions never did that.
+"""
+
+
+def obstacle(version: int) -> tuple[str, str] | None:
+    """Return why no table can join a publication on this server, and what to do; None if one can.
+
+    Args:
+        version: ``server_version_num``: 150018 for 15.18. Packages and managed servers have the
+            same number as the release that they are built from.
+    """
+    major, minor = divmod(version, 10_000)
+    if major < OLDEST:
+        return f"version {major} is too old", f"Upgrade the server to {OLDEST} or later."
+    whole = _WHOLE_SINCE.get(major, 0)
+    if minor >= whole:
+        return None
+    return (
+        f"version {major}.{minor} can leave changes of a table out of the log after a transaction"
+        f" that was open while the table joined the publication, which {major}.{whole} repaired",
+        f"Upgrade the server to {major}.{whole} or later.",
+    )
