@@ -264,7 +264,7 @@ class _Diff:
         if old.nullable != new.nullable:
             # A connector that lags behind reads the definition of now for events of before. It
             # sends what a required field may be for their NULLs: 0, an empty text, 1970.
-            replaced = not (self._keyed or new.nullable) and self._now.numbered
+            replaced = not (self._rules.keyed or new.nullable) and self._now.numbered
             replaced = replaced and wanted is not None
             yield ChangeNullability(
                 verdict=Verdict.BOOTSTRAP if replaced else Verdict.EVOLVE,
