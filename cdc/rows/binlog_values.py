@@ -121,9 +121,12 @@ def binlog_position(source: str) -> str:
 
 
 def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
-    """Spark SQL of an event's number in its transaction as read, from 1; 0 if it is not sent."""
+    """Spark SQL of an event's number among the table's events in its transaction, from 1.
+
+    It is 0 if the connector does not send it.
+    """
     told = schema.from_binlog and "transaction" in schema.envelope
-    return f"coalesce({event}.transaction.total_order, 0L)" if told else "0L"
+    return f"coalesce({event}.transaction.data_collection_order, 0L)" if told else "0L"
 
 
 def is_tagged(source: str, schema: DebeziumSchema) -> str:

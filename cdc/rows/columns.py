@@ -72,7 +72,7 @@ TRANSACTION = "_cdc_transaction"
 """Number of the event's transaction on the source, a bigint."""
 
 ORDER = "_cdc_order"
-"""Number of the event within its transaction, a bigint; only for a table without a key."""
+"""Number of the event among its table's in its transaction, a bigint; only without a key."""
 
 UNAVAILABLE = "_cdc_unavailable"
 """Names of the columns whose value the connector did not have, an array; NULL if it had all."""

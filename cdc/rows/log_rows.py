@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import Window
 from pyspark.sql import functions as F
 
+from cdc.errors import LostHistoryError
 from cdc.rows.columns import (
     DECODED_ONLY,
     OFFSET,
@@ -24,7 +25,9 @@ from cdc.rows.columns import (
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-_TURN = scratch("turn")
+    from schemas.table import TableId
+
+_TURN, _BACK = scratch("turn"), scratch("back")
 
 
 def inserted(
@@ -38,7 +41,7 @@ def inserted(
 
     The place is a partition and an offset of the topic. For a binlog it is the place in the binlog:
     a connector that lost its connection in the middle of a transaction reads that transaction
-    again, and sends its first rows twice.
+    again, and sends its first rows twice. :func:`reached` proves that the places identify the rows.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
@@ -62,34 +65,36 @@ class Reached:
     """How far a log was read in a binlog; it identifies an event that is sent again.
 
     - A connector that lost its connection in the middle of a transaction reads that transaction
-      again. Its events have the same places and the same numbers as before.
-    - A connector that was restarted continues in the middle of the transaction. Its places go on,
-      and its numbers start from 1 again.
-    - In a transaction of more than 4 GiB, the places start again, and the numbers go on.
+      again: its places and numbers begin again.
+    - A connector that was restarted continues in the middle of the transaction: its places go on,
+      and its numbers begin again. After a lost connection, the numbers then differ from those that
+      the same events had before.
 
-    So an event was there before if neither its place nor its number is beyond the reached ones.
+    So an event was there before if its place is not beyond the furthest one, whatever its number.
 
     Args:
         transaction: The last transaction, as :func:`cdc.rows.decode.decode` numbers transactions.
-        place: The furthest place of its events.
-        order: The greatest number of its events.
+        furthest: The furthest place of its events.
+        last: The place of the event that was read last.
+        order: The number of that event.
     """
 
     transaction: int
-    place: str
+    furthest: str
+    last: str
     order: int
 
     def __str__(self) -> str:
-        return f"{self.place}@{self.order}@{self.transaction}"
+        return f"{self.furthest}@{self.last}@{self.order}@{self.transaction}"
 
     @classmethod
     def parse(cls, text: str) -> Reached:
         """Parse the text that ``str`` returns."""
-        place, order, transaction = text.split("@")
-        return cls(int(transaction), place, int(order))
+        furthest, last, order, transaction = text.split("@")
+        return cls(int(transaction), furthest, last, int(order))
 
 
-def reached(changes: DataFrame, before: Reached | None) -> Reached | None:
+def reached(changes: DataFrame, before: Reached | None, table: TableId) -> Reached | None:
     """Return how far a batch of a log reaches in the binlog.
 
     It runs two small jobs over the batch, which the caller has persisted.
@@ -97,31 +102,58 @@ def reached(changes: DataFrame, before: Reached | None) -> Reached | None:
     Args:
         changes: The batch in normal form.
         before: How far the earlier batches reached.
+        table: The table, for messages.
+
+    Raises:
+        LostHistoryError: The places of a transaction do not go on with its numbers. They do not
+            identify its rows then.
     """
     events = changes.filter(F.col(PROBLEM).isNull() & F.col(POSITION).isNotNull())
-    last = events.agg(F.max_by(TRANSACTION, OFFSET)).first()
-    if last is None or last[0] is None:
+    events = events.select(TRANSACTION, OFFSET, POSITION, ORDER)
+    _prove_places(events, before, table)
+    found = events.agg(F.max_by(F.struct(TRANSACTION, POSITION, ORDER), OFFSET)).first()
+    if found is None or found[0] is None:
         return before
-    of_it = events.filter(F.col(TRANSACTION) == last[0])
-    furthest = of_it.agg(F.max(POSITION), F.max(ORDER)).first()
-    if furthest is None:
+    transaction, last, order = found[0]
+    of_it = events.filter(F.col(TRANSACTION) == transaction).agg(F.max(POSITION)).first()
+    if of_it is None:
         raise AssertionError("a transaction has an event")
-    place, order = furthest
-    if before is not None and before.transaction == last[0]:
-        place, order = max(place, before.place), max(order, before.order)
-    return Reached(last[0], place, order)
+    furthest = str(of_it[0])
+    if before is not None and before.transaction == transaction:
+        furthest = max(furthest, before.furthest)
+    return Reached(transaction, furthest, last, order)
+
+
+def _prove_places(events: DataFrame, before: Reached | None, table: TableId) -> None:
+    """Refuse a transaction in which an event with a greater number has no later place."""
+    in_turn = Window.partitionBy(TRANSACTION).orderBy(OFFSET)
+    former = {name: F.lag(name).over(in_turn) for name in (POSITION, ORDER)}
+    if before is not None:
+        known = F.col(TRANSACTION) == before.transaction
+        first = {POSITION: before.last, ORDER: before.order}
+        former = {
+            name: F.coalesce(one, F.when(known, F.lit(first[name]))) for name, one in former.items()
+        }
+    back = (F.col(ORDER) > former[ORDER]) & (F.col(POSITION) <= former[POSITION])
+    found = events.select("*", back.alias(_BACK)).filter(_BACK).orderBy(OFFSET).first()
+    if found is None:
+        return
+    raise LostHistoryError(
+        f"the transaction of table {table} at offset {found[OFFSET]} is compressed"
+        " (binlog_transaction_compression) or larger than 4 GiB: its rows have no places of their"
+        " own in the binlog, and would be doubled if the connector sent them again",
+        remedy=f"Copy the table again: `tributary bootstrap {table}`. Keep"
+        " binlog_transaction_compression OFF in all sessions, and transactions smaller.",
+        table=table,
+        offset=found[OFFSET],
+    )
 
 
 def _once(rows: DataFrame, beyond: Reached | None) -> DataFrame:
     if beyond is not None:
-        again = (
-            (F.col(TRANSACTION) == beyond.transaction)
-            & (F.col(POSITION) <= beyond.place)
-            & (F.col(ORDER) <= beyond.order)
-        )
+        again = (F.col(TRANSACTION) == beyond.transaction) & (F.col(POSITION) <= beyond.furthest)
         rows = rows.filter(~again)
-    # Events of a compressed transaction share one place: order and transaction distinguish them.
-    told = (F.lpad(F.col(ORDER).cast("string"), 10, "0"), F.hex(TRANSACTION))
-    placed = rows.withColumn(ROW, F.concat_ws(":", POSITION, *told))
+    # Places begin again in the binlogs of another server.
+    placed = rows.withColumn(ROW, F.concat_ws(":", POSITION, F.hex(TRANSACTION)))
     first = F.row_number().over(Window.partitionBy(ROW).orderBy(OFFSET))
     return placed.withColumn(_TURN, first).filter(F.col(_TURN) == 1).drop(_TURN)

@@ -359,7 +359,7 @@ class BatchWriter:
         """How far the binlog was read; None unless the table is a log from a binlog."""
         if not (self._from_binlog and self._lake.layout.is_log):
             return None
-        found = reached(batch.changes, _reached(previous))
+        found = reached(batch.changes, _reached(previous), self._schema.table)
         return None if found is None else str(found)
 
 

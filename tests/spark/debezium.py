@@ -161,7 +161,7 @@ class Binlog(Topic):
         gtid: Of the transaction that the next events belong to.
         pos: Where their statement is in the binlog.
         row: Number of the next event's row in that statement.
-        order: Number of the last event in its transaction.
+        order: Number of the last event in its transaction, all of which are the table's.
     """
 
     gtid: str | None = "0-1-1"
@@ -196,7 +196,8 @@ class Binlog(Topic):
         place = {"file": "binlog.000001", "pos": self.pos, "row": self.row, "gtid": self.gtid}
         self.row += 1
         self.order += 1
-        block = {"id": self.gtid or "", "total_order": self.order, "data_collection_order": 1}
+        block = {"id": self.gtid or "", "total_order": self.order}
+        block["data_collection_order"] = self.order
         source = {**value["source"], **place}
         return super().encode(schema_id, {**value, "source": source, "transaction": block})
 

@@ -7,8 +7,10 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame, Row, SparkSession
 
+from cdc.errors import LostHistoryError
 from cdc.lake.index import SnapshotSize
 from cdc.lake.write import LakeTable
 from cdc.rows.columns import PROBLEM
@@ -101,7 +103,7 @@ def test_a_transaction_of_a_binlog_that_is_read_again_adds_no_row(spark: SparkSe
         events.insert(kind="a", n=n)
     events.begin("0-1-8", 900)
     events.insert(kind="a", n=1)
-    frame = decoded(spark, events)
+    frame = decoded(spark, events).cache()
     assert problems(frame) == [None] * 8
 
     def found(part: DataFrame, **options: Any) -> list[tuple[int, int]]:
@@ -118,41 +120,55 @@ def test_a_transaction_of_a_binlog_that_is_read_again_adds_no_row(spark: SparkSe
         for start, end in itertools.pairwise((100, *ends, 108)):
             batch = frame.where(f"_cdc_offset >= {start} AND _cdc_offset < {end}")
             rows_found += [n for _, n in found(batch, beyond=place)]
-            place = reached(batch, place)
+            place = reached(batch, place, LOG.table)
             assert place is not None
             assert Reached.parse(str(place)) == place
         assert rows_found == [n for _, n in once], ends
 
 
 def test_a_connector_that_goes_on_amid_a_transaction_counts_anew(spark: SparkSession) -> None:
+    """It was restarted, then lost its connection and read the transaction from its start."""
     events = Binlog()
     events.register(1, {"kind": STRING, "n": "int"})
+    for readings in ((1, 2, 3), (4, 5)):
+        events.begin("0-1-7", 400)
+        events.row = readings[0]
+        for n in readings:
+            events.insert(kind="a", n=n)
     events.begin("0-1-7", 400)
-    for n in (1, 2, 3):
+    events.row = 1
+    for n in (1, 2, 3, 4, 5, 6):
         events.insert(kind="a", n=n)
-    events.begin("0-1-7", 700)
-    for n in (4, 5):
-        events.insert(kind="a", n=n)
-    frame = decoded(spark, events)
-    assert inserted(frame, from_binlog=True).count() == 5
-    before = reached(frame.where("n < 4"), None)
-    assert inserted(frame.where("n > 3"), from_binlog=True, beyond=before).count() == 2
+    frame = decoded(spark, events).cache()
+    once = [1, 2, 3, 4, 5, 6]
+    for ends in ((), (103, 105, 109)):
+        place: Reached | None = None
+        found: list[int] = []
+        for start, end in itertools.pairwise((100, *ends, 111)):
+            batch = frame.where(f"_cdc_offset >= {start} AND _cdc_offset < {end}")
+            rows_found = inserted(batch, from_binlog=True, beyond=place)
+            found += [row["n"] for row in rows_found.orderBy("_cdc_offset").collect()]
+            place = reached(batch, place, LOG.table)
+        assert found == once, ends
 
 
-def test_events_at_one_place_are_told_apart_by_their_numbers(spark: SparkSession) -> None:
+def test_events_without_places_of_their_own_are_refused(spark: SparkSession) -> None:
     """Those of a compressed transaction, and of one whose places began anew behind 4 GiB."""
-    events = Binlog()
-    events.register(1, {"kind": STRING, "n": "int"})
-    events.begin("0-1-7", 400)
-    for n in (1, 2, 3):
-        events.row = 0
-        events.insert(kind="a", n=n)
-    events.pos = 100
-    events.insert(kind="a", n=4)
-    frame = decoded(spark, events)
-    assert inserted(frame, from_binlog=True).count() == 4
-    before = reached(frame.where("n < 3"), None)
-    assert inserted(frame.where("n > 2"), from_binlog=True, beyond=before).count() == 2
+    for places in ((400, 400, 400), (400, 500, 100)):
+        events = Binlog()
+        events.register(1, {"kind": STRING, "n": "int"})
+        events.begin("0-1-7", 400)
+        for n, place in enumerate(places):
+            events.pos, events.row = place, 0
+            events.insert(kind="a", n=n)
+        frame = decoded(spark, events).cache()
+        with pytest.raises(LostHistoryError, match=r"offset 10[12] is compressed"):
+            reached(frame, None, LOG.table)
+        # Also where a batch ends between the two.
+        first, second = (100, 101) if places[1] == places[0] else (101, 102)
+        before = reached(frame.where(f"_cdc_offset = {first}"), None, LOG.table)
+        with pytest.raises(LostHistoryError, match=f"offset {second} is compressed"):
+            reached(frame.where(f"_cdc_offset = {second}"), before, LOG.table)
 
 
 def test_places_of_another_transaction_are_other_places(spark: SparkSession) -> None:
