@@ -22,6 +22,10 @@ class MissingTableError(SourceError):
     """A table that its source does not have, or no longer has."""
 
 
+class UnseenError(SourceError):
+    """Events of ``transactions`` that the reading of the source's catalog does not show yet."""
+
+
 class ReplicaError(SourceError):
     """A replica that is behind, paused, promoted, or not a standby of this primary."""
 

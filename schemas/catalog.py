@@ -97,7 +97,7 @@ class Catalog:
     def read(cls, facts: Mapping[str, Any]) -> Catalog:
         """Read the catalog from a fingerprint's facts, fresh or from the state store."""
         plain = json.loads(json.dumps(facts))
-        read_at, horizon = plain.pop("read_at", ""), plain.pop("horizon", "")
+        read_at, snapshot = plain.pop("read_at", ""), plain.pop("snapshot", "")
         names = {number: column["name"] for number, column in plain["columns"].items()}
         keys = {
             which: tuple(names.get(number, number) for number in numbers.split())
@@ -140,7 +140,7 @@ class Catalog:
             publication=plain.pop("publication", None) or {},
             stored=stored,
             read_at=read_at,
-            horizon=horizon,
+            horizon=snapshot.partition(":")[0],
             rest=plain,
         )
 

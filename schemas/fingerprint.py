@@ -16,10 +16,12 @@ READ_AT = "read_at"
 A source has it if its log contains all statements.
 """
 
-HORIZON = "horizon"
-"""Name of the fact with a transaction id: every lower one had ended when the catalog was read.
+SNAPSHOT = "snapshot"
+"""Name of the fact with the transactions that the reading of the catalog shows.
 
-A source has it if its log does not contain all statements.
+It is the text of PostgreSQL's ``pg_snapshot``: every transaction below the first number had ended,
+none from the second number on, and none of those listed after it. A source has it if its log does
+not contain all statements.
 """
 
 
@@ -29,10 +31,15 @@ class Fingerprint:
 
     Args:
         facts: Plain values: strings, integers, lists and dictionaries with string keys. `READ_AT`
-            and `HORIZON` are not facts of the table, and are not compared.
+            and `SNAPSHOT` are not facts of the table, and are not compared.
     """
 
     facts: Mapping[str, Any]
+
+    @property
+    def snapshot(self) -> str:
+        """The transactions that the reading shows (`SNAPSHOT`); empty without that fact."""
+        return str(self.facts.get(SNAPSHOT, ""))
 
     @property
     def digest(self) -> str:
@@ -41,7 +48,7 @@ class Fingerprint:
 
     def to_json(self) -> str:
         """The compared facts as JSON with sorted keys: equal facts give equal text."""
-        moments = (READ_AT, HORIZON)
+        moments = (READ_AT, SNAPSHOT)
         compared = {name: fact for name, fact in self.facts.items() if name not in moments}
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 

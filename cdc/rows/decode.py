@@ -172,7 +172,7 @@ def _normal(
         POSITION,
         OFFSET,
         SCHEMA_ID,
-        _constant(ingested_at).alias(INGESTED_AT),
+        constant(F.lit(ingested_at).cast("timestamp")).alias(INGESTED_AT),
         *(F.col(quoted(column.name)) for column in table.columns),
         PARTITION,
         TRANSACTION,
@@ -266,10 +266,10 @@ def _problem(
         END"""
 
 
-def _constant(moment: datetime) -> SparkColumn:
-    """Return a time as an array's element, which is not part of the code that Spark generates.
+def constant(value: SparkColumn) -> SparkColumn:
+    """Return a literal as an array's element, which is not part of the code that Spark generates.
 
     With a literal, each batch would compile the same projection again and run it cold.
     """
     first = F.expr(f"CAST({OFFSET} - {OFFSET} AS INT)")
-    return F.array(F.lit(moment).cast("timestamp"))[first]
+    return F.array(value)[first]

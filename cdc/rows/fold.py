@@ -32,6 +32,7 @@ from cdc.rows.columns import (
 )
 from cdc.rows.decode import TOMBSTONE, UNKNOWN_SCHEMA
 from cdc.rows.semantic_types import quoted
+from cdc.rows.visibility import unseen
 from schemas.table import TableSchema
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ class Summary:
         position: Position of the last event in the log.
         first_truncate: Offset of the first TRUNCATE, or None.
         last_truncate: Offset of the last TRUNCATE, or None.
+        unseen: Transactions of its records that the given snapshot does not show.
     """
 
     counts: Mapping[str, int]
@@ -81,6 +83,7 @@ class Summary:
     position: str | None
     first_truncate: int | None
     last_truncate: int | None
+    unseen: tuple[int, ...]
 
     @property
     def events(self) -> int:
@@ -88,11 +91,13 @@ class Summary:
         return sum(count for op, count in self.counts.items() if op != TOMBSTONE)
 
 
-def summarize(changes: DataFrame) -> Summary:
+def summarize(changes: DataFrame, snapshot: str = "") -> Summary:
     """Summarize a whole batch in one job.
 
     Args:
         changes: The batch in normal form. A caller that reads it again should persist it first.
+        snapshot: The transactions that the reading of the source's catalog shows; empty if its
+            log contains all statements.
     """
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
     fine = F.col(PROBLEM).isNull()
@@ -112,6 +117,7 @@ def summarize(changes: DataFrame) -> Summary:
             F.max(F.when(fine, F.struct(OFFSET, POSITION))).alias("last"),
             F.min(truncate).alias("first_truncate"),
             F.max(truncate).alias("last_truncate"),
+            F.collect_set(F.when(unseen(snapshot), F.col(TRANSACTION))).alias("unseen"),
         )
         .collect()
     )
@@ -149,6 +155,7 @@ def _summary(rows: Sequence[Any]) -> Summary:
         position=last[POSITION] if last is not None else None,
         first_truncate=min(_known(row["first_truncate"] for row in rows), default=None),
         last_truncate=max(_known(row["last_truncate"] for row in rows), default=None),
+        unseen=tuple(sorted({xid for row in rows for xid in row["unseen"]})),
     )
 
 

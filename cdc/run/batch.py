@@ -122,7 +122,8 @@ class BatchWriter:
 
         Args:
             piece: What to read.
-            previous: The lake's newest commit with offsets.
+            previous: The lake's newest commit with offsets, with the snapshot of the newest look
+                at the catalog.
             guard: Called under the commit; raises to refuse it.
 
         Raises:
@@ -130,12 +131,16 @@ class BatchWriter:
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
             SchemaChangeError: Events lack a column that they must have, or a writer's type cannot
                 become the lake's.
+            UnseenError: The source's catalog was read before a transaction of the range was
+                visible.
             PausedByPolicyError: A TRUNCATE is next, and the policy is to pause.
             FencedError: Another writer has moved the table on.
         """
         known = {column.name for column in self._source_table.columns}
         known.update(self._settings.columns.exclude)
-        self._reader.expect(previous.schema_ids, LateColumns.of(previous.require_handoff(), known))
+        handoff = previous.require_handoff()
+        late, snapshot = LateColumns.of(handoff, known), handoff.fingerprint.snapshot
+        self._reader.expect(previous.schema_ids, late, snapshot)
         left_out = LeftOut(self._context, previous, self._settings)
         tolerated = left_out.tolerated(piece)
         try:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark import StorageLevel
 from pyspark.sql import functions as F
 
-from cdc.errors import DecodeError, copy_again
+from cdc.errors import DecodeError, SchemaChangeError, UnseenError, copy_again
 from cdc.rows.decode import SCHEMA_ID_SQL, TAGGED, UNKNOWN_SCHEMA, decode
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import Problem, Summary, problems, summarize
@@ -105,18 +105,22 @@ class BatchReader:
         self.topic = topic
         self._rules = rules
         self._quarantines = quarantines
+        self._snapshot = ""
         self._held = held
         self._java = context.config.kafka.java_config()
         self._writers = WriterSchemas(context.registry, topic)
         self._late = LateColumns()
 
-    def expect(self, schema_ids: Iterable[int], late: LateColumns) -> None:
+    def expect(self, schema_ids: Iterable[int], late: LateColumns, snapshot: str = "") -> None:
         """Prepare for the next batch.
 
         Args:
             schema_ids: Ids of the schemas that it will most likely need.
             late: Columns that its events may lack or have under another name.
+            snapshot: The transactions that the reading of the source's catalog shows; empty if all
+                of the batch are known to be among them.
         """
+        self._snapshot = snapshot
         self._writers.expect(schema_ids)
         self._late = late
         self._rules = replace(self._rules, absent=late.absent, former=late.former)
@@ -141,6 +145,8 @@ class BatchReader:
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
             SchemaChangeError: Events lack a column that they must have, or a writer's type cannot
                 become the lake's.
+            UnseenError: The source's catalog was read before a transaction of the batch was
+                visible.
         """
         spark = self._context.spark
         tasks = max(
@@ -152,27 +158,52 @@ class BatchReader:
             first = records.filter("length(value) >= 5").selectExpr(SCHEMA_ID_SQL).first()
             self._writers.expect(found for found in first or () if found is not None)
         while True:
-            decoded = decode(
-                records,
-                self._writers.known,
-                self._schema.shown(),
-                self._rules,
-                ingested_at=datetime.now(timezone.utc),
-            )
+            try:
+                decoded = self._decoded(records, self._schema.shown(), self._rules)
+            except SchemaChangeError:
+                # A column whose type the batch itself changed is not of the catalog that was read.
+                bare = replace(self._schema, columns=(), key=())
+                read = self._decoded(records, bare, EventRules(self._rules.placeholder))
+                self._require_seen(summarize(read, self._snapshot))
+                raise
             changes = self._held.hold(hidden(decoded, self._schema, self._context.config.lake))
             if tasks == 1:
                 # Make the single partition explicit, so that Spark sorts and folds it in place.
                 changes = changes.coalesce(1)
-            summary = summarize(changes)
+            summary = summarize(changes, self._snapshot)
             if not self._learn(changes, summary.unknown_schemas, tolerated):
                 break
             self._held.drop()
+        self._require_seen(summary)
         if summary.problems > tolerated:
             (first_problem,) = self._problems(changes, 1)
             raise self.unreadable(first_problem, summary.problems, tolerated)
         self._late.require(self._schema, self.written(summary))
         left_out = self._problems(changes, tolerated) if summary.problems else []
         return Batch(piece, changes, summary, tuple(left_out))
+
+    def _decoded(self, records: DataFrame, schema: TableSchema, rules: EventRules) -> DataFrame:
+        now = datetime.now(timezone.utc)
+        return decode(records, self._writers.known, schema, rules, ingested_at=now)
+
+    def _require_seen(self, summary: Summary) -> None:
+        """Refuse a batch with events of a transaction that the catalog did not show yet.
+
+        A commit is in the log before it is visible, for as long as it waits for a synchronous
+        standby. Its events have the columns that it made, and the catalog does not have them.
+        """
+        if not summary.unseen:
+            return
+        table, ids = self._schema.table, ", ".join(map(str, summary.unseen[:5]))
+        raise UnseenError(
+            f"the topic {self.topic} of table {table} has changes of transactions ({ids}) that were"
+            " not visible when its catalog was read",
+            remedy="Nothing is lost: the next run reads the catalog again. If it stays so, see"
+            " whether commits wait for a synchronous standby (`SyncRep` in pg_stat_activity).",
+            table=table,
+            topic=self.topic,
+            transactions=summary.unseen,
+        )
 
     def raw(self, places: Sequence[Problem], *, max_bytes: int) -> list[RawRecord]:
         """Records as they are in the topic, in the order of ``places``.

@@ -19,7 +19,7 @@ from cdc.rows.semantic_types import quoted
 from cdc.run.comparison import Comparison, fill_value
 from cdc.runtime.failpoints import crash
 from schemas.changes import AddColumn, Change, NewFile, Verdict, WidenType
-from schemas.fingerprint import HORIZON, Fingerprint
+from schemas.fingerprint import SNAPSHOT, Fingerprint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -111,19 +111,19 @@ def follow(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """The newest commit with the horizon of a look that found the catalog as the lake follows it.
+    """The newest commit with the snapshot of a look that found the catalog as the lake follows it.
 
-    The horizon (`HORIZON`) shows later whether a partition lost rows, so the next commit records
+    The snapshot (`SNAPSHOT`) shows later whether a partition lost rows, so the next commit records
     it.
 
     Args:
         latest: The table's newest commit.
         fingerprint: The catalog's facts.
     """
-    handoff, horizon = latest.record.handoff, fingerprint.facts.get(HORIZON)
-    if handoff is None or horizon is None:
+    handoff, snapshot = latest.record.handoff, fingerprint.snapshot
+    if handoff is None or not snapshot:
         return latest
-    known = Fingerprint({**handoff.fingerprint.facts, HORIZON: horizon})
+    known = Fingerprint({**handoff.fingerprint.facts, SNAPSHOT: snapshot})
     moved = replace(handoff, fingerprint=known)
     return replace(latest, record=replace(latest.record, handoff=moved))
 

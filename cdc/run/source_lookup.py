@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 _KEYS = 2_000
 """Keys in one query."""
 
-_VISIBLE_S = 120.0
+VISIBLE_S = 120.0
 """How long, in seconds, a commit may be in the log before the source shows it: an unreachable
 synchronous standby delays it."""
 
@@ -100,7 +100,7 @@ class Asked:
         """
         found = lacking.agg(F.collect_set(TRANSACTION)).first()
         self.source.wait_until_visible(
-            found[0] if found is not None else (), timeout_s=_VISIBLE_S, progress=self.progress
+            found[0] if found is not None else (), timeout_s=VISIBLE_S, progress=self.progress
         )
 
     def _keys(self, lacking: DataFrame) -> Iterator[list[tuple[Any, ...]]]:

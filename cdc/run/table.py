@@ -24,6 +24,7 @@ from cdc.errors import (
     PausedByPolicyError,
     SchemaChangeError,
     StateError,
+    UnseenError,
 )
 from cdc.lake.timeline import Committed
 from cdc.run import plan
@@ -34,6 +35,7 @@ from cdc.run.context import RunResult
 from cdc.run.ddl_events import told
 from cdc.run.follow import LakeShape, follow, seen_at
 from cdc.run.published_generation import check_serving, no_offsets
+from cdc.run.source_lookup import VISIBLE_S
 from cdc.runtime.failpoints import crash
 from cdc.sources.selection import not_there
 from cdc.sources.values import Look
@@ -129,7 +131,7 @@ class _TableRun:
             return
         try:
             self._settings = self._context.settings(self._record)
-            self._apply_all(until)
+            self._apply_seen(until)
         except FencedError as error:
             # The writer that took the table over keeps its state.
             _log.warning("%s", error)
@@ -144,6 +146,18 @@ class _TableRun:
     def _state(self) -> State | None:
         """Where the table is, or was before it failed."""
         return self._record.resume_to if self._record.state is State.FAILED else self._record.state
+
+    def _apply_seen(self, until: Mapping[int, int] | None) -> None:
+        """Apply all; once the source shows all transactions of a batch, read its catalog again."""
+        try:
+            self._apply_all(until)
+        except UnseenError as early:
+            _log.info("%s", early)
+            context = self._context
+            context.sources[self._table.source].wait_until_visible(
+                early.context["transactions"], timeout_s=VISIBLE_S, progress=context.progress
+            )
+            self._apply_all(until)
 
     def _apply_all(self, until: Mapping[int, int] | None) -> None:
         attempt = self._record.attempt

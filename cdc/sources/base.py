@@ -120,7 +120,7 @@ class Source(Protocol):
         Args:
             table: The table.
             files: Each partition's file at that reading, by the partition's object id.
-            since: The `HORIZON` of that reading.
+            since: The transaction id below which all had ended at that reading.
         """
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:

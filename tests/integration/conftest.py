@@ -6,7 +6,7 @@ import contextlib
 import itertools
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
@@ -79,6 +79,27 @@ class Database(OwnDatabase):
     def on_replica(self, statement: str) -> None:
         """Run a statement on the replica, as a person who may do anything there."""
         self.stack.psql(statement, replica=True)
+
+    @contextlib.contextmanager
+    def commits_hang(self) -> Iterator[Callable[[], None]]:
+        """Commits with ``synchronous_commit`` on wait for a standby that there is not."""
+
+        def settings(*statements: str) -> None:
+            for statement in (*statements, "SELECT pg_reload_conf()"):
+                self.stack.psql(statement)
+
+        def release() -> None:
+            settings("ALTER SYSTEM RESET synchronous_standby_names")
+
+        settings(
+            "ALTER SYSTEM SET synchronous_commit = local",
+            "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
+        )
+        try:
+            yield release
+        finally:
+            release()
+            settings("ALTER SYSTEM RESET synchronous_commit")
 
     def end_snapshots(self) -> int:
         """End every snapshot session on the replica, as a recovery conflict does."""

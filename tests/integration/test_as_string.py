@@ -5,9 +5,8 @@ from __future__ import annotations
 import csv
 import io
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
-from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -165,7 +164,7 @@ def test_the_source_is_asked_once_the_batchs_own_commits_can_be_seen(shop: Boots
     shop.bootstrap("slow")
     # A transaction that the batch has nothing of is not waited for.
     unrelated = open_transaction(shop.database, "INSERT INTO slow VALUES (3, '(5,6)')")
-    with unrelated, commits_that_hang(shop.database) as release, ThreadPoolExecutor(2) as pool:
+    with unrelated, shop.database.commits_hang() as release, ThreadPoolExecutor(2) as pool:
         hanging = pool.submit(
             shop.database.execute,
             "SET synchronous_commit TO on",
@@ -181,25 +180,3 @@ def test_the_source_is_asked_once_the_batchs_own_commits_can_be_seen(shop: Boots
         hanging.result(20)
     assert (result.error, result.counts) == (None, {"c": 1})
     assert shop.lake("slow", "id", "spot") == [(1, "(1,2)")]
-
-
-@contextmanager
-def commits_that_hang(database: Database) -> Iterator[Callable[[], None]]:
-    """Commits with ``synchronous_commit`` on wait for a standby that there is not."""
-
-    def settings(*statements: str) -> None:
-        for statement in (*statements, "SELECT pg_reload_conf()"):
-            database.stack.psql(statement)
-
-    def release() -> None:
-        settings("ALTER SYSTEM RESET synchronous_standby_names")
-
-    settings(
-        "ALTER SYSTEM SET synchronous_commit = local",
-        "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
-    )
-    try:
-        yield release
-    finally:
-        release()
-        settings("ALTER SYSTEM RESET synchronous_commit")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import datetime, timezone
 from typing import Any
 
@@ -32,6 +33,39 @@ def test_a_nullable_column_is_added_in_place(orders: Orders) -> None:
     orders.execute("UPDATE T SET extra = null WHERE id = 3")
     assert orders.run().error is None
     orders.assert_equal((*COLUMNS, "extra"))
+
+
+@pytest.mark.parametrize(
+    ("statement", "columns"),
+    [
+        ("ALTER TABLE T ADD COLUMN extra int; UPDATE T SET extra = id * 2", (*COLUMNS, "extra")),
+        pytest.param(
+            "ALTER TABLE T ALTER COLUMN id TYPE bigint; UPDATE T SET id = id + 5000000000",
+            COLUMNS,
+            marks=pytest.mark.breadth,
+        ),
+    ],
+    ids=["new", "wider"],
+)
+def test_a_batch_waits_for_a_catalog_that_shows_its_transactions(
+    orders: Orders, statement: str, columns: tuple[str, ...]
+) -> None:
+    """A commit is in the log before it is visible; here it waits for a standby that is away."""
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
+    orders.run()
+    hangs = orders.replication.database.commits_hang()
+    with ThreadPoolExecutor(2) as pool, hangs as release:
+        hanging = pool.submit(
+            orders.execute, "SET synchronous_commit TO on", f"BEGIN; {statement}; COMMIT"
+        )
+        orders.replication.settle()
+        assert not hanging.done()
+        running = pool.submit(orders.run)
+        wait([running], timeout=5)
+        release()
+        assert running.result(60).error is None
+        hanging.result(20)
+    orders.assert_equal(columns)
 
 
 @pytest.mark.parametrize(

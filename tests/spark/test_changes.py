@@ -8,10 +8,11 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc.rows.columns import MISSING, MOVED
+from cdc.rows.columns import MISSING, MOVED, OFFSET, TRANSACTION
 from cdc.rows.decode import UNKNOWN_SCHEMA, decode
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import fill, fold, problems, summarize
+from cdc.rows.visibility import unseen
 from schemas.table import Column, TableId, TableSchema
 from tests.spark.debezium import PLACEHOLDER, STRING, Topic
 
@@ -195,6 +196,28 @@ def test_the_summary_of_a_batch(spark: SparkSession, topic: Topic) -> None:
     assert summary.unavailable == ("note",)
     assert summary.source_ts[0] == datetime(2023, 11, 14, 22, 13, 20, 123_456, timezone.utc)
     assert summary.position == "0000000000001038:0000000000001040"
+
+
+@pytest.mark.parametrize(
+    ("snapshot", "expected"),
+    [
+        ("", set()),
+        ("100:100:", {100, 103, 2**31 + 90}),
+        ("98:104:98,100", {98, 100, 2**31 + 90}),
+        # Ids above 32 bits, and a lower half that has begun again.
+        (f"{2**32 + 99}:{2**32 + 101}:{2**32 + 99}", {99, 103, 2**31 + 90}),
+        (f"{2**33 - 4}:{2**33 - 3}:", {2**32 - 3, 98, 99, 100, 103}),
+    ],
+)
+def test_transactions_that_a_snapshot_does_not_show(
+    spark: SparkSession, snapshot: str, expected: set[int]
+) -> None:
+    ids = (98, 99, 100, 103, 2**31 + 90, 2**31 + 200, 2**32 - 3, 2**32 - 4)
+    frame = spark.createDataFrame(
+        [(0, xid) for xid in ids], f"{OFFSET} bigint, {TRANSACTION} bigint"
+    )
+    found = frame.filter(unseen(snapshot)).collect()
+    assert {row[TRANSACTION] for row in found} == expected
 
 
 def test_an_empty_batch(spark: SparkSession, topic: Topic) -> None:

@@ -34,14 +34,13 @@ _log = logging.getLogger(__name__)
 #   oid, and REINDEX keeps the oid.
 # - `children` leaves out temporary tables, which are a session's own: copies and the log lack their
 #   rows.
-# - `horizon` is not a fact of the table: every transaction with a lower id had ended at this
-#   reading.
+# - `snapshot` is not a fact of the table: it shows which transactions this reading shows.
 # - `named` shows a table that was renamed, or moved to another schema, and back: that writes the
 #   row of its type, as a new owner does.
 _FINGERPRINTS = """
 SELECT n.nspname::text, c.relname::text, jsonb_build_object(
     'oid', c.oid::int8,
-    'horizon', pg_catalog.pg_snapshot_xmin(pg_catalog.pg_current_snapshot())::text,
+    'snapshot', pg_catalog.pg_current_snapshot()::text,
     'relfilenode', c.relfilenode::int8,
     'kind', c.relkind::text,
     'owner', pg_catalog.pg_get_userbyid(c.relowner),
@@ -195,7 +194,7 @@ def truncated(
         session: Of a role that may read the table.
         table: The table.
         files: Each partition's file at that reading, by the partition's object id.
-        since: The horizon of that reading; empty if it is not known.
+        since: All transactions below this id had ended at that reading; empty if it is not known.
     """
     leaves = session.execute(_RENEWED, (list(files), list(files.values()))).fetchall()
     found = {int(leaf) for leaf, _ in leaves}

@@ -224,6 +224,7 @@ class Why(Enum):
 LEFT: dict[Why, tuple[str, ...]] = {
     Why.AGAIN: (
         "Ask again.",
+        "Nothing is lost: the next run reads the catalog again",
         "Nothing to do",
         "Nothing was committed",
         "Nothing was replaced",

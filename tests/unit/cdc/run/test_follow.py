@@ -93,11 +93,11 @@ def test_a_column_whose_row_was_written_long_before_a_new_file_is_not_rewritten(
 def test_the_next_commit_has_the_moment_of_the_newest_look() -> None:
     """Without it a partition that is younger than the catalog would have no row of before."""
     lake = Followed()
-    looked = Fingerprint(changed(horizon="7"))
+    looked = Fingerprint(changed(snapshot="7:9:8"))
     assert looked.digest == Fingerprint(FACTS).digest
     handoff = seen_at(lake.latest, looked).record.handoff
     assert handoff is not None
-    assert handoff.fingerprint.facts == {**FACTS, "horizon": "7"}
+    assert handoff.fingerprint.facts == {**FACTS, "snapshot": "7:9:8"}
     assert seen_at(lake.latest, Fingerprint(FACTS)) is lake.latest
 
 
