@@ -111,8 +111,6 @@ class SourceTable:
             (the primary key's among them).
         replica_identity: What the log keeps of an old row.
         identity_columns: Columns that identify an old row in the log; empty for ``nothing``.
-        rows_estimate: Rows by the server's statistics; None when it was never analyzed.
-        total_bytes: Bytes on disk with TOAST and indexes, over all partitions.
         owner: The owning role.
         partition_root: The root, when this table is itself a partition.
         updated: Rows updated since the server's statistics began.
@@ -132,8 +130,6 @@ class SourceTable:
     unique_indexes: tuple[tuple[str, ...], ...]
     replica_identity: ReplicaIdentity
     identity_columns: tuple[str, ...]
-    rows_estimate: int | None
-    total_bytes: int
     owner: str
     partition_root: TableId | None = None
     updated: int = 0

@@ -201,6 +201,34 @@ def test_fingerprint_shows_what_row_events_do_not(
     ]
 
 
+def test_a_look_waits_for_no_lock_on_a_table(database: Database, source: PostgresSource) -> None:
+    """VACUUM FULL and REINDEX hold theirs for hours, and other tables are looked at together."""
+    database.execute(
+        "CREATE TABLE parts (id int PRIMARY KEY, v int DEFAULT 1) PARTITION BY RANGE (id)",
+        "CREATE TABLE low PARTITION OF parts FOR VALUES FROM (0) TO (9) PARTITION BY LIST (id)",
+        "CREATE TABLE one PARTITION OF low FOR VALUES IN (1)",
+        "CREATE TABLE high PARTITION OF parts FOR VALUES FROM (9) TO (99)",
+        "ALTER TABLE parts ADD COLUMN late int DEFAULT 7",
+        "CREATE TABLE plain (id int PRIMARY KEY)",
+    )
+    tables = [table_id(database, name) for name in ("parts", "plain")]
+
+    def looked() -> list[object]:
+        described = [source.described(table, "none") for table in tables]
+        both = source.fingerprints(tables, "none")
+        return [*((one, facts.digest) for one, facts in described), *(both[t].digest for t in both)]
+
+    before = looked()
+    parts, _ = source.described(tables[0], "none")
+    assert [leaf.table.name for leaf in parts.leaves] == ["high", "one"]
+    assert parts.columns[2].old_values == ("{7}",)
+    with database.begin() as session:
+        session.execute("LOCK TABLE parts, plain IN ACCESS EXCLUSIVE MODE")
+        session.execute("REINDEX INDEX plain_pkey")
+        assert looked() == before
+        session.rollback()
+
+
 def test_a_temporary_child_is_its_sessions_own(database: Database, source: PostgresSource) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     table = table_id(database, "t")

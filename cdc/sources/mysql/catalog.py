@@ -39,12 +39,6 @@ WHERE INDEX_NAME = 'PRIMARY' AND TABLE_SCHEMA NOT IN {_SYSTEM}
 ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX
 """  # noqa: S608
 
-
-_SIZE = """
-SELECT TABLE_ROWS AS estimate, coalesce(DATA_LENGTH, 0) + coalesce(INDEX_LENGTH, 0) AS bytes
-FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
-"""
-
 # `check` refuses a server that logs less than whole rows.
 _IDENTITY: ReplicaIdentity = "row"
 # MariaDB's types that stop Debezium's connector or reach it garbled, whether or not the lake has
@@ -88,7 +82,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
         MissingTableError: There is no such table, or the login may not see it.
         SourceError: The login lacks PROCESS.
     """
-    return _source_table(session, _present(describe(session, [table]), table))
+    return _source_table(_present(describe(session, [table]), table))
 
 
 def read_described(session: Session, table: TableId) -> tuple[SourceTable, Fingerprint]:
@@ -103,7 +97,7 @@ def read_described(session: Session, table: TableId) -> tuple[SourceTable, Finge
 
 def as_values(session: Session, found: Described) -> tuple[SourceTable, Fingerprint]:
     """A table of the primary, and its fingerprint."""
-    return _source_table(session, found), found.fingerprint(on_replica=False)
+    return _source_table(found), found.fingerprint(on_replica=False)
 
 
 def read_fingerprint(session: Session, table: TableId, *, on_replica: bool = False) -> Fingerprint:
@@ -143,10 +137,8 @@ def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
     return Fingerprint({**replica.facts, **files})
 
 
-def _source_table(session: Session, found: Described) -> SourceTable:
+def _source_table(found: Described) -> SourceTable:
     table, columns = found.table, found.source_columns()
-    row = next(iter(session.named(_SIZE, (table.schema, table.name))), {})
-    estimate = row.get("estimate")
     return SourceTable(
         table=table,
         oid=min(found.stored.ids.values(), default=0) if found.stored else 0,
@@ -156,8 +148,6 @@ def _source_table(session: Session, found: Described) -> SourceTable:
         unique_indexes=found.unique,
         replica_identity=_IDENTITY,
         identity_columns=found.primary_key or tuple(column.name for column in columns),
-        rows_estimate=None if estimate is None else int(estimate),
-        total_bytes=int(row.get("bytes") or 0),
         owner="",
         hazards=_hazards(columns) if found.of_mariadb else (),
     )

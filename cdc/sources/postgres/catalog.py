@@ -31,8 +31,35 @@ _COUNTS_GENERATED = 180000
 identity is FULL and that has generated columns."""
 _KIND: dict[str, TableKind] = {"r": "table", "p": "partitioned", "f": "foreign"}
 
+
+# With the table's id, pg_get_expr() waits for its lock, and only a generated column needs that id.
+DEFAULT = "pg_catalog.pg_get_expr(d.adbin, CASE WHEN a.attgenerated = '' THEN 0 ELSE d.adrelid END)"
+"""SQL of the default of column ``a`` with the expression ``d``."""
+
+
+def leaves(root: str) -> str:
+    """SQL of the object ids of a table's partitions that have rows; none if it is not partitioned.
+
+    ``pg_partition_tree`` locks each of them, so it waits for sessions that rewrite one.
+
+    Args:
+        root: SQL of the table's object id.
+    """
+    return f"""(
+    WITH RECURSIVE tree (oid, kind) AS (
+        SELECT r.oid, r.relkind FROM pg_catalog.pg_class r WHERE r.oid = {root} AND r.relkind = 'p'
+        UNION ALL
+        SELECT p.oid, p.relkind FROM tree
+        JOIN pg_catalog.pg_inherits i ON i.inhparent = tree.oid AND tree.kind = 'p'
+        JOIN pg_catalog.pg_class p ON p.oid = i.inhrelid
+        WHERE to_jsonb(i) ->> 'inhdetachpending' IS DISTINCT FROM 'true')
+    SELECT tree.oid FROM tree WHERE tree.kind <> 'p')"""  # noqa: S608 - SQL of our own
+
+
 # Sizes and rows are summed over the partition tree, in which a plain table is alone.
-_TABLES = """
+# Only a list of tables has sizes: to read one waits for sessions that rewrite the table, a
+# partition or an index, which may take hours.
+_TABLES = f"""
 SELECT n.nspname, c.relname, c.oid, c.relkind::text, c.relpersistence::text, c.relreplident::text,
        pg_catalog.pg_get_userbyid(c.relowner), tree.rows, coalesce(tree.bytes, 0),
        array(SELECT a.attname::text
@@ -58,38 +85,36 @@ LEFT JOIN pg_catalog.pg_class r ON c.relispartition AND r.oid = pg_catalog.pg_pa
 LEFT JOIN pg_catalog.pg_namespace rn ON rn.oid = r.relnamespace
 CROSS JOIN LATERAL (
     SELECT sum(leaf.reltuples) FILTER (WHERE leaf.reltuples >= 0)::int8 AS rows,
-           sum(pg_catalog.pg_total_relation_size(leaf.oid))::int8 AS bytes,
+           sum(CASE WHEN %(name)s::text IS NULL
+                    THEN pg_catalog.pg_total_relation_size(leaf.oid) END)::int8 AS bytes,
            sum(pg_catalog.pg_stat_get_tuples_updated(leaf.oid))::int8 AS updated,
            sum(pg_catalog.pg_stat_get_tuples_deleted(leaf.oid))::int8 AS deleted
-    FROM pg_catalog.pg_class leaf
-    WHERE leaf.oid = c.oid AND c.relkind <> 'p'
-       OR c.relkind = 'p' AND leaf.relkind <> 'p' AND leaf.oid IN
-          (SELECT relid FROM pg_catalog.pg_partition_tree(c.oid))) AS tree
+    FROM (SELECT c.oid WHERE c.relkind <> 'p' UNION ALL {leaves("c.oid")}) AS held
+    JOIN pg_catalog.pg_class leaf ON leaf.oid = held.oid) AS tree
 WHERE c.relkind IN ('r', 'p', 'f') AND c.relpersistence <> 't'
   AND n.nspname NOT IN ('pg_catalog', 'information_schema', 'pg_toast')
   AND ((%(schema)s::text IS NULL AND n.nspname <> 'tributary')
        OR (n.nspname = %(schema)s AND c.relname = %(name)s))
 ORDER BY n.nspname, c.relname
-"""
+"""  # noqa: S608
 
-_COLUMNS = """
+_COLUMNS = f"""
 SELECT a.attname, a.attnum, a.atttypid, a.atttypmod, NOT a.attnotnull, a.attgenerated <> '',
-       pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+       {DEFAULT},
        array(SELECT DISTINCT CASE WHEN leaf.atthasmissing THEN leaf.attmissingval::text END
-             FROM pg_catalog.pg_attribute leaf
-             JOIN pg_catalog.pg_class f ON f.oid = leaf.attrelid AND f.relkind <> 'p'
-             WHERE leaf.attname = a.attname
-               AND (leaf.attrelid = a.attrelid OR leaf.attrelid IN
-                    (SELECT relid FROM pg_catalog.pg_partition_tree(a.attrelid))))
+             FROM (SELECT a.attrelid UNION ALL {leaves("a.attrelid")}) AS held (oid)
+             JOIN pg_catalog.pg_class f ON f.oid = held.oid AND f.relkind <> 'p'
+             JOIN pg_catalog.pg_attribute leaf ON leaf.attrelid = f.oid
+             WHERE leaf.attname = a.attname)
 FROM pg_catalog.pg_attribute a
 LEFT JOIN pg_catalog.pg_attrdef d ON d.adrelid = a.attrelid AND d.adnum = a.attnum
 WHERE a.attrelid = %s AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum
-"""
+"""  # noqa: S608
 
 # The server uses a partition's own replica identity, not that of the root. A deferrable index does
 # not identify a row, since rows may break it until their transaction ends.
-_LEAVES = """
+_LEAVES = f"""
 SELECT n.nspname, leaf.relname, leaf.relkind::text, leaf.relpersistence::text,
        leaf.relreplident::text,
        array(SELECT a.attname::text FROM pg_catalog.pg_attribute a
@@ -99,12 +124,11 @@ SELECT n.nspname, leaf.relname, leaf.relkind::text, leaf.relpersistence::text,
                      WHERE i.indrelid = leaf.oid AND i.indisvalid AND i.indimmediate
                        AND (leaf.relreplident = 'd' AND i.indisprimary
                             OR leaf.relreplident = 'i' AND i.indisreplident))))
-FROM pg_catalog.pg_partition_tree(%s) t
-JOIN pg_catalog.pg_class leaf ON leaf.oid = t.relid
+FROM {leaves("%s")} AS held
+JOIN pg_catalog.pg_class leaf ON leaf.oid = held.oid
 JOIN pg_catalog.pg_namespace n ON n.oid = leaf.relnamespace
-WHERE t.isleaf AND t.level > 0
 ORDER BY 1, 2
-"""
+"""  # noqa: S608
 
 _UNIQUE = """
 SELECT array(SELECT a.attname::text
@@ -135,7 +159,7 @@ def read_tables(session: Session, source: str) -> list[TableStats]:
 
 
 def read_table(session: Session, table: TableId) -> SourceTable:
-    """One table with its columns.
+    """One table with its columns; this waits for no lock on a partition or an index.
 
     Raises:
         SourceError: There is no such table, or the role may not see it.
@@ -146,6 +170,8 @@ def read_table(session: Session, table: TableId) -> SourceTable:
         if facts is None:
             raise missing(table)
         identity_index = facts.pop("identity_index")
+        for measured in ("rows_estimate", "total_bytes"):
+            del facts[measured]
         columns = _columns(session, facts["oid"])
         unique = [tuple(row[0]) for row in session.execute(_UNIQUE, (facts["oid"],))]
         leaves = [

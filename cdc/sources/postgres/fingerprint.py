@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 import psycopg
 from psycopg import sql
 
-from cdc.sources.postgres.catalog import missing, qualify_names, read_table
+from cdc.sources.postgres.catalog import DEFAULT, leaves, missing, qualify_names, read_table
 from cdc.sources.postgres.connection import Session
 from cdc.sources.values import SourceTable
 from schemas.fingerprint import Fingerprint
@@ -52,7 +52,7 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                     'name', a.attname, 'type', a.atttypid::int8, 'typmod', a.atttypmod,
                     'shown', pg_catalog.format_type(a.atttypid, a.atttypmod),
                     'nullable', NOT a.attnotnull, 'generated', a.attgenerated <> '',
-                    'default', pg_catalog.pg_get_expr(d.adbin, d.adrelid),
+                    'default', EXPRESSION,
                     'written', a.xmin::text, 'granted', a.attacl::text,
                     'options', pg_catalog.concat_ws(' ', a.attstattarget, a.attstorage, a.attndims,
                         a.attcompression, a.attidentity, a.atthasdef, a.attislocal, a.attinhcount,
@@ -107,9 +107,8 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                                 FROM pg_catalog.pg_partition_ancestors(leaf.oid)
                                      WITH ORDINALITY AS a (oid, place)
                                 JOIN pg_catalog.pg_inherits i ON i.inhrelid = a.oid))), '{}')
-               FROM pg_catalog.pg_partition_tree(c.oid) t
-               JOIN pg_catalog.pg_class leaf ON leaf.oid = t.relid
-               WHERE t.isleaf AND leaf.oid <> c.oid),
+               FROM LEAVES AS held
+               JOIN pg_catalog.pg_class leaf ON leaf.oid = held.oid),
     'children', (SELECT coalesce(jsonb_object_agg(i.inhrelid::regclass::text, i.xmin::text), '{}')
                  FROM pg_catalog.pg_inherits i
                  JOIN pg_catalog.pg_class child ON child.oid = i.inhrelid
@@ -125,7 +124,7 @@ JOIN pg_catalog.pg_namespace n ON n.oid = c.relnamespace
 WHERE (n.nspname::text, c.relname::text) IN
       (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
   AND c.relkind IN ('r', 'p', 'f')
-"""
+""".replace("LEAVES", leaves("c.oid")).replace("EXPRESSION", DEFAULT)
 
 
 def read_fingerprints(

@@ -30,8 +30,6 @@ KEYED = SourceTable(
     unique_indexes=(("id",), ("code",)),
     replica_identity="default",
     identity_columns=("id",),
-    rows_estimate=1,
-    total_bytes=1,
     owner="app",
 )
 KEYLESS = replace(KEYED, primary_key=(), unique_indexes=(), identity_columns=())

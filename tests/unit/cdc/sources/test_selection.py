@@ -30,8 +30,6 @@ def table(*names: str, kind: str = "text") -> SourceTable:
         unique_indexes=(("id",),),
         replica_identity="default",
         identity_columns=("id",),
-        rows_estimate=0,
-        total_bytes=0,
         owner="o",
     )
 
