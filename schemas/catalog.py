@@ -63,6 +63,8 @@ class Catalog:
         leaves: Its partitions by name, without their files.
         owner: The owning role.
         named: Identifies the last change of the table's name, schema or owner.
+        indexes: By object id, the indexes that could identify a row in the log without the primary
+            key; what identifies the last write of each, and whether that chose the identity.
         children: Tables that inherit from it, without partitions, each with what identifies the
             start of the inheritance.
         publication: The publication that the table is in, as the catalog has it, and the last
@@ -87,6 +89,7 @@ class Catalog:
     rest: Mapping[str, Any]
     numbered: bool = True
     key_made: Any = None
+    indexes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     children: Mapping[str, str] = field(default_factory=dict)
     publication: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[str, Any] = field(default_factory=dict)
@@ -136,6 +139,7 @@ class Catalog:
             named=plain.pop("named"),
             numbered=plain.pop("numbered", True),
             key_made=plain.pop("key_made", None),
+            indexes=plain.pop("indexes", {}),
             children=plain.pop("children", {}),
             publication=plain.pop("publication", None) or {},
             stored=stored,

@@ -29,7 +29,7 @@ from schemas.changes import (
     Verdict,
     WidenType,
 )
-from schemas.losses import lost_events
+from schemas.losses import identified_otherwise, lost_events
 from schemas.renames import Renames
 from schemas.statement_effects import StatementEffects
 from schemas.table import Column
@@ -160,6 +160,8 @@ class _Diff:
             truncated=evidence.truncated,
             told=evidence.statements.grave,
         )
+        if self._rules.keyed:
+            yield from identified_otherwise(before, now)
         same = (before.primary_key, before.identity_key) == (now.primary_key, now.identity_key)
         if not same or before.key_made != now.key_made:
             yield ChangeKey(

@@ -79,14 +79,47 @@ def _partitions(
         yield _lost(fact)
 
 
+def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
+    """Find tables and partitions whose replica identity was another index for a while.
+
+    Args:
+        before: The catalog that the lake follows.
+        now: The catalog now.
+    """
+    tables = {"the table": (before.indexes, now.indexes)} | {
+        f"partition {name}": (old["indexes"], now.leaves[name]["indexes"])
+        for name, old in before.leaves.items()
+        if name in now.leaves and "indexes" in old
+    }
+    for table, (old, new) in tables.items():
+        if any(_chosen(old.get(index), facts) for index, facts in new.items()):
+            yield _lost(
+                f"{table} was identified by another index for a while (REPLICA IDENTITY USING"
+                " INDEX and back)",
+                "events of that time lack the key of the rows that they delete or move",
+            )
+
+
+def _chosen(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
+    """Whether an index was the replica identity for a while.
+
+    For a known index, any write that its flags do not explain counts. A new index has been written
+    by its own creation (CONCURRENTLY in several steps), so its last write must be the table's.
+    """
+    if old is None:
+        return bool(new["chosen"])
+    return bool(old["written"] != new["written"] and old["flags"] == new["flags"])
+
+
 def _attached_again(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
     return old is not None and old["oid"] == new["oid"] and old["attached"] != new["attached"]
 
 
 def _unattached(leaves: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Partitions without ``attached``, whose change has a message of its own."""
+    """Partitions without the facts whose change has a message of its own."""
+    apart = ("attached", "indexes")
     return {
-        name: {fact: value for fact, value in leaf.items() if fact != "attached"}
+        name: {fact: value for fact, value in leaf.items() if fact not in apart}
         for name, leaf in leaves.items()
     }
 

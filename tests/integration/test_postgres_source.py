@@ -20,7 +20,7 @@ from cdc.sources.selection import require_named
 from schemas.catalog import Catalog
 from schemas.errors import SchemaError, UnsupportedTypeError
 from schemas.fingerprint import Fingerprint
-from schemas.losses import lost_events
+from schemas.losses import identified_otherwise, lost_events
 from schemas.table import TableId
 from stack.postgres import ADMIN
 from tests.integration.conftest import Database
@@ -199,6 +199,68 @@ def test_fingerprint_shows_what_row_events_do_not(
     assert [found.digest for found in fingerprints(on_replica=False)] == [
         found.digest for found in after
     ]
+
+
+def test_another_identity_for_a_while_is_told_from_upkeep_of_indexes(
+    database: Database, source: PostgresSource
+) -> None:
+    database.execute(
+        "CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL, w int NOT NULL)",
+        "CREATE UNIQUE INDEX t_v ON t (v)",
+        "CREATE UNIQUE INDEX t_both ON t (id, v)",
+        "CREATE UNIQUE INDEX t_with ON t (w) INCLUDE (id)",
+        "CREATE TABLE p (id int PRIMARY KEY, v int NOT NULL) PARTITION BY LIST (id)",
+        "CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1)",
+        "CREATE UNIQUE INDEX p1_v ON p1 (v)",
+        "CREATE UNIQUE INDEX p1_both ON p1 (id, v)",
+        "ALTER TABLE p1 REPLICA IDENTITY USING INDEX p1_both",
+    )
+    tables = [table_id(database, name) for name in ("t", "p")]
+
+    def look() -> list[Catalog]:
+        found = source.fingerprints(tables, "none")
+        return [Catalog.read(found[table].facts) for table in tables]
+
+    def told(*statements: str) -> list[str]:
+        before = look()
+        database.execute(*statements)
+        return [
+            change.fact.split(" was ")[0]
+            for old, new in zip(before, look(), strict=True)
+            for change in identified_otherwise(old, new)
+        ]
+
+    upkeep = (
+        "CREATE UNIQUE INDEX CONCURRENTLY t_w ON t (w)",
+        "GRANT SELECT ON t TO PUBLIC",
+        "REINDEX TABLE CONCURRENTLY t",
+        "REINDEX TABLE t",
+        "VACUUM (ANALYZE, FREEZE) t",
+        "VACUUM FULL t",
+        "CLUSTER t USING t_v",
+        "TRUNCATE t",
+        "ALTER TABLE t ADD CONSTRAINT t_unique UNIQUE USING INDEX t_w",
+        "ALTER TABLE t REPLICA IDENTITY FULL",
+        "ALTER TABLE t REPLICA IDENTITY USING INDEX t_both",
+        "ALTER TABLE t REPLICA IDENTITY DEFAULT",
+    )
+    for statement in upkeep:
+        assert told(statement) == [], statement
+    assert told(*upkeep[1:4]) == []
+    for_a_while = "ALTER TABLE {0} REPLICA IDENTITY USING INDEX {1}"
+    default = "ALTER TABLE t REPLICA IDENTITY DEFAULT"
+    assert told(for_a_while.format("t", "t_v"), default) == ["the table"]
+    assert told(for_a_while.format("t", "t_with"), "GRANT SELECT ON t TO PUBLIC", default) == [
+        "the table"
+    ]
+    made = "CREATE UNIQUE INDEX CONCURRENTLY t_new ON t (v)"
+    assert told(made, for_a_while.format("t", "t_new"), default) == ["the table"]
+    back = for_a_while.format("p1", "p1_both")
+    assert told(for_a_while.format("p1", "p1_v"), back) == ["partition public.p1"]
+    before = look()[1]
+    database.execute(for_a_while.format("p1", "p1_v"))
+    assert before.leaves["public.p1"]["identity"] == ["id", "v"]
+    assert look()[1].leaves["public.p1"]["identity"] == ["v"]
 
 
 def test_a_look_waits_for_no_lock_on_a_table(database: Database, source: PostgresSource) -> None:

@@ -16,6 +16,28 @@ from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
 
+
+def _indexes(table: str) -> str:
+    """SQL of the indexes that could identify a table's rows in the log without the primary key.
+
+    Args:
+        table: The name of the table's row of ``pg_class``.
+    """
+    return f"""(
+        SELECT coalesce(jsonb_object_agg(i.indexrelid::text, jsonb_build_object(
+                   'written', i.xmin::text,
+                   'flags', pg_catalog.concat_ws(' ', i.indisclustered, i.indcheckxmin,
+                       i.indisvalid, i.indisready, i.indisreplident),
+                   'chosen', i.xmin = {table}.xmin AND i.xmin <> made.xmin)), '{{}}')
+        FROM pg_catalog.pg_index i
+        JOIN pg_catalog.pg_class made ON made.oid = i.indexrelid
+        LEFT JOIN pg_catalog.pg_index p ON p.indrelid = i.indrelid AND p.indisprimary
+        WHERE i.indrelid = {table}.oid AND {table}.relkind = 'r'
+          AND i.indisunique AND i.indimmediate AND i.indpred IS NULL AND i.indexprs IS NULL
+          AND (p.indkey::int2[] <@ (i.indkey::int2[])[0:i.indnkeyatts - 1]) IS NOT TRUE)
+    """  # noqa: S608 - SQL of our own
+
+
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
 # - `written` of a column distinguishes ALTER ... TYPE ... USING, which keeps the type and sends no
 #   events, from VACUUM FULL. Both give the table a new file, but only the former writes the row of
@@ -34,10 +56,12 @@ _log = logging.getLogger(__name__)
 #   oid, and REINDEX keeps the oid.
 # - `children` leaves out temporary tables, which are a session's own: copies and the log lack their
 #   rows.
+# - `indexes` shows a replica identity that was another index for a while: REPLICA IDENTITY writes
+#   the row of that index in the catalog, and the row of the table with it.
 # - `snapshot` is not a fact of the table: it shows which transactions this reading shows.
 # - `named` shows a table that was renamed, or moved to another schema, and back: that writes the
 #   row of its type, as a new owner does.
-_FINGERPRINTS = """
+_QUERY = """
 SELECT n.nspname::text, c.relname::text, jsonb_build_object(
     'oid', c.oid::int8,
     'snapshot', pg_catalog.pg_current_snapshot()::text,
@@ -96,6 +120,7 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
              WHERE i.indrelid = c.oid AND (i.indisprimary OR i.indisreplident)),
     'key_made', (SELECT o.oid::int8 FROM pg_catalog.pg_constraint o
                  WHERE o.conrelid = c.oid AND o.contype = 'p'),
+    'indexes', INDEXES_OF_TABLE,
     'partition_of', (SELECT i.inhparent::regclass::text FROM pg_catalog.pg_inherits i
                      WHERE i.inhrelid = c.oid AND c.relispartition),
     'leaves', (SELECT coalesce(jsonb_object_agg(
@@ -103,6 +128,12 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                    'oid', leaf.oid::int8, 'relfilenode', leaf.relfilenode::int8,
                    'kind', leaf.relkind::text, 'persistence', leaf.relpersistence::text,
                    'replica_identity', leaf.relreplident::text,
+                   'identity', (SELECT array_agg(a.attname::text ORDER BY a.attname)
+                                FROM pg_catalog.pg_index i
+                                JOIN pg_catalog.pg_attribute a ON a.attrelid = leaf.oid AND a.attnum
+                                    = ANY ((i.indkey::int2[])[0:i.indnkeyatts - 1])
+                                WHERE i.indrelid = leaf.oid AND i.indisreplident),
+                   'indexes', INDEXES_OF_LEAF,
                    'attached', (SELECT string_agg(i.xmin::text, ' ' ORDER BY a.place)
                                 FROM pg_catalog.pg_partition_ancestors(leaf.oid)
                                      WITH ORDINALITY AS a (oid, place)
@@ -125,6 +156,9 @@ WHERE (n.nspname::text, c.relname::text) IN
       (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
   AND c.relkind IN ('r', 'p', 'f')
 """.replace("LEAVES", leaves("c.oid")).replace("EXPRESSION", DEFAULT)
+_FINGERPRINTS = _QUERY.replace("INDEXES_OF_TABLE", _indexes("c")).replace(
+    "INDEXES_OF_LEAF", _indexes("leaf")
+)
 
 
 def read_fingerprints(
