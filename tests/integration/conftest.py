@@ -91,10 +91,10 @@ class Database(OwnDatabase):
         def release() -> None:
             settings("ALTER SYSTEM RESET synchronous_standby_names")
 
-        settings(
-            "ALTER SYSTEM SET synchronous_commit = local",
-            "ALTER SYSTEM SET synchronous_standby_names = 'nobody'",
-        )
+        settings("ALTER SYSTEM SET synchronous_commit = local")
+        # A heartbeat that commits meanwhile would hang too, and the connector with it.
+        time.sleep(2)
+        settings("ALTER SYSTEM SET synchronous_standby_names = 'nobody'")
         try:
             yield release
         finally:
