@@ -106,8 +106,8 @@ def compare(
 def _truncated(source: Source, table: TableId, before: Catalog, now: Catalog) -> frozenset[int]:
     """Partitions that may have been truncated separately, which sends no event.
 
-    If that holds for all partitions, most likely the whole table was truncated. That sends an
-    event, so the result is empty.
+    If that holds for all partitions, and one transaction gave them their files, the whole table was
+    truncated. That sends an event, so the result is empty.
     """
     kept = {name: leaf["oid"] for name, leaf in now.leaves.items() if name in before.leaves}
     renewed = {
@@ -118,7 +118,8 @@ def _truncated(source: Source, table: TableId, before: Catalog, now: Catalog) ->
     if not renewed:
         return frozenset()
     found = source.truncated_partitions(table, renewed, before.horizon)
-    return frozenset() if found == set(kept.values()) else found
+    whole = found == set(kept.values()) and source.written_together(found)
+    return frozenset() if whole else found
 
 
 def _another_key(

@@ -123,6 +123,15 @@ class Source(Protocol):
             since: The transaction id below which all had ended at that reading.
         """
 
+    def written_together(self, oids: Collection[int]) -> bool:
+        """Whether one transaction wrote the catalog rows of these partitions last.
+
+        TRUNCATE of their root does so. Upkeep (VACUUM FULL, pg_repack) has one for each partition.
+
+        Args:
+            oids: Object ids of partitions.
+        """
+
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, generated columns left out, the record key.
 

@@ -290,6 +290,15 @@ KINDS = [
     ),
     kind("truncate_partitions", EVOLVE, "TRUNCATE T", asked=False, create=PARTITIONED),
     kind(
+        "truncate_each",
+        BOOTSTRAP,
+        "TRUNCATE T_p0",
+        "TRUNCATE T_p1",
+        asked=False,
+        create=PARTITIONED,
+        rows=IN_BOTH,
+    ),
+    kind(
         "vacuum_foreign",
         EVOLVE,
         asked=False,

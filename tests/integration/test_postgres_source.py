@@ -352,6 +352,11 @@ def test_a_partition_whose_rows_moved_is_told_from_one_that_lost_them(
     database.execute(f"INSERT INTO {root} SELECT g, '1%' FROM generate_series(51, 99) g")
     database.execute("VACUUM FULL emptied")
     assert found() == {"public.emptied"}
+    assert not source.written_together(files)
+    database.execute(f"TRUNCATE {root}", "VACUUM (ANALYZE, FREEZE)", "REINDEX TABLE moved")
+    assert source.written_together(files)
+    database.execute("TRUNCATE emptied")
+    assert not source.written_together(files)
 
 
 # ---- capture

@@ -24,6 +24,10 @@ class WholeLog:
         """None of them, for the same reason."""
         return frozenset()
 
+    def written_together(self, oids: Collection[int]) -> bool:
+        """False, for the same reason."""
+        return False
+
     def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
         """No tables: the binlog contains all, and the connector's list selects captured ones."""
         return []

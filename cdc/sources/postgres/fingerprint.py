@@ -199,6 +199,13 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
     return frozenset(int(row[0]) for row in session.execute(query, (list(oids),)))
 
 
+def written_together(session: Session, oids: Collection[int]) -> bool:
+    """Whether one transaction wrote the rows of these relations in ``pg_class`` last."""
+    query = "SELECT count(DISTINCT c.xmin::text) FROM pg_catalog.pg_class c WHERE c.oid = ANY(%s)"
+    row = session.execute(query, (list(oids),)).fetchone()
+    return row is not None and row[0] == 1
+
+
 _RENEWED = """
 SELECT c.oid::int8, pg_catalog.pg_get_partition_constraintdef(c.oid)
 FROM unnest(%s::oid[], %s::oid[]) known (oid, file)

@@ -119,6 +119,11 @@ class PostgresSource(Logins):
         with self._connections.open("snapshot") as session:
             return fingerprint.truncated(session, table, files, since)
 
+    def written_together(self, oids: Collection[int]) -> bool:
+        """Whether one transaction wrote the catalog rows of these partitions last."""
+        with self._connections.open("admin") as session:
+            return fingerprint.written_together(session, oids)
+
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, generated columns left out, the record key."""
         return selection.lake_schema(table, settings)
