@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from cdc.capture.evidence import known
@@ -28,6 +29,7 @@ from cdc.debezium import (
     listing,
     topic_collisions,
     wait_for_heartbeat,
+    wait_while_sending,
 )
 from cdc.errors import CaptureError
 from cdc.runtime.failpoints import crash
@@ -165,7 +167,8 @@ def prepare(services: Services, group: Group) -> None:
     services.connect.wake(capture.connector)
     services.connect.wait_running(capture.connector, progress=services.progress)
     interval_s = services.config.source(capture.source).heartbeat_interval_ms / 1000
-    wait_for_heartbeat(
+    heartbeat = partial(
+        wait_for_heartbeat,
         services.kafka,
         capture,
         after=max(beats.values(), default=0),
@@ -173,6 +176,8 @@ def prepare(services: Services, group: Group) -> None:
         progress=services.progress,
         require_running=lambda: services.connect.require_sound(capture.connector),
     )
+    known = services.store.topics(capture.source, capture.tier)
+    wait_while_sending(services.kafka, known, heartbeat)
     crash("onboard.after_connector")
 
 

@@ -27,6 +27,7 @@ from cdc.debezium.heartbeat import (
     parse_heartbeat,
     silence_bound_s,
     wait_for_heartbeat,
+    wait_while_sending,
 )
 from cdc.debezium.kind import Finding
 from cdc.debezium.names import CaptureNames, Kind, names, topic_collisions, topic_for
@@ -60,4 +61,5 @@ __all__ = [
     "topic_collisions",
     "topic_for",
     "wait_for_heartbeat",
+    "wait_while_sending",
 ]

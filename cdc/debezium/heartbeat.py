@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.1
 _SILENCE_S = 120.0
+_BACKLOG_S = 6 * 3600.0
+"""Bound of the wait for a connector that sends changes and no heartbeat, in seconds."""
 
 
 def silence_bound_s(interval_ms: int) -> float:
@@ -135,6 +138,37 @@ def wait_for_heartbeat(
                 connector=capture.connector,
                 topic=capture.heartbeat_topic,
             )
+
+
+def wait_while_sending(
+    kafka: KafkaAdmin, topics: Collection[str], wait: Callable[[], None]
+) -> None:
+    """Repeat a wait for a heartbeat for as long as its connector sends changes.
+
+    The heartbeats of a connector that still sends a large transaction, or is far behind, come later
+    than its changes.
+
+    Args:
+        kafka: The cluster.
+        topics: The topics of the connector's tables.
+        wait: The wait; raises a CaptureError if no heartbeat came in time.
+
+    Raises:
+        CaptureError: No heartbeat came, and the topics stood still meanwhile; or the bound of all
+            waits together has passed.
+    """
+
+    def end() -> int:
+        return sum(sum(ends.values()) for ends in kafka.high_watermarks_many(topics).values())
+
+    deadline = time.monotonic() + _BACKLOG_S
+    while True:
+        began = end()
+        try:
+            return wait()
+        except CaptureError:
+            if end() <= began or time.monotonic() > deadline:
+                raise
 
 
 def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: Kind) -> Heartbeat:

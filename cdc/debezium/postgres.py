@@ -176,12 +176,15 @@ class Postgres:
         """Return what to check when a connector runs and no heartbeat comes."""
         rights = "INSERT, DELETE" if capture.append else "INSERT, UPDATE"
         return (
-            f"Check that nothing else reads slot {capture.slot}, that the capture role has USAGE on"
-            f" schema {SCHEMA} and SELECT, {rights} on {SCHEMA}.{capture.heartbeat_table}"
-            " (`tributary onboard` for a table of the source grants them), and the"
-            " primary's log: a publication that was away for a moment leaves a slot that cannot be"
-            " read. To make the slot anew, `tributary offboard` all tables of this source and tier,"
-            " then `tributary onboard` them."
+            "While the connector reads a large transaction, or is far behind, nothing is wrong: run"
+            " the command again once it has caught up (`tributary status` shows how much log is"
+            f" left). Otherwise check that nothing else reads slot {capture.slot}, that the capture"
+            f" role has USAGE on schema {SCHEMA} and SELECT, {rights} on"
+            f" {SCHEMA}.{capture.heartbeat_table} (`tributary onboard` for a table of the source"
+            " grants them), and the primary's log. Only if it says that publication"
+            f" {capture.publication} does not exist, the slot cannot be read any more: to make it"
+            " anew, `tributary offboard` all tables of this source and tier, then `tributary"
+            " onboard` them."
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:

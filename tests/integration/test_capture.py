@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
 from collections.abc import Iterator
 
 import pytest
 
-from cdc.debezium import audit, latest_heartbeat, stored_position, wait_for_heartbeat
+from cdc.debezium import (
+    audit,
+    latest_heartbeat,
+    stored_position,
+    wait_for_heartbeat,
+    wait_while_sending,
+)
 from cdc.errors import CaptureError, ConnectError
 from cdc.log.position import Lsn
 from stack.local import LocalStack
@@ -224,6 +231,37 @@ def test_a_connector_without_heartbeats_is_told_although_it_runs(captured: Captu
         wait_for_heartbeat(captured.kafka, captured.names, after=seen, timeout_s=3)
     assert captured.names.heartbeat_topic in str(caught.value)
     assert "heartbeat" in caught.value.remedy
+
+
+@pytest.mark.breadth
+def test_a_connector_that_still_sends_changes_is_waited_for(captured: Captured) -> None:
+    """Its heartbeats come behind a large transaction; here they fail for as long."""
+    captured.database.execute(
+        "CREATE TABLE busy (id serial PRIMARY KEY)",
+        "REVOKE ALL ON tributary.heartbeat FROM tributary_capture",
+    )
+    topic = captured.add("busy")
+    wait_until(lambda: _quiet(captured), "the last heartbeat", 30)
+    seen = captured.kafka.stable_offsets(captured.names.heartbeat_topic)[0]
+    began = time.monotonic()
+
+    def insert() -> None:
+        while time.monotonic() < began + 8:
+            captured.database.execute("INSERT INTO busy DEFAULT VALUES")
+            time.sleep(0.5)
+        captured.database.execute("GRANT ALL ON tributary.heartbeat TO tributary_capture")
+
+    writer = threading.Thread(target=insert)
+    writer.start()
+    try:
+        wait_while_sending(
+            captured.kafka,
+            [topic],
+            lambda: wait_for_heartbeat(captured.kafka, captured.names, after=seen, timeout_s=4),
+        )
+    finally:
+        writer.join()
+    assert time.monotonic() - began > 8
 
 
 @pytest.mark.breadth

@@ -364,7 +364,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Give credentials.snapshot SELECT",
         "A topic is missing. Run `tributary onboard`",
         "Add a primary key",
-        "Check that nothing else reads slot {}",
+        "While the connector reads a large transaction, or is far behind",
         "Check that the capture role may insert",
         "Check that the topic exists; `tributary onboard`",
         "Copy the tables of this source again: `tributary resync`",
