@@ -50,7 +50,8 @@ class Limits:
     Args:
         older_transactions_s: For transactions that are older than the publication's change.
         replica_s: For the replica to show the marker.
-        captured_s: For the connector to capture everything that the view contains.
+        captured_s: For the connector to capture everything before the copy, and everything that
+            the view contains.
         readable_s: For hanging Kafka transactions.
         copy_failures: Failures in a row before the copy gives up.
         attempts: Attempts of one command, if a copy cannot be completed any more.
@@ -231,13 +232,20 @@ class _Bootstrap:
         """Wait for transactions that were open when the table joined the capture.
 
         Of such a transaction, later changes are captured and earlier ones are not.
+
+        Also wait until everything before the fingerprint is captured, and so is below O. The copy
+        shows each change that has no event, such as a rewrite, and an event from before it would
+        be applied over the copy.
         """
         # From here on the table must stay as it is, and captured.
         fingerprint = self._fingerprint()
         settled = self._source.settle(
             timeout_s=self._limits.older_transactions_s, progress=self._context.progress
         )
-        if (upto := settled.captured) is not None:
+        upto = settled.captured
+        if upto is None and self._context.captured_looks.get(self._table) != fingerprint.digest:
+            upto = self._source.write_marker().position
+        if upto is not None:
             self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
         self._note(replace(self._attempt, x0=settled.by, fingerprint=fingerprint))
         crash("bootstrap.after_x0")

@@ -27,6 +27,7 @@ from cdc.debezium import (
     followed_settings,
     known_tables,
     listing,
+    stored_position,
     topic_collisions,
     wait_for_heartbeat,
     wait_while_sending,
@@ -39,10 +40,12 @@ from operate.lost_capture import counted_otherwise, cut_off, dependent, of_anoth
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from cdc.log.position import LogPosition
     from cdc.sources.base import Source
     from operate.context import Services
 
 _KNOWN_POLL_S = 0.5
+_CAPTURED_S, _CAPTURED_POLL_S = 2.0, (0.02, 0.2)
 _LEASE_WAIT_S = 600.0
 """Bound of the wait for another process that changes the same capture, in seconds."""
 
@@ -162,6 +165,8 @@ def prepare(services: Services, group: Group) -> None:
     source.add_to_publication(capture.publication, group.tables)
     crash("onboard.after_publication")
     source.ensure_slot(capture.slot)
+    looks = _looks(source, group)
+    upto = source.write_marker().position if looks else None
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
     _configure(services, capture, wanted, group.tables)
     services.connect.wake(capture.connector)
@@ -178,7 +183,34 @@ def prepare(services: Services, group: Group) -> None:
     )
     known = services.store.topics(capture.source, capture.tier)
     wait_while_sending(services.kafka, known, heartbeat)
+    if upto is not None and _captured(services, capture, source, upto):
+        services.captured_looks.update(looks)
     crash("onboard.after_connector")
+
+
+def _looks(source: Source, group: Group) -> dict[TableId, str]:
+    """The digests of the tables' catalogs; none for a binlog, which each copy waits for anyway."""
+    if group.capture.tells_definitions:
+        return {}
+    found = source.fingerprints(group.tables, group.capture.publication)
+    return {table: fingerprint.digest for table, fingerprint in found.items()}
+
+
+def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
+    """Wait for some polls of the log until everything up to a position is captured.
+
+    If it is, no table has to wait for that by itself before its copy, unless its catalog changes
+    until then. If the connector lags, each copy waits, and names what it waits for.
+    """
+
+    def behind() -> bool:
+        seen = source.log_health(capture.slot).captured(
+            lambda: stored_position(services.connect, capture),
+            exactly_once=services.config.connect.exactly_once,
+        )
+        return seen is None or not seen.reaches(upto)
+
+    return not wait_while(behind, timeout_s=_CAPTURED_S, poll_s=_CAPTURED_POLL_S)
 
 
 def _require_known(

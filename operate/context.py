@@ -51,6 +51,7 @@ class Services:
         self.config = config
         self._shared_spark = spark
         self.progress = progress
+        self.captured_looks: dict[TableId, str] = {}
         self._sources: dict[str, Source] = {}
         self._lock = threading.RLock()
         self._exit = ExitStack()
@@ -174,6 +175,7 @@ class Services:
             run_id=str(uuid.uuid4()),
             connect=self.connect,
             interrupted=self.interruptible.interrupted,
+            captured_looks=self.captured_looks,
         )
 
     def close(self) -> None:

@@ -53,6 +53,8 @@ class RunContext:
         run_id: Identity of this run, recorded in commits and history.
         connect: Kafka Connect, to repeat the proof of capture; None skips that part.
         interrupted: Set once the command ends and interrupts its work in progress.
+        captured_looks: By table, the digest of its catalog at a look of this command before which
+            every change of the source is captured.
     """
 
     config: Config
@@ -66,6 +68,7 @@ class RunContext:
     run_id: str
     connect: ConnectClient | None = None
     interrupted: threading.Event = field(default_factory=threading.Event)
+    captured_looks: Mapping[TableId, str] = field(default_factory=dict)
     topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
     """By capture without heartbeats, the sum of its topics' end offsets at the last look."""
     topic_settings: dict[str, Mapping[str, str]] = field(

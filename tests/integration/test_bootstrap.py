@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -192,6 +195,33 @@ def test_a_rewriting_alter_under_the_view_spoils_the_attempt(shop: Bootstrapping
         for path in (shop.folder / "lake" / shop.database.name / "public" / "orders").iterdir()
     )
     assert len([name for name in folders if name.startswith("attempt=")]) == 1, folders
+
+
+def test_changes_from_before_a_change_without_an_event_do_not_return(
+    shop: Bootstrapping,
+) -> None:
+    """The connector lags: it has yet to read an update whose row was rewritten since."""
+    shop.database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, v int)",
+        "INSERT INTO orders VALUES (1, 0), (2, 0)",
+    )
+    shop.add("orders")
+    shop.settle()
+    slot = shop.capture.slot
+    ((sender,),) = shop.database.rows(
+        f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{slot}'"
+    )
+    go_on = partial(os.kill, sender, signal.SIGCONT)
+    os.kill(sender, signal.SIGSTOP)
+    try:
+        shop.database.execute(
+            "UPDATE orders SET v = 10 WHERE id = 1",
+            "ALTER TABLE orders ALTER v TYPE int USING v + 1",
+        )
+        shop.bootstrap("orders", Watch(on_start={"has captured": go_on}))
+    finally:
+        go_on()
+    shop.catch_up_and_compare("orders", "id", "v")
 
 
 def test_what_is_no_change_for_a_run_leaves_a_copy_alone(shop: Bootstrapping) -> None:
