@@ -35,6 +35,8 @@ from schemas.statement_effects import StatementEffects
 from schemas.table import Column
 from schemas.widening import SOURCE_WIDER, holds_rows, more_digits_only, same_values, widens
 
+_XIDS = 1 << 32
+
 
 @dataclass(frozen=True)
 class LakeColumns:
@@ -219,6 +221,9 @@ class _Diff:
         if any(number not in self._now.columns for number in since):
             why = "another column came and went since, and events may have its values"
             return Verdict.BOOTSTRAP, why, None
+        if label := self._label_written_since(column):
+            why = f"label {label!r} of its type is younger, and events may have another one for it"
+            return Verdict.BOOTSTRAP, why, None
         values = set(self._evidence.stored.get(column.name, ()))
         if values <= {None}:
             if self._new_file:
@@ -335,6 +340,20 @@ class _Diff:
             why = f"both are {has} in the lake, and hold the same values"
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
+    def _label_written_since(self, column: CatalogColumn) -> str | None:
+        """A label of a new column's enum that may have been renamed since the catalog was read.
+
+        A new type gets all its labels in one transaction, before the column.
+        """
+        since = self._before.horizon
+        young = {part: xid for part, xid in column.parts_written.items() if _not_before(xid, since)}
+        made = {*young.values()}
+        if len(young) == len(column.parts_written) and len(made) == 1:
+            (xid,) = made
+            if not _not_before(xid, column.written) or xid == column.written:
+                return None
+        return column.parts[min(young)] if young else None
+
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
         """Report that another column may have had this name, so that events have its values."""
         later = range(self._before.attributes + 1, self._now.attributes + 1)
@@ -392,6 +411,14 @@ def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
         why = "no row has it yet" if label else "its rows show that at once, without an event"
         verdict = Verdict.EVOLVE if label else Verdict.BOOTSTRAP
         yield ChangeParts(verdict=verdict, why=why, name=new.name, old=None, new=new.parts[part])
+
+
+def _not_before(xid: str, other: str) -> bool:
+    """Whether a transaction id of 32 bits is another one or younger; ids wrap around.
+
+    Ids below 3 are those of rows that are older than any transaction.
+    """
+    return int(xid) >= 3 and (int(xid) - int(other or 0)) % _XIDS < _XIDS // 2
 
 
 def _keys(catalog: Catalog) -> str:

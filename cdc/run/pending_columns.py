@@ -26,6 +26,8 @@ class LateColumns:
             that the settings leave out.
         ordered: Whether the source's columns never change their order, and events have the same
             order.
+        numbered: Names of the source's columns in the order of their numbers, as the lake's commit
+            knows them. A column that was added later has a higher number.
     """
 
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -33,6 +35,7 @@ class LateColumns:
     new: frozenset[str] = frozenset()
     known: frozenset[str] = frozenset()
     ordered: bool = False
+    numbered: tuple[str, ...] = ()
 
     @classmethod
     def of(
@@ -46,10 +49,14 @@ class LateColumns:
             replayed: Whether events are read again, which may be older than any added column.
         """
         late = {one.name for one in handoff.columns if one.late and not replayed}
+        facts = handoff.fingerprint.facts
+        ordered = bool(facts.get("numbered", True))
+        columns = facts.get("columns", {}) if ordered else {}
         return cls(
             new=frozenset(late),
             known=frozenset(known),
-            ordered=bool(handoff.fingerprint.facts.get("numbered", True)),
+            ordered=ordered,
+            numbered=tuple(columns[number]["name"] for number in sorted(columns, key=int)),
             absent={
                 one.name: one.fill or "NULL"
                 for one in handoff.columns
@@ -68,7 +75,7 @@ class LateColumns:
         The catalog does not show these cases:
 
         * A column had another name for a while. Its values of that time would become NULL.
-        * A new column had another name at first.
+        * A new column had another name at first, which a later one may have now.
         * Before a rename, another column had the new name and was dropped. Such events have both
           names, and nothing shows which one is the column's.
 
@@ -131,11 +138,22 @@ class LateColumns:
     def _require_new(
         self, name: str, schema: TableSchema, schema_id: int, writer: DebeziumSchema
     ) -> None:
-        """Refuse events that lack a new column and have an unknown one."""
+        """Refuse events that lack a new column and have an unknown one, or one that came later."""
         former = {one for names in self.former.values() for one in names}
         known = {*self.known, *former, *(column.name for column in schema.columns)}
         expected = [writer.field(column) for column in known]
         strange = [one.column for one in writer.after if one not in expected]
+        after = self.numbered[self.numbered.index(name) + 1 :] if name in self.numbered else ()
+        if later := [one for one in after if writer.field(one) is not None]:
+            raise SchemaChangeError(
+                f"events of table {schema.table} with schema id {schema_id} have no column"
+                f" {name!r}, which is new, and have {', '.join(map(repr, later))}, which came after"
+                " it: it may be the new one's name of before",
+                remedy=f"Copy the table again: `tributary bootstrap {schema.table}`.",
+                table=schema.table,
+                schema_id=schema_id,
+                field=name,
+            )
         if name in self.new and strange:
             raise SchemaChangeError(
                 f"events of table {schema.table} with schema id {schema_id} have no column"

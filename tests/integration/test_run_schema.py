@@ -209,6 +209,37 @@ def test_a_new_column_that_had_another_name_at_first_needs_a_copy(
     assert "name of before" in str(stopped.error)
 
 
+@pytest.mark.breadth
+def test_a_new_column_whose_first_name_another_one_took_needs_a_copy(orders: Orders) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
+    orders.run()
+    orders.execute(
+        "ALTER TABLE T ADD COLUMN amount int",
+        "UPDATE T SET amount = 5 WHERE id = 1",
+        "ALTER TABLE T RENAME COLUMN amount TO amount_old",
+        "ALTER TABLE T ADD COLUMN amount int",
+        "UPDATE T SET note = 'x' WHERE id = 2",
+    )
+    stopped = orders.run()
+    assert stopped.state is State.NEEDS_BOOTSTRAP
+    assert "came after it" in str(stopped.error)
+
+
+@pytest.mark.breadth
+def test_a_label_of_a_new_column_that_was_renamed_at_once_needs_a_copy(orders: Orders) -> None:
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1)")
+    orders.run()
+    orders.execute(
+        "CREATE TYPE T_state AS ENUM ('sad', 'calm')",
+        "ALTER TABLE T ADD COLUMN state T_state",
+        "UPDATE T SET state = 'sad'",
+        "ALTER TYPE T_state RENAME VALUE 'sad' TO 'blue'",
+    )
+    stopped = orders.run()
+    assert stopped.state is State.NEEDS_BOOTSTRAP
+    assert "'blue'" in str(stopped.error)
+
+
 @settings(delete_mode="soft")
 @pytest.mark.breadth
 def test_a_deleted_row_that_is_kept_is_not_filled(orders: Orders) -> None:

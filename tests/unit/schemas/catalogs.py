@@ -80,6 +80,7 @@ def compared(
     empty: tuple[int, ...] = (),
     frozen: bool = False,
     keyed: bool = True,
+    horizon: str = "",
 ) -> tuple[Change, ...]:
     wanted = [
         Column(one["name"], one["shown"], LAKE_TYPES.get(one["shown"], "string"))
@@ -87,7 +88,7 @@ def compared(
         if one["name"] not in left_out and not one["generated"]
     ]
     return diff(
-        Catalog.read(FACTS),
+        Catalog.read({**FACTS, "horizon": horizon}),
         Catalog.read(now),
         LakeColumns(lake or LAKE, frozenset(dropped)),
         Rules(wanted, frozen=frozen, keyed=keyed),

@@ -373,3 +373,42 @@ def test_a_column_of_a_log_that_no_longer_allows_null_asks_for_a_copy() -> None:
     without = {name: kind for name, kind in LAKE.items() if name != "note"}
     found = compared(now, keyed=False, lake=without, left_out=("note",))
     assert Verdict.BOOTSTRAP not in {one.verdict for one in found}
+
+
+@pytest.mark.parametrize(
+    ("labels", "before"),
+    [
+        ({"label 1": "690", "label 2": "650"}, "700"),  # written long before
+        ({"label 1": "710", "label 2": "710"}, "700"),  # the type was created since
+        ({"label 1": "720", "label 2": "720"}, "700"),  # in the transaction that adds the column
+        ({"label 1": "2", "label 2": "4294967290"}, str(2**32 + 4)),  # ids have wrapped around
+    ],
+)
+def test_a_new_column_of_an_enum_is_followed(labels: dict[str, str], before: str) -> None:
+    now = with_mood(labels)
+    assert compared(now, horizon=before)[0].verdict is Verdict.EVOLVE
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        {"label 1": "710", "label 2": "650"},  # renamed or added since
+        {"label 1": "710", "label 2": "715"},  # in a type that was created since
+        {"label 1": "730", "label 2": "730"},  # both, after the column
+    ],
+)
+def test_a_label_that_may_have_been_another_one_needs_a_copy(labels: dict[str, str]) -> None:
+    (added,) = compared(with_mood(labels), horizon="700")
+    assert added.verdict is Verdict.BOOTSTRAP
+    assert "'sad'" in added.why
+
+
+def with_mood(labels: dict[str, str]) -> dict[str, Any]:
+    mood = column(
+        "mood",
+        "mood",
+        parts={"label 1": "sad", "label 2": "calm"},
+        parts_written=labels,
+        written="720",
+    )
+    return with_columns({"4": mood}, attributes=4)

@@ -135,3 +135,23 @@ def test_a_new_column_that_had_another_name_at_first_stops_the_table() -> None:
     with pytest.raises(SchemaChangeError, match=r"'x'.*name of before") as caught:
         late.require(schema("id", "c"), written(("id", "x")))
     assert "tributary bootstrap" in caught.value.remedy
+
+
+def test_a_later_column_with_the_first_name_of_a_new_one_stops_the_table() -> None:
+    """Columns are added in the order of their numbers, so no event has only the later one."""
+    columns = [{"name": name} for name in ("id", "was", "now", "out", "n")]
+    facts = {"columns": {str(number): one for number, one in enumerate(columns, 7)}}
+    added = [entry(name, late=True, added=True) for name in ("was", "now")]
+    late = LateColumns.of(
+        handed([entry("id"), *added, entry("n")], fingerprint=Fingerprint(facts)), {"out"}
+    )
+    known = schema("id", "was", "now")
+    late.require(known, written(("id",), ("id", "was"), ("id", "was", "now", "out")))
+    for names in (("id", "now"), ("id", "out"), ("id", "was", "out")):
+        with pytest.raises(SchemaChangeError, match=r"came after it.*name of before") as caught:
+            late.require(known, written(names))
+        assert "tributary bootstrap" in caught.value.remedy
+    unnumbered = Fingerprint({**facts, "numbered": False})
+    LateColumns.of(handed([entry("id"), *added], fingerprint=unnumbered), {"out"}).require(
+        known, written(("id", "now"))
+    )
