@@ -29,6 +29,7 @@ CREATE = (
     "CREATE TABLE T (id int PRIMARY KEY, note varchar(10), n int, price numeric(10,2),"
     " q int NOT NULL DEFAULT 1)"
 )
+WITH_DEFAULT = (CREATE, "ALTER TABLE T ADD COLUMN x int DEFAULT 5")
 PARTITIONED = (
     "CREATE TABLE T (id int PRIMARY KEY, note varchar(10), n int, price numeric(10,2),"
     " q int NOT NULL DEFAULT 1) PARTITION BY RANGE (id)",
@@ -189,6 +190,8 @@ KINDS = [
     kind("set_statistics", IGNORE, A + "ALTER COLUMN n SET STATISTICS 100"),
     kind("set_options", IGNORE, A + "SET (fillfactor = 70)", asked=False),
     kind("vacuum_full", EVOLVE, "VACUUM FULL T", asked=False),
+    kind("vacuum_with_default", BOOTSTRAP, "VACUUM FULL T", asked=False, create=WITH_DEFAULT),
+    kind("widen_with_default", BOOTSTRAP, A + "ALTER COLUMN n TYPE bigint", create=WITH_DEFAULT),
     kind("cluster", EVOLVE, A + "CLUSTER ON T_pkey", "CLUSTER T", asked=False),
     kind("truncate", EVOLVE, "TRUNCATE T", asked=False),
     kind("add_check", IGNORE, A + "ADD CONSTRAINT T_c CHECK (n < 100)"),

@@ -237,6 +237,14 @@ class _Draft:
         self._facts["columns"][str(number)] |= facts
 
     def _rewrite(self) -> None:
+        """Give the rows a new file, which has the values that the catalog stored for older rows.
+
+        The server then writes the definitions of the columns with such values.
+        """
+        for number, column in self._columns.items():
+            if {*column.old_values} - {None}:
+                self._columns[number] = replace(column, old_values=(None,))
+                self._facts["columns"][str(number)]["written"] = _PLANNED
         self._facts["relfilenode"] = _PLANNED
         for leaf in self._facts["leaves"].values():
             leaf["relfilenode"] = _PLANNED

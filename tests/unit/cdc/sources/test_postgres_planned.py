@@ -129,6 +129,24 @@ def test_a_narrower_limit_rewrites_the_table() -> None:
     assert narrower.fingerprint.facts["relfilenode"] != 200
 
 
+@pytest.mark.parametrize("rewriting", ["ALTER n TYPE bigint", "ADD x int DEFAULT random()"])
+def test_a_new_file_writes_the_columns_whose_old_values_the_catalog_stored(rewriting: str) -> None:
+    """Nothing tells that from USING, which gives a column other values."""
+    added = after("ALTER TABLE orders ADD stored int DEFAULT 5")
+    facts = {**added.fingerprint.facts, "relfilenode": 200}
+    facts["columns"]["5"]["written"] = "2"
+    then = planned(
+        added.table,
+        Fingerprint(facts),
+        read_ddl(f"ALTER TABLE orders {rewriting}", ID),
+        Lookups(TYPES.__getitem__, volatile, {}),
+    )
+    columns = {column.name: column for column in then.table.columns}
+    assert columns["stored"].old_values == (None,)
+    written = {one["name"]: one["written"] for one in then.fingerprint.facts["columns"].values()}
+    assert (written["note"], written["stored"]) == ("1", "planned")
+
+
 def test_the_description_is_left_alone() -> None:
     after("alter table orders add x int, drop column n")
     assert sorted(FACTS["columns"]) == ["1", "2", "4"]
