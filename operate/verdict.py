@@ -167,6 +167,11 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
 
 def _log_notes(table: SourceTable) -> tuple[str, ...]:
     note = "mode append: its updates and deletes are not captured"
+    if table.kind == "partitioned" and table.replica_identity != "row":
+        note += (
+            ", except that an UPDATE that moves a row to another partition adds the row as a new"
+            " one: PostgreSQL publishes it as an insert"
+        )
     if not (table.updated or table.deleted):
         return (note,)
     return (

@@ -163,6 +163,9 @@ def test_a_table_without_a_key_can_travel_as_a_log() -> None:
         verdict = judge(table, LOG)
         assert verdict.ok
         assert "updates and deletes are not captured" in verdict.notes[0]
+        assert "another partition" not in verdict.notes[0]
+        parted = replace(table, kind="partitioned")
+        assert "moves a row to another partition adds the row" in judge(parted, LOG).notes[0]
     counted = replace(KEYLESS, updated=1234, deleted=5)
     assert "1,234 rows updated and 5 deleted" in judge(counted, LOG).notes[0]
 
