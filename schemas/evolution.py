@@ -63,12 +63,14 @@ class Rules:
         wanted: The columns that they replicate, with their lake types.
         frozen: Whether the lake takes no new columns.
         keyed: Whether rows of the lake are found by their key; those of a log are not.
+        keeps_deleted: Whether rows of the lake stay when the source deletes them.
         renames: The renames of columns that they allow.
     """
 
     wanted: Iterable[Column]
     frozen: bool = False
     keyed: bool = True
+    keeps_deleted: bool = False
     renames: Renames = field(default_factory=Renames)
 
 
@@ -270,13 +272,14 @@ class _Diff:
             yield from self._replaced(old, new)
         if old.nullable != new.nullable:
             # A connector that lags behind reads the definition of now for events of before. It
-            # sends what a required field may be for their NULLs: 0, an empty text, 1970.
-            replaced = not (self._rules.keyed or new.nullable) and self._now.numbered
-            replaced = replaced and wanted is not None
+            # sends what a required field may be for their NULLs: 0, an empty text, 1970. Rows that
+            # are there when the column changes have no NULL, so a later event corrects them.
+            stays = self._rules.keeps_deleted or not self._rules.keyed
+            replaced = stays and not new.nullable and self._now.numbered and wanted is not None
             yield ChangeNullability(
                 verdict=Verdict.BOOTSTRAP if replaced else Verdict.EVOLVE,
                 why="events of before may show another value for NULL, and no later one corrects a"
-                " row of a log"
+                f" row {'that was deleted' if self._rules.keyed else 'of a log'}"
                 if replaced
                 else "columns of the lake are nullable",
                 name=name,

@@ -90,7 +90,13 @@ def compare(
         truncated=_truncated(source, source_table.table, before, now),
         statements=look.statements or StatementEffects(),
     )
-    rules = Rules(wanted, frozen=ruled is not settings, keyed=not settings.appends, renames=allowed)
+    rules = Rules(
+        wanted,
+        frozen=ruled is not settings,
+        keyed=not settings.appends,
+        keeps_deleted=settings.delete_mode == "soft",
+        renames=allowed,
+    )
     changes = diff(before, now, lake, rules, evidence)
     if not any(isinstance(change, ChangeKey) for change in changes):
         changes += _another_key(source_table, settings, handoff)

@@ -80,6 +80,7 @@ def compared(
     empty: tuple[int, ...] = (),
     frozen: bool = False,
     keyed: bool = True,
+    keeps_deleted: bool = False,
     horizon: str = "",
 ) -> tuple[Change, ...]:
     wanted = [
@@ -91,7 +92,7 @@ def compared(
         Catalog.read({**FACTS, "horizon": horizon}),
         Catalog.read(now),
         LakeColumns(lake or LAKE, frozenset(dropped)),
-        Rules(wanted, frozen=frozen, keyed=keyed),
+        Rules(wanted, frozen=frozen, keyed=keyed, keeps_deleted=keeps_deleted),
         Evidence(stored or {}, empty=empty),
     )
 

@@ -363,13 +363,15 @@ def test_a_partition_for_a_while_is_seen_behind_a_later_change_of_a_column() -> 
     assert not [one for one in compared(changed(columns=spared)) if isinstance(one, LoseEvents)]
 
 
-def test_a_column_of_a_log_that_no_longer_allows_null_asks_for_a_copy() -> None:
+def test_a_column_that_no_longer_allows_null_asks_for_a_copy_where_no_event_corrects_rows() -> None:
     """PostgreSQL's connector reads the catalog of now for events of before."""
     now = with_columns({"2": column("note", nullable=False)})
     change = only(now, keyed=False)
     assert isinstance(change, ChangeNullability)
     assert change.verdict is Verdict.BOOTSTRAP
     assert only(now).verdict is Verdict.EVOLVE, "a later event corrects the row of a key"
+    deleted = only(now, keeps_deleted=True)
+    assert (deleted.verdict, "that was deleted" in deleted.why) == (Verdict.BOOTSTRAP, True)
     without = {name: kind for name, kind in LAKE.items() if name != "note"}
     found = compared(now, keyed=False, lake=without, left_out=("note",))
     assert Verdict.BOOTSTRAP not in {one.verdict for one in found}
