@@ -124,20 +124,20 @@ def test_a_setting_that_loses_changes_is_named(
 def test_what_refuses_each_table_is_named_before_there_is_one(
     services: Services, database: MysqlDatabase
 ) -> None:
-    """XA for both kinds; the order of commits is a setting of MySQL only."""
-    ordered = database.kind == MYSQL
+    """XA for both kinds; the order of commits is a setting of MySQL, failed ALTERs of MariaDB."""
+    setting, right, wrong = ("binlog_order_commits", "ON", "OFF")
+    if database.kind == MARIADB:
+        setting, right, wrong = ("binlog_alter_two_phase", "OFF", "ON")
     with database.connect() as connection, connection.cursor() as cursor:
         for statement in ("XA START 'x'", "XA END 'x'", "XA PREPARE 'x'", "XA ROLLBACK 'x'"):
             cursor.execute(statement)
     try:
-        if ordered:
-            database.root("SET GLOBAL binlog_order_commits = OFF")
+        database.root(f"SET GLOBAL {setting} = {wrong}")
         found = faults(services)
         assert {line.status for line in found.values()} == {"error"}
-        assert set(found) == {"XA transactions", *(["binlog_order_commits"] * ordered)}
+        assert set(found) == {"XA transactions", setting}
     finally:
-        if ordered:
-            database.root("SET GLOBAL binlog_order_commits = ON")
+        database.root(f"SET GLOBAL {setting} = {right}")
         database.stack.server(database.kind).restart()
         database.catch_up()
     assert not faults(services)

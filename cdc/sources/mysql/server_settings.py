@@ -64,6 +64,12 @@ WANTED: Mapping[str, Wanted] = {
         "SET GLOBAL log_bin_compress = OFF, and in the option file: the connector ignores rows"
         " that are compressed in the binlog.",
     ),
+    "binlog_alter_two_phase": Wanted(
+        "OFF",
+        "SET GLOBAL binlog_alter_two_phase = OFF, and in the option file: with it a statement that"
+        f" failed is in the binlog, and the connector takes it as executed. Then {END_OLDER}",
+        of_sessions=True,
+    ),
 }
 """The settings by name; a server of the other kind, or of another version, lacks some."""
 
