@@ -285,12 +285,12 @@ def test_rights_on_the_server_that_a_login_lacks_are_told_with_the_statement(lab
 
 
 @contextmanager
-def logging_nothing_of_others(database: MysqlDatabase) -> Iterator[None]:
-    """The primary runs with the setting that MariaDB has by default."""
+def started_with(database: MysqlDatabase, option: str) -> Iterator[None]:
+    """The primary runs with a line more in its option file."""
     server = database.stack.server(database.kind)
     options = database.stack.folder / database.kind / "primary.cnf"
     kept = options.read_text("utf-8")
-    options.write_text(f"{kept}log_slave_updates = OFF\n", "utf-8")
+    options.write_text(f"{kept}{option}\n", "utf-8")
     server.restart()
     try:
         yield
@@ -319,7 +319,7 @@ def test_changes_that_reach_the_primary_by_replication_only_are_refused(lab: Lab
         lines = checks.run(lab.connections)
         return found, facts, [line.detail for line in lines if line.name == "log_slave_updates"]
 
-    with logging_nothing_of_others(database):
+    with started_with(database, "log_slave_updates = OFF"):  # MariaDB's default
         problems, before, lines = looked()
         assert problems == lines == [], "there is no replication to the primary"
         try:
@@ -344,3 +344,24 @@ def test_changes_that_reach_the_primary_by_replication_only_are_refused(lab: Lab
         assert bool(before.diff(after)) is mariadb, "what came so is a fact"
     problems, _, lines = looked()
     assert problems == lines == []
+
+
+@pytest.mark.breadth
+def test_a_filter_of_the_log_is_a_fact_of_the_tables_that_it_leaves_out(lab: Lab) -> None:
+    """Without events such a table is idle, and a run looks only at the facts of idle tables."""
+    database, table = lab.database, lab.make("told", "CREATE TABLE told (id int PRIMARY KEY)")
+
+    def looked() -> tuple[str, list[str]]:
+        with lab.connections.open("admin") as session:
+            facts = catalog.read_fingerprint(session, table.table)
+            return facts.digest, preparation.audit_table(session, table)
+
+    before = looked()
+    assert before[1] == []
+    for option in (f"binlog_ignore_db = {database.name}", "binlog_do_db = tributary"):
+        with started_with(database, option):
+            digest, problems = looked()
+        assert digest != before[0]
+        assert problems == [f"{option.split(' ')[0]} leaves out database {database.name}"]
+    with started_with(database, "binlog_ignore_db = another"):
+        assert looked() == before

@@ -8,7 +8,7 @@ from cdc.sources.mysql.catalog import OWN
 from cdc.sources.mysql.connection import Connections, Role, Session, quoted
 from cdc.sources.mysql.grants import OWN_RIGHTS, ROLES, Account, accounts, grant
 from cdc.sources.mysql.innodb import read_cascades
-from cdc.sources.mysql.primary import binlog_status, has_gtids
+from cdc.sources.mysql.primary import binlog_filter, has_gtids
 from cdc.sources.mysql.replicated import unlogged
 from cdc.sources.mysql.server_settings import WANTED, losing
 from cdc.sources.mysql.table_facts import server_kind
@@ -122,8 +122,9 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
         problems.append("it is no plain InnoDB table, and cannot be read under a view")
     if table.kind in ("table", "partitioned") and not append:
         problems += _cascades(session, table)
-    problems += _filtered(session, table.table.schema)
-    return problems
+    # The fingerprint has this, too, since a table that is left out is idle.
+    filtered = binlog_filter(session, server_kind(session)).leaves_out(table.table.schema)
+    return [*problems, *([filtered] if filtered else [])]
 
 
 def audit_server(session: Session, *, append: bool) -> list[str]:
@@ -220,19 +221,3 @@ def _xa_of_one_phase(session: Session) -> str | None:
 def _of_nobody(session: Session) -> set[str]:
     """Ids of the transactions that do not belong to a connection."""
     return {str(row[0]) for row in session.rows(_OF_NOBODY)}
-
-
-def _filtered(session: Session, database: str) -> list[str]:
-    """The binlog's filter that leaves out the database, so that its changes are in no event."""
-    for row in binlog_status(session, server_kind(session)):
-        # File, position, then the two lists.
-        only, ignored = (_names(str(value or "")) for value in row[2:4])
-        if only and database not in only:
-            return [f"binlog_do_db leaves out database {database}"]
-        if database in ignored:
-            return [f"binlog_ignore_db leaves out database {database}"]
-    return []
-
-
-def _names(text: str) -> set[str]:
-    return {name.strip() for name in text.split(",") if name.strip()}

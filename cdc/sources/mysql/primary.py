@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from uuid import uuid4
 
 import pymysql
@@ -104,6 +105,38 @@ def binlog_status(session: Session, kind: str) -> list[tuple[object, ...]]:
         if error.args and error.args[0] == ER.PARSE_ERROR:  # before MySQL 8.2
             return session.rows("SHOW MASTER STATUS")
         raise
+
+
+@dataclass(frozen=True)
+class BinlogFilter:
+    """The databases whose changes the server logs.
+
+    Args:
+        only: The only databases that are logged; empty if all are.
+        ignored: The databases that are not logged.
+    """
+
+    only: frozenset[str]
+    ignored: frozenset[str]
+
+    def leaves_out(self, database: str) -> str | None:
+        """Why changes of a database are in no event; None if they are logged."""
+        if self.only and database not in self.only:
+            return f"binlog_do_db leaves out database {database}"
+        if database in self.ignored:
+            return f"binlog_ignore_db leaves out database {database}"
+        return None
+
+
+def binlog_filter(session: Session, kind: str) -> BinlogFilter:
+    """The filter of the binlog."""
+    # File, position, then the two lists.
+    rows = binlog_status(session, kind)
+    lists = [str(value or "") for row in rows for value in row[2:4]] or ["", ""]
+    only, ignored = (
+        frozenset(name.strip() for name in text.split(",") if name.strip()) for text in lists
+    )
+    return BinlogFilter(only, ignored)
 
 
 def _end_of_binlog(session: Session) -> BinlogPosition:

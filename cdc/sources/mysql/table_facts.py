@@ -11,13 +11,14 @@ from typing import Any
 from cdc.errors import SourceError
 from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.innodb import Stored, read_stored
+from cdc.sources.mysql.primary import binlog_filter
 from cdc.sources.mysql.replicated import applied
 from cdc.sources.values import SourceColumn
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 from schemas.types_mysql import MysqlType
 
-PHYSICAL = ("relfilenode", "table_id", "altered", "replicated_unlogged")
+PHYSICAL = ("relfilenode", "table_id", "altered", "unlogged")
 """Facts of one server's files and log; a replica has its own."""
 
 NUMBERS = 1 << 48
@@ -60,7 +61,8 @@ class Described:
         unique: Columns of the unique indexes on whole, plain columns, the primary key's first.
         stored: Where its rows lie; None for other engines, and if that was not read.
         of_mariadb: Whether MariaDB wrote it.
-        replicated: What came to the server by replication and is not in its log.
+        unlogged: What came to the server by replication and is not in its log, and the filter of
+            the log that leaves the table out.
     """
 
     table: TableId
@@ -73,7 +75,7 @@ class Described:
     unique: tuple[tuple[str, ...], ...]
     stored: Stored | None
     of_mariadb: bool
-    replicated: str = ""
+    unlogged: str = ""
 
     def source_columns(self) -> tuple[SourceColumn, ...]:
         """The columns as values; the binlog has generated and invisible ones like any other."""
@@ -119,7 +121,7 @@ class Described:
                 # MySQL counts columns that come and go in place. MariaDB does not count them, and
                 # has only the time of the last ALTER of any kind.
                 "altered": self.created if versions is None else versions,
-                "replicated_unlogged": self.replicated,
+                "unlogged": self.unlogged,
             }
         return Fingerprint(facts)
 
@@ -161,18 +163,29 @@ def describe(
     if not tables:
         return {}
     # Read first, so that the next reading shows what is replicated later.
-    replicated = "" if on_replica else applied(session, server_kind(session))
+    unlogged = {} if on_replica else _unlogged(session, tables)
     before = _read(session, tables, on_replica=on_replica)
     for _ in range(_ATTEMPTS):
         now = _read(session, tables, on_replica=on_replica)
         if now == before:
-            return {table: replace(one, replicated=replicated) for table, one in now.items()}
+            return {
+                table: replace(one, unlogged=unlogged.get(table, "")) for table, one in now.items()
+            }
         before = now
     names = ", ".join(sorted(map(str, tables))[:_ATTEMPTS])
     raise SourceError(
         f"the definitions of these tables change all the time: {names}",
         remedy="Let the ALTER TABLE statements that run now end; then run the command again.",
     )
+
+
+def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, str]:
+    kind = server_kind(session)
+    replicated, filtered = applied(session, kind), binlog_filter(session, kind)
+    return {
+        table: " ".join(filter(None, (replicated, filtered.leaves_out(table.schema))))
+        for table in tables
+    }
 
 
 def _read(
