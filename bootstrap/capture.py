@@ -11,7 +11,7 @@ from bootstrap.steps import reaches
 from cdc.capture.gathering import cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
 from cdc.capture.known_definition import require_known
-from cdc.debezium import definition_changes, stored_position
+from cdc.debezium import stored_position
 from cdc.errors import CaptureError
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
@@ -19,12 +19,11 @@ from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectClient
-    from cdc.debezium import CaptureNames
+    from cdc.debezium import CaptureNames, Definitions
     from cdc.kafka import KafkaAdmin
     from cdc.log.position import LogPosition
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source, SourceTable
-    from schemas.registry import SchemaRegistry
     from schemas.table import TableId
 
 _POLL_S = (0.02, 0.5)
@@ -41,7 +40,7 @@ class Capture:
         source: The source database.
         connect: Kafka Connect.
         kafka: Topics and offsets.
-        registry: The writers' schemas.
+        definitions: What the connectors of binlogs report.
         exactly_once: Whether the connector writes to Kafka in transactions.
         progress: Shows the waits.
     """
@@ -52,7 +51,7 @@ class Capture:
     source: Source
     connect: ConnectClient
     kafka: KafkaAdmin
-    registry: SchemaRegistry
+    definitions: Definitions
     exactly_once: bool
     progress: Progress
 
@@ -107,7 +106,7 @@ class Capture:
             require_known(
                 self.table,
                 self.names.connector,
-                lambda: definition_changes(self.kafka, self.registry, self.names),
+                lambda: self.definitions.of(self.names),
                 self.source,
             )
 

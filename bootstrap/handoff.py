@@ -128,7 +128,7 @@ class _Bootstrap:
             source=self._source,
             connect=connect,
             kafka=context.kafka,
-            registry=context.registry,
+            definitions=context.definitions,
             exactly_once=config.connect.exactly_once,
             progress=context.progress,
         )

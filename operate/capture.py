@@ -19,11 +19,11 @@ from cdc.capture.known_definition import require_known
 from cdc.debezium import (
     CaptureNames,
     DefinitionChange,
+    Definitions,
     Finding,
     audit,
     captured_tables,
     connector_config,
-    definition_changes,
     followed_settings,
     known_tables,
     listing,
@@ -229,8 +229,10 @@ def _require_known(
     if not capture.tells_definitions or effective is None:
         return
 
-    def reported() -> Iterator[DefinitionChange]:
-        return definition_changes(services.kafka, services.schemas, capture)
+    definitions = Definitions(services.kafka, services.schemas)
+
+    def reported() -> tuple[DefinitionChange, ...]:
+        return definitions.of(capture)
 
     def unknown() -> str:
         names = ", ".join(map(str, sorted(set(tables) - known_tables(reported()))))

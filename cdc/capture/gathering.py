@@ -12,7 +12,6 @@ from cdc.connect import failures
 from cdc.debezium import (
     audit,
     captured_tables,
-    definition_changes,
     fresh_starts,
     stored_position,
 )
@@ -26,12 +25,11 @@ if TYPE_CHECKING:
 
     from cdc.capture.evidence import Answer
     from cdc.connect import ConnectClient
-    from cdc.debezium import CaptureNames, DefinitionChange
+    from cdc.debezium import CaptureNames, DefinitionChange, Definitions
     from cdc.kafka import KafkaAdmin
     from cdc.run.context import RunContext
     from cdc.sources.base import Source
     from cdc.store.table_state import TableRecord
-    from schemas.registry import SchemaRegistry
 
 _log = logging.getLogger(__name__)
 
@@ -68,7 +66,7 @@ def gather(
     kafka: Callable[[], KafkaAdmin],
     connect: Callable[[], ConnectClient],
     exactly_once: bool,
-    registry: SchemaRegistry | None = None,
+    definitions: Definitions | None = None,
 ) -> CaptureEvidence:
     """Gather the evidence of one capture; each server is asked until its first error.
 
@@ -78,7 +76,7 @@ def gather(
         kafka: Opens Kafka.
         connect: Opens Kafka Connect.
         exactly_once: Whether the connector must write to Kafka in transactions.
-        registry: The writers' schemas, to read the statements that the connector reports; None
+        definitions: What this process has read of the statements that connectors report; None
             leaves them out.
     """
     database, workers, topics = _Server(source), _Server(connect), _Server(kafka)
@@ -87,7 +85,7 @@ def gather(
     # After the log, as `LogHealth.problem` requires.
     stored = workers.ask(lambda it: stored_position(it, names))
     at = None if isinstance(stored, TributaryError) else stored
-    statements = topics.ask(lambda it: _statements(it, registry, names))
+    statements = topics.ask(lambda _: _statements(definitions, names))
     return CaptureEvidence(
         names=names,
         log=log,
@@ -137,7 +135,7 @@ class Captures:
                     kafka=lambda: context.kafka,
                     connect=self._connect,
                     exactly_once=context.config.connect.exactly_once,
-                    registry=context.registry,
+                    definitions=context.definitions,
                 )
                 _warn(found)
         for error in found.errors:
@@ -173,11 +171,11 @@ def _policies(kafka: KafkaAdmin, names: CaptureNames) -> dict[str, CleanupPolicy
 
 
 def _statements(
-    kafka: KafkaAdmin, registry: SchemaRegistry | None, names: CaptureNames
+    definitions: Definitions | None, names: CaptureNames
 ) -> tuple[DefinitionChange, ...]:
-    if registry is None or not names.tells_definitions:
+    if definitions is None or not names.tells_definitions:
         return ()
-    return tuple(definition_changes(kafka, registry, names))
+    return definitions.of(names)
 
 
 def _connector(

@@ -15,6 +15,7 @@ from cdc.debezium.connector import (
 )
 from cdc.debezium.definitions import (
     DefinitionChange,
+    Definitions,
     KnownColumn,
     definition_changes,
     fresh_starts,
@@ -36,6 +37,7 @@ from cdc.debezium.transactions import TransactionReader
 __all__ = [
     "CaptureNames",
     "DefinitionChange",
+    "Definitions",
     "Finding",
     "Heartbeat",
     "Kind",

@@ -13,6 +13,7 @@ from __future__ import annotations
 import io
 import json
 import re
+import threading
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaAdmin
     from schemas.registry import SchemaRegistry
 
+_PART = 1000
+"""Offsets that are read at once."""
 _ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 
 
@@ -123,6 +126,54 @@ def definition_changes(
                 offset=record.offset,
             ) from error
         yield from found
+
+
+class Definitions:
+    """What connectors report, of which this process reads each record once.
+
+    Their topics are never cut off, and runs look into them every few seconds. Safe to share among
+    threads.
+
+    Args:
+        kafka: The cluster.
+        registry: The writers' schemas.
+    """
+
+    def __init__(self, kafka: KafkaAdmin, registry: SchemaRegistry) -> None:
+        self._kafka, self._registry = kafka, registry
+        self._read: dict[CaptureNames, _Read] = {}
+        self._lock = threading.Lock()
+
+    def of(self, capture: CaptureNames) -> tuple[DefinitionChange, ...]:
+        """Return all changes that a connector has reported so far, in the order of the binlog.
+
+        Raises:
+            KafkaError: The topic does not exist, or a part of it cannot be read in time.
+            RegistryError: The registry does not know a record's schema.
+            DecodeError: A record is not a changed definition.
+        """
+        topic = capture.schema_change_topic
+        with self._lock:
+            topic_id, known = self._kafka.topic_id(topic), self._read.get(capture)
+            if known is None or known.topic_id != topic_id:
+                known = _Read(topic_id, self._kafka.start_offsets(topic)[0], ())
+            end = self._kafka.stable_offsets(topic)[0]
+            while known.next < end:
+                # Each part has a time limit of its own, and what was read stays read.
+                upto = min(known.next + _PART, end)
+                more = definition_changes(self._kafka, self._registry, capture, known.next, upto)
+                known = _Read(topic_id, upto, (*known.changes, *more))
+                self._read[capture] = known
+            return known.changes
+
+
+@dataclass(frozen=True)
+class _Read:
+    """What was read of a topic: its UUID, the offset from which to read on, and the changes."""
+
+    topic_id: str | None
+    next: int
+    changes: tuple[DefinitionChange, ...]
 
 
 def known_tables(changes: Iterable[DefinitionChange]) -> set[TableId]:

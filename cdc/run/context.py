@@ -6,9 +6,10 @@ import threading
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import datetime
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from cdc.debezium import names
+from cdc.debezium import Definitions, names
 from cdc.errors import StateError, begin_anew
 from cdc.lake.shards import ShardTable, SharedTable, timeline_of
 from cdc.lake.write import FollowedTable, LakeTable
@@ -79,6 +80,11 @@ class RunContext:
     """What this process has seen of the tables' pointers."""
     _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
+
+    @cached_property
+    def definitions(self) -> Definitions:
+        """What this process has read of the definitions that connectors report."""
+        return Definitions(self.kafka, self.registry)
 
     @property
     def spark(self) -> SparkSession:

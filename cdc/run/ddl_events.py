@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cdc.capture.known_definition import require_known
-from cdc.debezium import definition_changes, stored_position
+from cdc.debezium import stored_position
 from cdc.errors import CaptureError, LostHistoryError, PositionError
 from cdc.log.binlog_position import BinlogPosition
 from cdc.runtime.progress import shown_as
@@ -67,12 +67,12 @@ def told(
     same = handoff.fingerprint.digest == now.digest
     if (found or not same) and context.connect is not None:
         _wait(context.connect, context.progress, record.table, source, capture, after.read_at)
-        changes = definition_changes(context.kafka, context.registry, capture)
+        changes = context.definitions.of(capture)
         found = list(since(source, record.table, before.read_at, changes))
         require_known(
             record.table,
             capture.connector,
-            lambda: definition_changes(context.kafka, context.registry, capture),
+            lambda: context.definitions.of(capture),
             source,
             LostHistoryError,
         )

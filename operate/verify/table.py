@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bootstrap.capture import Capture
 from bootstrap.chunks import at_most, chunk_count
 from bootstrap.steps import reaches
+from cdc.debezium import Definitions
 from cdc.errors import LakeError, LostHistoryError, StateError
 from cdc.rows.masking import hidden
 from cdc.run import run_table
@@ -172,7 +173,7 @@ class _Verification:
             source=self._source,
             connect=services.connect,
             kafka=services.kafka,
-            registry=services.schemas,
+            definitions=Definitions(services.kafka, services.schemas),
             exactly_once=services.config.connect.exactly_once,
             progress=services.progress,
         )

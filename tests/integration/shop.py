@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from bootstrap.capture import Capture
 from cdc.config import Config
+from cdc.debezium import Definitions
 from cdc.lake.publish import current_path
 from cdc.lake.write import LakeTable
 from cdc.run import RunResult, run_tables
@@ -156,7 +157,7 @@ def settle(services: Services, table: TableId) -> None:
         source=source,
         connect=services.connect,
         kafka=services.kafka,
-        registry=services.schemas,
+        definitions=Definitions(services.kafka, services.schemas),
         exactly_once=services.config.connect.exactly_once,
         progress=NullProgress(),
     )

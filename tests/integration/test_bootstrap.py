@@ -362,7 +362,7 @@ def test_a_stopped_connector_ends_the_wait_with_evidence(shop: Bootstrapping) ->
         source=shop.source,
         connect=shop.connect,
         kafka=shop.kafka,
-        registry=shop.context.registry,
+        definitions=shop.context.definitions,
         exactly_once=True,
         progress=Watch(),
     )

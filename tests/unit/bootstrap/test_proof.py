@@ -42,7 +42,7 @@ def prove(patch: pytest.MonkeyPatch, evidence: CaptureEvidence, policy: str = "d
         source=cast("Any", SimpleNamespace(audit_table=lambda *_, **__: [])),
         connect=cast("Any", SimpleNamespace(wait_running=lambda *_, **__: None)),
         kafka=cast("Any", SimpleNamespace(topic_config=lambda _: {"cleanup.policy": policy})),
-        registry=cast("Any", None),
+        definitions=cast("Any", None),
         exactly_once=True,
         progress=NullProgress(),
     )

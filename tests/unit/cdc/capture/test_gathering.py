@@ -23,8 +23,8 @@ ASKED = (
     ("audit_capture", SourceError),
     ("identity", SourceError),
     ("topic_configs", KafkaError),
-    ("definition_changes", KafkaError),
-    ("definition_changes", RegistryError),
+    ("definitions", KafkaError),
+    ("definitions", RegistryError),
     ("connector", ConnectError),
     ("captured_tables", ConnectError),
     ("stored_position", ConnectError),
@@ -49,7 +49,7 @@ class Servers:
     def __init__(self, patch: pytest.MonkeyPatch, failing: str, error: type[TributaryError]):
         self.failing, self.error = failing, error
         self.times: list[str] = []
-        for name in ("stored_position", "captured_tables", "definition_changes", "audit"):
+        for name in ("stored_position", "captured_tables", "audit"):
             patch.setattr(gathering, name, self.answers(name, ()))
         patch.setattr(gathering, "stored_position", self.answers("stored_position", None))
         log = SimpleNamespace(title="the log", problem=self.answers("problem", None))
@@ -88,7 +88,7 @@ class Servers:
             sources={"shop": self.source, "other": self.source},
             capture=capture,
             kafka=SimpleNamespace(topic_configs=self.answers("topic_configs", {})),
-            registry=SimpleNamespace(),
+            definitions=SimpleNamespace(of=self.answers("definitions", ())),
             connect=self.connect,
             config=SimpleNamespace(connect=SimpleNamespace(exactly_once=True)),
         )

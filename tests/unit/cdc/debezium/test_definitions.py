@@ -5,12 +5,19 @@ from __future__ import annotations
 import io
 import json
 from types import SimpleNamespace
-from typing import Any, cast
+from typing import cast
 
 import fastavro
 import pytest
 
-from cdc.debezium import CaptureNames, DefinitionChange, KnownColumn, definition_changes
+from cdc.debezium import (
+    CaptureNames,
+    DefinitionChange,
+    Definitions,
+    KnownColumn,
+    definition_changes,
+    definitions,
+)
 from cdc.kafka import KafkaAdmin
 from cdc.log.binlog_position import BinlogPosition
 from schemas.registry import SchemaRegistry
@@ -80,6 +87,36 @@ SCHEMA = {
 }
 
 
+class Kafka:
+    """A topic with these records, from offset 7 on."""
+
+    def __init__(self, values: list[bytes]) -> None:
+        self.values, self.id, self.asked = values, "first", list[tuple[int, int]]()
+
+    def topic_id(self, _: str) -> str:
+        return self.id
+
+    def start_offsets(self, _: str) -> dict[int, int]:
+        return {0: 7}
+
+    def stable_offsets(self, _: str) -> dict[int, int]:
+        return {0: 7 + len(self.values)}
+
+    def read(self, _: str, __: int, start: int, end: int) -> list[SimpleNamespace]:
+        self.asked.append((start, end))
+        found = [SimpleNamespace(value=one, offset=7 + n) for n, one in enumerate(self.values)]
+        return [record for record in found if start <= record.offset < end]
+
+
+class Registry:
+    def schema(self, _: int) -> str:
+        return json.dumps(SCHEMA)
+
+
+CAPTURE = CaptureNames("shop", "default", "c", "c", "c", "shop", "mysql")
+REGISTRY = cast("SchemaRegistry", Registry())
+
+
 def told(file: str, *, gtid: str | None = None, at: int = 300) -> list[DefinitionChange]:
     """What is read of one RENAME TABLE of two tables, which begins at byte 300."""
     columns = [
@@ -99,19 +136,8 @@ def told(file: str, *, gtid: str | None = None, at: int = 300) -> list[Definitio
         },
     )
     fastavro.schemaless_writer(body, fastavro.parse_schema(SCHEMA), value)
-    record = SimpleNamespace(value=b"\0\0\0\0\1" + body.getvalue(), offset=7)
-
-    class Kafka:
-        def read(self, *_: Any) -> list[SimpleNamespace]:
-            return [record]
-
-    class Registry:
-        def schema(self, _: int) -> str:
-            return json.dumps(SCHEMA)
-
-    capture = CaptureNames("shop", "default", "c", "c", "c", "shop", "mysql")
-    kafka, registry = cast("KafkaAdmin", Kafka()), cast("SchemaRegistry", Registry())
-    return list(definition_changes(kafka, registry, capture, 0, 8))
+    kafka = Kafka([b"\0\0\0\0\1" + body.getvalue()])
+    return list(definition_changes(cast("KafkaAdmin", kafka), REGISTRY, CAPTURE, 0, 8))
 
 
 def test_a_statement_is_told_with_a_place_that_covers_its_first_byte() -> None:
@@ -129,3 +155,27 @@ def test_a_statement_is_told_with_a_place_that_covers_its_first_byte() -> None:
 @pytest.mark.parametrize(("file", "place"), [("", None), ("binlog.000003", "binlog.000003:301")])
 def test_a_snapshot_of_definitions_may_name_no_file(file: str, place: str | None) -> None:
     assert {change.place for change in told(file, gtid="0-1-5")} == {place}
+
+
+def test_each_record_is_read_once_and_in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    def value(ddl: str) -> bytes:
+        source = {"gtid": None, "snapshot": "false", "file": "", "pos": 4}
+        body = io.BytesIO()
+        event = {"ddl": ddl, "source": source, "tableChanges": []}
+        fastavro.schemaless_writer(body, fastavro.parse_schema(SCHEMA), event)
+        return b"\0\0\0\0\1" + body.getvalue()
+
+    monkeypatch.setattr(definitions, "_PART", 2)
+    kafka = Kafka([value(ddl) for ddl in "abc"])
+    reader = Definitions(cast("KafkaAdmin", kafka), REGISTRY)
+
+    def statements() -> str:
+        return "".join(change.statement for change in reader.of(CAPTURE))
+
+    assert (statements(), kafka.asked) == ("abc", [(7, 9), (9, 10)])
+    kafka.values.append(value("d"))
+    assert (statements(), kafka.asked[2:]) == ("abcd", [(10, 11)])
+    assert (statements(), kafka.asked[3:]) == ("abcd", [])
+    # Another topic of that name is read from its start.
+    kafka.id, kafka.values = "second", [value(ddl) for ddl in "vwxyz"]
+    assert statements() == "vwxyz"
