@@ -146,16 +146,16 @@ def require_known(
 
 
 def _remedy(table: TableId, what: str) -> str:
-    tier = (
-        f"give the table another tier (`tier` in its settings), with `tributary offboard {table}`"
-        f" and `tributary onboard {table}`: a tier's new connector reads the server's definition."
-    )
     if what.startswith("its columns"):
-        return f"{tier[0].upper()}{tier[1:]}"
+        return (
+            "Give such tables another tier (`tier` in their settings), whose new connector reads the"
+            f" server's definition: `tributary offboard {table}`, then `tributary onboard {table}`."
+        )
     return (
         f"Run ALTER TABLE {table.relation} MODIFY for each of these columns, with its whole"
         " definition as SHOW CREATE TABLE has it and its character set in addition (CHARACTER SET"
-        f" ...), and then `tributary bootstrap {table}`. Or {tier}"
+        f" ...), and then `tributary bootstrap {table}`. Or give the table another tier (`tier` in"
+        " its settings), whose new connector reads the server's definition."
     )
 
 
