@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import uuid
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
@@ -22,7 +23,7 @@ from cdc.errors import (
     begin_anew,
 )
 from cdc.lake.index import SnapshotSize
-from cdc.lake.publish import delete_path
+from cdc.lake.publish import attempt_path, delete_path
 from cdc.runtime.failpoints import crash
 from cdc.sources.replay_pause import resuming
 from cdc.sources.selection import require_named
@@ -93,6 +94,7 @@ class Copying:
                 marker, timeout_s=self.replica_s, progress=self.context.progress
             )
             self._require_fingerprint()
+            self._leave_cut_short()
             before = self._committed()
             try:
                 if self._copy_under_view(marker, failed=failed, one_view=one_view):
@@ -155,6 +157,22 @@ class Copying:
             known = replace(known, split=str(view.split.known()))
         self._note(reads_upto=str(view.upper_bound), view=known)
         return True
+
+    def _leave_cut_short(self) -> None:
+        """Go on in another folder if the table's first commit was cut short.
+
+        Its writer, or a task of it, may still add files. Hudi shows files that are older than a
+        table's first commit, so readers must never come to this folder.
+        """
+        timeline = self.context.timeline(self._attempt)
+        if not timeline.exists or timeline.newest_instant() is not None:
+            return
+        left, identity = self._attempt.path, uuid.uuid4()
+        self._note(id=identity, path=attempt_path(self.record.base_path, identity))
+        delete_path(self.context.spark, left)
+        _log.info(
+            "the first commit under %s was cut short: %s is copied elsewhere", left, self._name
+        )
 
     @property
     def _one_view(self) -> bool:

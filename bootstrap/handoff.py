@@ -137,6 +137,7 @@ class _Bootstrap:
         self._held: Lease | None = None
         self._steps: dict[Step, Callable[[], None]] = {
             Step.BEGIN: self._begin,
+            Step.BEGIN_ANEW: self._begin_anew,
             Step.RESUME: self._resume,
             Step.WAIT_FOR_OLDER_TRANSACTIONS: self._wait_for_older_transactions,
             Step.RECORD_START: self._record_start,
@@ -201,6 +202,16 @@ class _Bootstrap:
         self._store(
             transition(self._record, State.BOOTSTRAPPING, at=_now(), attempt=self._new_attempt())
         )
+
+    def _begin_anew(self) -> None:
+        """Begin an attempt beside one that may serve readers: the store does not know how it is."""
+        _log.warning(
+            "attempt %s of %s is handed off in the lake, and the state store does not know it: was"
+            " it restored from a backup? The table is copied again",
+            self._attempt.id,
+            self._table,
+        )
+        self._note(self._new_attempt())
 
     def _begin_again(self) -> None:
         """Discard the attempt: readers have never seen its path, and never will."""

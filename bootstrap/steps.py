@@ -15,6 +15,7 @@ class Step(str, Enum):
     """The steps in their order; each is recorded before the next begins."""
 
     BEGIN = "begin an attempt"
+    BEGIN_ANEW = "begin another attempt beside one that the lake shows as handed off"
     RESUME = "go on with the attempt"
     WAIT_FOR_OLDER_TRANSACTIONS = "wait for transactions older than the capture"
     RECORD_START = "record the topic's offsets"
@@ -32,7 +33,8 @@ class LakeFacts:
     """The facts in the timeline of the attempt's own path; the only proof of what was copied.
 
     Args:
-        chunks: Ids of the committed chunks of this attempt.
+        chunks: Ids of this attempt's chunks that the active timeline names; after the handoff,
+            archiving removes them from it.
         handed_off: Whether the handoff of this attempt is committed.
         position: Next offset to read per partition, of the newest commit that carries offsets.
     """
@@ -91,14 +93,17 @@ def _copying(record: TableRecord, lake: LakeFacts) -> Step:
         return Step.WAIT_FOR_OLDER_TRANSACTIONS
     if attempt.start_offsets is None:
         return Step.RECORD_START
+    if lake.handed_off:
+        # H is recorded before the handoff is committed. So a record without H is from a backup of
+        # the store, and what it says of the copy does not fit a table that changes have reached.
+        known = attempt.handoff_offsets is not None
+        return Step.ENTER_CATCHING_UP if known else Step.BEGIN_ANEW
     planned = frozenset(chunk.id for chunk in attempt.chunks)
     if not planned or not planned <= lake.chunks or attempt.reads_upto is None:
         return Step.COPY
     if attempt.handoff_offsets is None:
         return Step.FIND_HANDOFF
-    if not lake.handed_off:
-        return Step.COMMIT_HANDOFF
-    return Step.ENTER_CATCHING_UP
+    return Step.COMMIT_HANDOFF
 
 
 def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:

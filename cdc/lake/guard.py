@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from py4j.protocol import Py4JError
 from pyspark.java_gateway import ensure_callback_server_started
 
 from cdc.errors import FencedError, LakeError
+from cdc.lake.late_files import delete_refused
 from cdc.lake.timeline import Timeline
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+_log = logging.getLogger(__name__)
 
 Guard = Callable[[Timeline], None]
 """Raises :class:`~cdc.errors.FencedError` to refuse the commit that is about to complete."""
@@ -77,6 +82,7 @@ class CommitGuard:
                 self._passed()
         except BaseException as error:
             self.refusal = error
+            self._delete_late_files(metadata)
             raise
 
     def verdict(self, timeline: Timeline) -> BaseException | None:
@@ -95,6 +101,17 @@ class CommitGuard:
             remedy="Nothing was committed. Run again; only one run at a time holds a table.",
             path=self._path,
         )
+
+    def _delete_late_files(self, metadata: Any) -> None:
+        """Delete what this commit wrote after another writer had rolled it back.
+
+        If this fails, the upkeep of the other writer deletes it.
+        """
+        try:
+            timeline = Timeline(self._spark, self._path)
+            delete_refused(self._spark, timeline, metadata.getWriteStats())
+        except (Py4JError, LakeError) as error:
+            _log.warning("files of a refused commit of %s stay: %s", self._path, error)
 
     def _require_alone(self, timeline: Timeline) -> None:
         pending = timeline.pending_instants()

@@ -110,16 +110,25 @@ class Timeline:
         :mod:`cdc.lake.guard`), so the newest by instant is the newest by offsets.
 
         Raises:
-            LostHistoryError: The commit was rolled back while it completed; rows are gone.
+            LostHistoryError: The commit was rolled back while it completed, so rows are gone; or
+                rows were copied after it, which are there twice.
         """
-        return self._whole(next((c for c in self._newest_first() if c.record.offsets), None))
+        above: Committed | None = None
+        for committed in self._newest_first():
+            if committed.record.offsets:
+                if above is not None:
+                    raise _copied_twice(self.path, above)
+                return self._whole(committed)
+            if committed.record.kind == "chunk":
+                above = committed
+        return None
 
     def handoff(self) -> Committed | None:
         """The newest commit that carries the table's handoff."""
         return next((c for c in self._newest_first() if c.record.handoff is not None), None)
 
     def chunks(self, attempt: str) -> frozenset[int]:
-        """Ids of the snapshot chunks that commits of ``attempt`` hold."""
+        """Ids of the snapshot chunks that commits of ``attempt`` hold, until they are archived."""
         return frozenset(
             chunk
             for committed in self._newest_first()
@@ -147,7 +156,7 @@ class Timeline:
         """The greatest instant of all commits, including pending and undone ones."""
         if self._meta is None:
             return None
-        taken = {*self.completed_instants(), *self.pending_instants(), *self._undone()}
+        taken = {*self.completed_instants(), *self.pending_instants(), *self.undone()}
         return max(taken, default=None)
 
     def pending_instants(self) -> list[str]:
@@ -156,6 +165,21 @@ class Timeline:
             return []
         pending = self._meta.getActiveTimeline().getCommitsTimeline().filterInflightsAndRequested()
         return sorted({str(one.requestedTime()) for one in pending.getInstants()})
+
+    def undone(self) -> frozenset[str]:
+        """Instants of commits that a rollback of the active timeline names."""
+        if self._meta is None:
+            return frozenset()
+        timeline = self._meta.getActiveTimeline()
+        undone: set[str] = set()
+        for instant in timeline.getRollbackTimeline().getInstants():
+            if instant.isCompleted():
+                named = timeline.readRollbackMetadata(instant).getCommitsRollback()
+                undone.update(str(one) for one in named)
+            elif instant.isRequested():
+                plan = timeline.readRollbackPlan(instant)
+                undone.add(str(plan.getInstantToRollback().getCommitTime()))
+        return frozenset(undone)
 
     def pending_clusterings(self) -> list[str]:
         """Instants of clusterings that are planned and not completed."""
@@ -243,7 +267,7 @@ class Timeline:
         complete = {committed.instant} | {
             instant for instant, action in self._listed() if action == "replacecommit"
         }
-        if gone := complete & self._undone():
+        if gone := complete & self.undone():
             raise LostHistoryError(
                 f"commit {min(gone)} of the lake table at {self.path} was rolled back "
                 "by another writer while it completed; files of it are missing",
@@ -254,18 +278,17 @@ class Timeline:
             )
         return committed
 
-    def _undone(self) -> frozenset[str]:
-        """Instants of commits that a rollback names."""
-        timeline = self._meta.getActiveTimeline()
-        undone: set[str] = set()
-        for instant in timeline.getRollbackTimeline().getInstants():
-            if instant.isCompleted():
-                named = timeline.readRollbackMetadata(instant).getCommitsRollback()
-                undone.update(str(one) for one in named)
-            elif instant.isRequested():
-                plan = timeline.readRollbackPlan(instant)
-                undone.add(str(plan.getInstantToRollback().getCommitTime()))
-        return frozenset(undone)
+
+def _copied_twice(path: str, chunk: Committed) -> LostHistoryError:
+    """The error for a process that slept while another one completed the copy."""
+    return LostHistoryError(
+        f"commit {chunk.instant} has copied rows into the lake table at {path} after its copy was"
+        " complete; these rows are there twice",
+        remedy="Run `tributary run` for the table, which marks it, then `tributary bootstrap`. Two"
+        " processes copied it at once: check that all use one state store, and that no machine was"
+        " suspended.",
+        path=path,
+    )
 
 
 def _open(spark: SparkSession, path: str) -> Any:

@@ -17,6 +17,7 @@ from pyspark.errors import PySparkException
 
 from cdc.errors import LakeError
 from cdc.lake.guard import CommitGuard
+from cdc.lake.late_files import delete_late_files
 from cdc.lake.services import CLUSTERING_KEY
 from cdc.lake.timeline import Timeline
 from cdc.runtime.failpoints import crash
@@ -63,9 +64,21 @@ class Upkeep:
             Py4JError, PySparkException: Hudi failed.
         """
         with _client(self._spark, self._path, self._options) as client:
-            for step in (client.clean, client.archive, lambda: self._cluster(client)):
+            for step in (
+                client.clean,
+                self._delete_late_files,
+                client.archive,
+                lambda: self._cluster(client),
+            ):
                 self._check()
                 step()
+
+    def _delete_late_files(self) -> None:
+        """Delete what archiving would show to readers although its commit was rolled back."""
+        columns = self._options["hoodie.datasource.write.partitionpath.field"]
+        partition_columns = len(columns.split(",")) if columns else 0
+        timeline = Timeline(self._spark, self._path)
+        delete_late_files(self._spark, timeline, partition_columns=partition_columns)
 
     def _cluster(self, client: Any) -> None:
         """Merge small files, in a commit that the guard lets pass or refuses."""

@@ -105,11 +105,15 @@ class LakeTable:
             The commit's instant.
 
         Raises:
+            FencedError: The newest commit is no chunk of the same attempt.
             LakeError: The rows cannot be read or written, or the table has a bucket index and rows
                 already; nothing was committed.
         """
         timeline = self.timeline()
         previous = timeline.latest()
+        # Hudi calls no guard under this operation. What comes in between, `Timeline` refuses.
+        if previous is not None:
+            _require_copying(previous, commit, self.path)
         if previous is None:
             size = size or SnapshotSize(rows=0, bytes=0, commits=2)
             index = IndexLayout.choose(self._settings, self.layout, size)
@@ -354,6 +358,24 @@ def layout_of(schema: TableSchema, settings: TableSettings) -> RowLayout:
     """
     require_keyed(schema, settings)
     return RowLayout(schema, tuple(settings.partition_by), settings.delete_mode == "soft")
+
+
+def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> None:
+    """Refuse to add copied rows to a table that is not being copied any more.
+
+    Raises:
+        FencedError: The newest commit is no chunk of the same attempt.
+    """
+    found = previous.record
+    if (found.kind, found.attempt) != ("chunk", commit.attempt):
+        raise FencedError(
+            f"the newest commit of the lake table at {path}, {previous.instant}, is a {found.kind}"
+            f" of attempt {found.attempt}, so no rows of attempt {commit.attempt} are copied into"
+            " it: its copy is complete",
+            remedy="Nothing was committed. Run again; it starts from the newest commit.",
+            table=commit.table,
+            path=path,
+        )
 
 
 def live_rows(rows: DataFrame, layout: RowLayout) -> DataFrame:

@@ -5,8 +5,6 @@ from __future__ import annotations
 import pytest
 from pyspark.sql import SparkSession
 
-from cdc.lake.index import SnapshotSize
-from cdc.lake.timeline import CommitRecord
 from cdc.lake.write import LakeTable
 from operate.verify.table import Verification
 from tests.integration.running import spark as spark
@@ -71,8 +69,9 @@ def test_a_key_that_is_twice_in_the_lake_is_reported(shop: Shop, spark: SparkSes
     settings = shop.services.config.table_settings(shop.table("orders"))
     lake = LakeTable(spark, attempt.path, source.schema(described, settings), settings)
     twice = lake.read().where("id = 42")
-    commit = CommitRecord("chunk", shop.table("orders"), str(attempt.id), chunk_ids=(99,))
-    lake.bulk_insert(twice, commit, SnapshotSize(rows=1, bytes=100, commits=1))
+    latest = lake.timeline().latest_offsets()
+    assert latest is not None
+    lake.insert(twice, latest.record, lambda _: None)
     assert kinds(shop.verify("orders")) == {42: "duplicate"}
 
 

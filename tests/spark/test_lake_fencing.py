@@ -23,6 +23,7 @@ from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
+from cdc.runtime.spark import java_class
 from tests.handoffs import handed
 from tests.spark.lake import (
     CLUSTERED,
@@ -426,7 +427,7 @@ def test_a_commit_that_does_not_know_of_a_clustering_is_refused(
         earlier = f"{int(instant) - 1}.replacecommit"  # planned before, completed meanwhile
         shutil.copy(commit, timeline_folder / earlier)
         guard = CommitGuard(spark, table.path, accept, began=timeline.completed_instants())
-        guard.accept(None, None)
+        guard.accept(None, java_class(spark, "org.apache.hudi.common.model.HoodieCommitMetadata")())
 
     with pytest.raises(FencedError, match="where only this writer's unfinished one was expected"):
         table.upsert(rows(spark, table, [("u", 2, (1, "hid"))]), record(offsets={0: 3}), meanwhile)

@@ -60,6 +60,7 @@ class World:
         """The durable effects of a step in their order; a crash can fall between any two."""
         return {
             Step.BEGIN: [self._begin],
+            Step.BEGIN_ANEW: [self._begin_anew],
             Step.RESUME: [self._resume],
             Step.WAIT_FOR_OLDER_TRANSACTIONS: [lambda: self._note(x0="7")],
             Step.RECORD_START: [lambda: self._note(topic_id="t", start_offsets=START)],
@@ -94,6 +95,10 @@ class World:
         self.record = transition(
             self.record, State.BOOTSTRAPPING, at=NOW, attempt=Attempt(uuid.uuid4(), NOW, "/lake/a")
         )
+
+    def _begin_anew(self) -> None:
+        self.record = with_attempt(self.record, Attempt(uuid.uuid4(), NOW, "/lake/b"), at=NOW)
+        self.chunks, self.handed_off, self.position = set(), False, None
 
     def _resume(self) -> None:
         assert self.record.resume_to is not None
@@ -157,6 +162,31 @@ def test_a_crash_after_any_durable_effect_is_gone_on_from(crash_after: int) -> N
     assert [step for step in ORDER if step in done] == ORDER
     repeated = [step for index, step in enumerate(done) if step in done[:index]]
     assert len(repeated) <= 1, "only the step that was cut short is taken again"
+
+
+@pytest.mark.parametrize("archived", [False, True])
+@pytest.mark.parametrize("backup_after", range(1, effects_of_a_whole_run()))
+def test_a_store_from_a_backup_never_copies_into_a_table_that_is_handed_off(
+    backup_after: int, archived: bool
+) -> None:
+    backup = World(registered())
+    backup.run(crash_after=backup_after)
+    if backup.record.attempt is None or backup.attempt.start_offsets is None:
+        return
+    world = replace(backup, chunks=set(backup.chunks))
+    world.run()
+    served = world.attempt.id
+    world.record, world.taken = backup.record, []
+    if archived:
+        world.chunks.clear()
+
+    world.run()
+
+    assert world.record.state is State.INCREMENTAL
+    if world.attempt.id == served:
+        assert not {Step.COPY, Step.FIND_HANDOFF, Step.COMMIT_HANDOFF} & {*world.taken}
+    else:
+        assert world.taken == [Step.BEGIN_ANEW, *ORDER[1:]]
 
 
 @given(st.lists(st.integers(0, 6), max_size=12))

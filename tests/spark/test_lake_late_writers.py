@@ -1,0 +1,145 @@
+"""What a writer leaves behind that goes on after another one has taken its table over."""
+
+from __future__ import annotations
+
+import uuid
+from dataclasses import replace
+from datetime import datetime, timezone
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+from pyspark.sql import SparkSession
+
+from bootstrap.copying import Copying
+from cdc.config import TableSettings
+from cdc.errors import FencedError, LostHistoryError
+from cdc.lake import services, write
+from cdc.lake.publish import attempt_path
+from cdc.lake.timeline import Timeline
+from cdc.store.attempt import Attempt
+from cdc.store.table_state import State, TableRecord
+from tests.spark.lake import (
+    CLUSTERED,
+    ORDERS,
+    SEVERAL_COMMITS,
+    TABLE,
+    accept,
+    change,
+    content,
+    insert,
+    lake,
+    record,
+    rows,
+)
+
+
+def test_files_that_come_after_their_commit_was_rolled_back_never_become_rows(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Hudi shows files that are older than the first commit of the timeline."""
+    monkeypatch.setattr(services, "KEPT_COMMITS", 1)
+    hudi = {**CLUSTERED, "hoodie.clustering.plan.strategy.small.file.limit": "0"}
+    table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi, index="bloom", readers_keep="1s")
+    table.empty_commit(record(offsets={0: 2}), accept)
+    late: dict[Path, bytes] = {}
+
+    def come_late() -> None:
+        for path, data in late.items():
+            path.write_bytes(data)
+
+    def meanwhile(timeline: Timeline) -> None:
+        (instant,) = timeline.pending_instants()
+        files = (tmp_path / "t").glob(f"*_{instant}.parquet")
+        late.update((path, path.read_bytes()) for path in files)
+        change(spark, table, 4, ("c", 3, (3, "later")))
+        assert late
+        assert not any(path.exists() for path in late), "the next writer deletes what it finds"
+        come_late()
+
+    ghost = rows(spark, table, [("c", 2, (2, "ghost"))])
+    with pytest.raises(FencedError, match="undone by another writer"):
+        table.upsert(ghost, record(offsets={0: 3}), meanwhile)
+    assert not any(path.exists() for path in late), "a refused writer deletes its own files"
+
+    come_late()
+    for end in range(5, 8):
+        change(spark, table, end, ("u", end - 1, (3, f"at {end}")))
+    table.keep_up(lambda: None)
+
+    dead = {path.stem.split("_")[-1] for path in late}
+    assert max(dead) < min(table.timeline().completed_instants()), "not archived: proves nothing"
+    assert content(table) == [(3, "at 7")]
+
+
+def test_rows_are_only_copied_into_a_table_whose_copy_goes_on(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
+    insert(spark, table, (1, "copied"), size=SEVERAL_COMMITS)
+    twice = rows(spark, table, [("r", -1, (1, "twice"))])
+    chunk = record("chunk", chunk_ids=(1,))
+
+    with pytest.raises(FencedError, match="is a chunk of attempt a, so no rows of attempt b are"):
+        table.bulk_insert(twice, replace(chunk, attempt="b"), SEVERAL_COMMITS)
+    table.empty_commit(record("handoff", offsets={0: 2}), accept)
+    with pytest.raises(FencedError, match=r"is a handoff of attempt a, so .* copy is complete"):
+        table.bulk_insert(twice, chunk, SEVERAL_COMMITS)
+    assert content(table) == [(1, "copied")]
+
+    # A process that looks, sleeps until another one has completed the copy, and goes on.
+    monkeypatch.setattr(write, "_require_copying", lambda *_: None)
+    table.bulk_insert(twice, chunk, SEVERAL_COMMITS)
+    with pytest.raises(LostHistoryError, match=r"after its copy was complete; .* there twice"):
+        table.timeline().latest_offsets()
+
+
+def test_a_copy_whose_first_commit_was_cut_short_goes_on_in_another_folder(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """A late file of a table's first commit would be shown to readers at once."""
+    at = datetime.now(timezone.utc)
+    first = Attempt(uuid.uuid4(), at, attempt_path(tmp_path.as_uri(), "first"))
+    made: list[Attempt] = [first]
+    known = TableRecord(
+        table=TABLE,
+        state=State.BOOTSTRAPPING,
+        base_path=tmp_path.as_uri(),
+        tier="default",
+        topic="t",
+        publication="p",
+        updated_at=at,
+        attempt=first,
+    )
+
+    def save(attempt: Attempt) -> TableRecord:
+        made.append(attempt)
+        return replace(known, attempt=attempt)
+
+    context = SimpleNamespace(spark=spark, timeline=lambda one: Timeline(spark, one.path))
+    copying = Copying(
+        context=cast("Any", context),
+        source=cast("Any", None),
+        settings=TableSettings(),
+        record=known,
+        save=save,
+        lease=cast("Any", None),
+        replica_s=1.0,
+        failures=1,
+    )
+    copying._leave_cut_short()
+    assert made == [first], "nothing was begun"
+    table = lake(spark, tmp_path / "attempt=first", ORDERS)
+    insert(spark, table, (1, "copied"))
+    copying._leave_cut_short()
+    assert made == [first], "its first commit is complete"
+
+    (done,) = (tmp_path / "attempt=first" / ".hoodie").glob("*.commit")
+    done.unlink()
+    assert table.timeline().pending_instants()
+    copying._leave_cut_short()
+
+    (_, other) = made
+    assert other == replace(first, id=other.id, path=attempt_path(tmp_path.as_uri(), other.id))
+    assert not (tmp_path / "attempt=first").exists()
