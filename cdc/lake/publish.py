@@ -182,6 +182,17 @@ def delete_path(spark: SparkSession, path: str) -> bool:
         return bool(files.delete(folder, True))
 
 
+def has_commit(spark: SparkSession, path: str, instant: str) -> bool:
+    """Whether the active timeline of a Hudi table has a completed commit; reads no timeline.
+
+    Raises:
+        LakeError: The table's folder cannot be read.
+    """
+    with _files(spark, path) as (files, folder):
+        names = (f".hoodie/{instant}.{action}" for action in ("commit", "replacecommit"))
+        return any(files.exists(_child(spark, folder, name)) for name in names)
+
+
 def probe(spark: SparkSession, url: str) -> None:
     """Write and remove a file under ``url``.
 

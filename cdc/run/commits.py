@@ -65,6 +65,18 @@ def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
     )
 
 
+def behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
+    """The warning for a lake that does not have the newest commit that the state store knows."""
+    known = record.last_commit
+    if known is None or known.instant <= newest.instant:
+        return ()
+    return (
+        f"the newest commit of table {record.table} in the lake is {newest.instant}, and the state"
+        f" store knows {known.instant}: was the lake restored from a backup? The topic is read"
+        " again from the lake's commit",
+    )
+
+
 def commit_summary(committed: Committed) -> CommitSummary:
     """What the state store keeps of a commit."""
     record = committed.record

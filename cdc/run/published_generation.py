@@ -1,4 +1,4 @@
-"""Checks that a table's pointer names the generation of its record in the state store."""
+"""Checks that a table's pointer and newest commit are those of its record in the state store."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
 from cdc.errors import LakeError, LostHistoryError, begin_anew, copy_lost
-from cdc.lake.publish import read_pointer
+from cdc.lake.publish import has_commit, read_pointer
 from cdc.store.table_state import State
 
 if TYPE_CHECKING:
@@ -28,11 +28,12 @@ _LOOK_S = 60.0
 
 
 class Served:
-    """The records of idle tables that agreed with their pointers when this process looked.
+    """The records of idle tables that agreed with the lake when this process looked.
 
     A process looks at each record once, until the record changes. The state store does not keep the
     result, since the look is there to detect a state store that was restored from a backup. 3,000
-    looks took 4 s on a local disk; on an object store, at a tenth of a second each, they take 10 s.
+    looks at pointers took 4 s on a local disk; on an object store, at a tenth of a second for each
+    of the two reads, they take 20 s.
     """
 
     def __init__(self) -> None:
@@ -51,12 +52,18 @@ class Served:
         """Note that no former generation is to be removed until the pointer names others."""
         self._settled[table] = self.with_former.pop(table)
 
+    def agrees(self, record: TableRecord) -> None:
+        """Note that a run has compared the record with the lake's newest commit."""
+        self._agreed[record.table] = _version(record)
+
     def elsewhere(
         self, spark: Callable[[], SparkSession], records: Sequence[TableRecord]
     ) -> set[TableId]:
-        """The tables whose pointer is missing, or names another generation than their record.
+        """The tables whose lake has not the generation or the commit that their record names.
 
-        An unreachable lake does not stop a table that has nothing to write.
+        A commit is missing if the lake was restored from a backup, or lost its last writes. The
+        table's run then continues from the newest commit that is there. An unreachable lake does
+        not stop a table that has nothing to write.
 
         Args:
             spark: Returns the calling thread's session, whose file systems are used.
@@ -69,22 +76,24 @@ class Served:
         random.shuffle(new)
         deadline = time.monotonic() + _LOOK_S
 
-        def look(record: TableRecord) -> LostHistoryError | LakeError | None:
+        def differs(record: TableRecord) -> bool | LakeError:
             if time.monotonic() >= deadline:
                 return _LATE
             try:
                 self.saw(record, check_serving(spark(), record))
-            except (LostHistoryError, LakeError) as error:
+                return not _has_newest(spark(), record)
+            except LostHistoryError:
+                return True
+            except LakeError as error:
                 return error
-            return None
 
         with ThreadPoolExecutor(min(_AT_ONCE, len(new)), thread_name_prefix="serving") as pool:
-            found = list(zip(new, pool.map(look, new), strict=True))
-        self._agreed |= {one.table: _version(one) for one, error in found if error is None}
+            found = list(zip(new, pool.map(differs, new), strict=True))
+        self._agreed |= {one.table: _version(one) for one, other in found if other is False}
         away = [error for _, error in found if isinstance(error, LakeError)]
         if away:
             _log.warning("the pointers of %d idle tables were not read: %s", len(away), away[0])
-        return {one.table for one, error in found if isinstance(error, LostHistoryError)}
+        return {one.table for one, other in found if other is True}
 
 
 _LATE = LakeError(
@@ -138,6 +147,12 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
         table=record.table,
         path=base,
     )
+
+
+def _has_newest(spark: SparkSession, record: TableRecord) -> bool:
+    """Whether the lake has the commit that the store knows as the table's newest."""
+    attempt, known = record.attempt, record.last_commit
+    return attempt is None or known is None or has_commit(spark, attempt.path, known.instant)
 
 
 def no_offsets(record: TableRecord, reason: str, *, gone: bool = False) -> LostHistoryError:

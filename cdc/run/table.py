@@ -29,7 +29,14 @@ from cdc.errors import (
 from cdc.lake.timeline import Committed
 from cdc.run import plan
 from cdc.run.batch import Applied, BatchWriter
-from cdc.run.commits import clock_warnings, commit_guard, commit_summary, keep_size, run_entry
+from cdc.run.commits import (
+    behind_warnings,
+    clock_warnings,
+    commit_guard,
+    commit_summary,
+    keep_size,
+    run_entry,
+)
 from cdc.run.comparison import Comparison, compare, settings_digest
 from cdc.run.context import RunResult
 from cdc.run.ddl_events import told
@@ -174,7 +181,9 @@ class _TableRun:
             raise no_offsets(
                 self._record, f"the newest commit is of attempt {latest.record.attempt}"
             )
-        self.result = replace(self.result, warnings=clock_warnings(self._table, latest))
+        self._context.served.agrees(self._record)
+        told = (*clock_warnings(self._table, latest), *behind_warnings(self._record, latest))
+        self.result = replace(self.result, warnings=told)
         at = dict(latest.record.offsets)
         facts = self._topic or one_topic(self._context, self._record.topic)
         latest = still_in_topic(self._context, self._record, latest, facts)

@@ -13,7 +13,7 @@ from cdc.errors import LakeError
 from cdc.lake.pointer import Pointer, Published, moved
 from cdc.run import published_generation as serving
 from cdc.store.attempt import Attempt
-from cdc.store.table_state import State, TableRecord
+from cdc.store.table_state import CommitSummary, State, TableRecord
 from schemas.table import TableId
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -42,6 +42,7 @@ class Lake:
     def __init__(self) -> None:
         self.paths = {one.base_path: f"{one.base_path}/a" for one in (ONE, OTHER)}
         self.away = False
+        self.lost: set[str] = set()
         self.asked: list[str] = []
 
     def read(self, _spark: object, base: str) -> Pointer:
@@ -50,11 +51,15 @@ class Lake:
             raise LakeError("the bucket does not answer", remedy="Wait.")
         return Pointer.of(Published(self.paths[base], 1, "a", NOW))
 
+    def has_commit(self, _spark: object, path: str, _instant: str) -> bool:
+        return path not in self.lost
+
 
 @pytest.fixture
 def lake(monkeypatch: pytest.MonkeyPatch) -> Lake:
     known = Lake()
     monkeypatch.setattr(serving, "read_pointer", known.read)
+    monkeypatch.setattr(serving, "has_commit", known.has_commit)
     return known
 
 
@@ -76,6 +81,18 @@ def test_readers_that_are_sent_elsewhere_are_found_at_each_look(lake: Lake) -> N
     served = serving.Served()
     lake.paths["/lake/one"] = "/lake/one/former"
     assert look(served, ONE, OTHER) == look(served, ONE, OTHER) == {"one"}
+
+
+def test_a_lake_that_lost_the_newest_commit_is_found_until_a_run_has_compared_it(
+    lake: Lake,
+) -> None:
+    served = serving.Served()
+    summary = CommitSummary({0: 5}, None, None, "20260102030405000", NOW)
+    one = replace(ONE, last_commit=summary)
+    lake.lost.add("/lake/one/a")
+    assert look(served, one, OTHER) == look(served, one, OTHER) == {"one"}
+    served.agrees(one)
+    assert look(served, one, OTHER) == set()
 
 
 def test_a_lake_that_is_away_stops_no_idle_table(lake: Lake) -> None:
