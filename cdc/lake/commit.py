@@ -118,6 +118,7 @@ class CommitRecord(Part):
         watermark: Event time up to which the table is complete, aware UTC.
         counts: Records by operation, tombstones among them, and those left out as ``quarantined``;
             for a replay, only the records applied, as ``replayed``.
+        lacks: Number of records below ``offsets`` that were left out, and were not applied since.
         schema_ids: Registry ids of the writer schemas of the events.
         last_event: How far the binlog has been read; None unless the table is a log from a binlog.
         chunk_ids: Snapshot chunks that this commit holds.
@@ -143,6 +144,7 @@ class CommitRecord(Part):
     position: str | None = None
     watermark: datetime | None = None
     counts: Mapping[str, int] = field(default_factory=dict)
+    lacks: int = 0
     schema_ids: tuple[int, ...] = ()
     last_event: str | None = None
     chunk_ids: tuple[int, ...] = ()

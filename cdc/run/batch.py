@@ -149,8 +149,8 @@ class BatchWriter:
             if truncate is not None and self._settings.on_truncate == "pause":
                 batch = self._before_truncate(piece, truncate, tolerated)
             left_out.keep(batch, self._reader)
-            gaps = bool(left_out.outside(batch.piece) or batch.left_out)
-            record = self._record(batch, previous, gaps=gaps)
+            gaps = left_out.gaps(batch)
+            record = self._record(batch, previous, left_out)
             applied = self._commit(batch, record, guard, gaps=gaps, beyond=_reached(previous))
             left_out.settle(batch)
             return applied
@@ -188,8 +188,8 @@ class BatchWriter:
             truncate = batch.summary.first_truncate
             if truncate is not None and self._settings.on_truncate == "pause":
                 raise self._truncated(truncate)
-            gaps = bool(left_out.outside(piece) or left)
-            record = self._record(batch, previous, gaps=gaps)
+            gaps = left_out.gaps(batch)
+            record = self._record(batch, previous, left_out)
             record = replace(record, counts={"replayed": len(within) - len(left)})
             applied = self._commit(batch, record, guard, gaps=gaps, again=True)
             crash("quarantine.after_replay")
@@ -268,7 +268,7 @@ class BatchWriter:
             instant = self._lake.overwrite(left, commit, guard)
         return Applied(commit, instant, summary.events)
 
-    def _record(self, batch: Batch, previous: CommitRecord, *, gaps: bool) -> CommitRecord:
+    def _record(self, batch: Batch, previous: CommitRecord, left_out: LeftOut) -> CommitRecord:
         piece, summary = batch.piece, batch.summary
         counts = dict(summary.counts)
         if batch.left_out:
@@ -289,8 +289,9 @@ class BatchWriter:
             position=self._position(previous.position, summary.position),
             last_event=self._last_event(batch, previous),
             # A table that lacks a change is complete only up to it, even after later changes.
-            watermark=previous.watermark if gaps else reached,
+            watermark=previous.watermark if left_out.gaps(batch) else reached,
             counts=counts,
+            lacks=left_out.lacking(batch),
             schema_ids=summary.schema_ids or previous.schema_ids,
             handoff=previous.require_handoff().settled(self._reader.written(summary)),
             run_id=self._context.run_id,

@@ -158,6 +158,7 @@ def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord
         topic_id=record.topic_id,
         position=record.position,
         watermark=record.watermark,
+        lacks=record.lacks,
         last_event=record.last_event,
         schema_ids=record.schema_ids,
         handoff=handoff,

@@ -11,6 +11,7 @@ import logging
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
+from cdc.errors import LostHistoryError, copy_lost
 from cdc.runtime.failpoints import crash
 from cdc.store.quarantine import MAX_BYTES, Quarantine, Quarantined
 
@@ -20,11 +21,34 @@ if TYPE_CHECKING:
     from cdc.rows.kafka_records import Range
     from cdc.run.batch_reading import Batch, BatchReader
     from cdc.run.context import RunContext
+    from cdc.store.state_store import Store
 
 _log = logging.getLogger(__name__)
 
 Place = tuple[int, int]
 """Partition and offset."""
+
+
+def require_listed(store: Store, commit: CommitRecord) -> None:
+    """Check that the store lists the records that the lake's newest commit says are left out.
+
+    Raises:
+        LostHistoryError: It lists fewer.
+    """
+    if not commit.lacks:
+        return
+    places = Quarantine(store).offsets(commit.attempt)
+    listed = sum(at < commit.offsets.get(partition, 0) for partition, at in places)
+    if listed < commit.lacks:
+        raise LostHistoryError(
+            f"the lake lacks {commit.lacks} records of table {commit.table} that could not be"
+            f" applied, and the state store lists {listed} of them: which changes are missing is"
+            " not known any more",
+            remedy="Was the state store or the lake restored from a backup? Restore the other one"
+            f" from the same time; or {copy_lost(commit.table)}.",
+            table=commit.table,
+            topic=commit.topic,
+        )
 
 
 class LeftOut:
@@ -56,6 +80,16 @@ class LeftOut:
             for partition, at in self._kept
             if partition in piece.start and piece.start[partition] <= at < piece.end[partition]
         }
+
+    def gaps(self, batch: Batch) -> bool:
+        """Whether there are records that the table lacks, or will lack, outside of what applies."""
+        return bool(self.outside(batch.piece) or batch.left_out)
+
+    def lacking(self, batch: Batch) -> int:
+        """How many records below the batch's end the table lacks once the batch is committed."""
+        end = batch.piece.end
+        passed = [at for partition, at in self.outside(batch.piece) if at < end.get(partition, 0)]
+        return len(passed) + len(batch.left_out)
 
     def tolerated(self, piece: Range) -> int:
         """How many records of the range may be left out."""

@@ -25,6 +25,7 @@ from cdc.run.comparison import compare
 from cdc.run.ddl_events import told
 from cdc.run.follow import follow
 from cdc.run.published_generation import check_serving, no_offsets
+from cdc.run.quarantining import require_listed
 from cdc.sources.values import Look
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord, with_commit
@@ -79,6 +80,7 @@ class _Replay:
         latest = self._context.timeline(attempt).latest_offsets()
         if latest is None or latest.record.attempt != str(attempt.id):
             raise no_offsets(self._record, f"no commit under {attempt.path} is of its attempt")
+        require_listed(self._context.store, latest.record)
         start = self._start(attempt, latest, first)
         piece = Range(start, dict(latest.record.offsets))
         self._require_history(attempt, latest, start)

@@ -42,6 +42,7 @@ from cdc.run.context import RunResult
 from cdc.run.ddl_events import told
 from cdc.run.follow import LakeShape, follow, seen_at
 from cdc.run.published_generation import check_serving, no_offsets
+from cdc.run.quarantining import require_listed
 from cdc.run.source_lookup import VISIBLE_S
 from cdc.runtime.failpoints import crash
 from cdc.sources.selection import not_there
@@ -181,6 +182,7 @@ class _TableRun:
             raise no_offsets(
                 self._record, f"the newest commit is of attempt {latest.record.attempt}"
             )
+        require_listed(self._context.store, latest.record)
         self._context.served.agrees(self._record)
         told = (*clock_warnings(self._table, latest), *behind_warnings(self._record, latest))
         self.result = replace(self.result, warnings=told)

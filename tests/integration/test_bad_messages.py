@@ -141,6 +141,11 @@ def test_every_kind_is_left_out_by_name_and_later_rows_arrive(
     assert orders.newest.watermark == before
     with pytest.raises(DecodeError, match="cannot be applied"):
         replay(orders)
+    Quarantine(shared.store).forget(shared.table(orders.name))  # as in a store from a backup
+    result = orders.run()
+    assert (result.state, result.error is None) == (State.NEEDS_BOOTSTRAP, False)
+    assert result.error is not None
+    assert f"lacks {len(bad)} records" in result.error.message
 
 
 @settings(on_bad_message="quarantine", max_quarantined=2)

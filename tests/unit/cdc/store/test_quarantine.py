@@ -13,9 +13,10 @@ from sqlalchemy.engine import make_url
 from sqlalchemy.schema import CreateTable
 
 from cdc.config.tables import TableSettings
+from cdc.errors import LostHistoryError
 from cdc.lake.commit import CommitRecord
 from cdc.rows.kafka_records import Range
-from cdc.run.quarantining import LeftOut
+from cdc.run.quarantining import LeftOut, require_listed
 from cdc.store.quarantine import Quarantine, Quarantined
 from cdc.store.state_store import Store
 from cdc.store.tables import quarantine as quarantine_table
@@ -104,6 +105,21 @@ def left_out(store: Store, **settings: Any) -> LeftOut:
     context = cast(Any, SimpleNamespace(store=store, run_id="run-2"))
     previous = CommitRecord(kind="run", table=TABLE, attempt=ATTEMPT, offsets={0: 10})
     return LeftOut(context, previous, TableSettings.model_validate(settings))
+
+
+def test_a_store_from_a_backup_does_not_forget_what_the_lake_lacks(
+    store: Store, quarantine: Quarantine
+) -> None:
+    quarantine.keep([record(3), record(5), record(12), record(30)])
+    piece, later = Range({0: 10}, {0: 20}), SimpleNamespace(partition=0, offset=13)
+    batch = cast(Any, SimpleNamespace(piece=piece, left_out=(later,)))
+    assert left_out(store).lacking(batch) == 3, "one at 12 is applied, one at 30 is not reached"
+    commit = CommitRecord(kind="run", table=TABLE, attempt=ATTEMPT, offsets={0: 20}, lacks=3)
+    require_listed(store, commit)
+    quarantine.settle(ATTEMPT, {0: 3}, {0: 4}, [])
+    with pytest.raises(LostHistoryError, match=r"lacks 3 records .* lists 2 of them"):
+        require_listed(store, commit)
+    require_listed(store, replace(commit, lacks=2))
 
 
 def test_only_the_policy_tolerates_records_and_only_so_many(
