@@ -13,7 +13,7 @@ from cdc.store.table_state import State
 from stack.postgres import POSTGRES
 from stack.roles import SNAPSHOT
 from tests.integration.kinds import database as database
-from tests.integration.person import Person
+from tests.integration.person import Person, commands
 from tests.integration.person import person as person
 from tests.integration.running import spark as spark
 from tests.integration.shop import shop as shop
@@ -34,8 +34,9 @@ def test_a_pointer_that_something_else_wrote_is_published_anew(person: Person) -
         pointer.write_text(text)
         told = person.refused("path", orders).remedy
         assert told.startswith("Something else wrote it")
+        assert commands(told) == [["resync"]], "of the table, once the file is removed"
         pointer.unlink()
-        person.follow(told)
+        person.done("resync", orders)
         person.done("path", orders)
         person.done("verify", orders)
 
