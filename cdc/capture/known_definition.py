@@ -148,8 +148,9 @@ def require_known(
 def _remedy(table: TableId, what: str) -> str:
     if what.startswith("its columns"):
         return (
-            "Give such tables another tier (`tier` in their settings), whose new connector reads the"
-            f" server's definition: `tributary offboard {table}`, then `tributary onboard {table}`."
+            "Give such tables another tier (`tier` in their settings), whose new connector reads"
+            f" the server's definition: `tributary offboard {table}`, then `tributary onboard"
+            f" {table}`."
         )
     return (
         f"Run ALTER TABLE {table.relation} MODIFY for each of these columns, with its whole"
