@@ -51,17 +51,14 @@ class Origin:
     def now(cls, capture: Capture) -> Origin:
         """Read the current ends of the topics.
 
-        The last stable offset of the rows may be too low: a hanging Kafka transaction can hold it
-        below rows that are committed. Those may be older than a change without an event, which the
-        copy shows, so they must not be applied over it.
-
         Kafka ends a transaction of its own in one topic after the other, so the end of a source
-        transaction may also be stable before its rows are. The high watermark, read after the
-        transactions' topic, is not too low: the rows of every stable end are below it.
+        transaction may be stable before its rows are. The last stable offset of the rows may
+        therefore be too low. The high watermark, read after the transactions' topic, is not: the
+        rows of every stable end are below it.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append or capture.names.tells_definitions:
-            ends = kafka.ends_many([capture.topic], committed=False)[capture.topic]
+            ends = kafka.ends_many([capture.topic])[capture.topic]
             offsets = {partition: end.offset for partition, end in ends.items()}
             return cls(offsets, leader_epochs(ends))
         identity, transactions = kafka.topic_id(topic), kafka.stable_offsets(topic)

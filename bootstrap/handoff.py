@@ -262,8 +262,14 @@ class _Bootstrap:
         crash("bootstrap.after_x0")
 
     def _record_start(self) -> None:
-        """Record O, from which the stream will apply changes, once capture is proven."""
+        """Record O, from which the stream will apply changes, once capture is proven.
+
+        O is the last stable offset. A hanging Kafka transaction could hold it below changes that
+        are captured already.
+        """
         self._capture.prove(self._source.table(self._table))
+        upto = self._context.kafka.high_watermarks(self._record.topic)
+        self._capture.wait_until_readable(upto, timeout_s=self._limits.readable_s)
         self._note(recorded(self._attempt, self._capture))
         crash("bootstrap.after_o")
 

@@ -167,11 +167,9 @@ class KafkaAdmin:
         """Return, per partition, the offset after the last record, including open transactions."""
         return self._of_one(topic, self.high_watermarks_many([topic]))
 
-    def ends_many(
-        self, topics: Iterable[str], *, committed: bool = True
-    ) -> dict[str, dict[int, End]]:
-        """Return last stable offsets, or high watermarks, and leader epochs of many topics."""
-        return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=committed)
+    def ends_many(self, topics: Iterable[str]) -> dict[str, dict[int, End]]:
+        """Return last stable offsets and leader epochs of many topics in one call."""
+        return self._ends(topics, ck_admin.OffsetSpec.latest(), committed=True)
 
     def truncated(
         self, logs: Iterable[Reached], *, timeout_s: float | None = None

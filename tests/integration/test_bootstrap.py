@@ -377,7 +377,7 @@ def test_a_stopped_connector_ends_the_wait_with_evidence(shop: Bootstrapping) ->
 
 
 def test_a_hanging_kafka_transaction_is_named(shop: Bootstrapping) -> None:
-    """H is the high watermark: the last stable offset may lie below rows that are committed."""
+    """O is waited for. H is the high watermark: the last stable offset may lie below rows."""
     fill(shop.database, "orders", 100)
     shop.add("orders")
     topic = shop.record("orders").topic
@@ -389,17 +389,25 @@ def test_a_hanging_kafka_transaction_is_named(shop: Bootstrapping) -> None:
         }
     )
     producer.init_transactions(20)
-    producer.begin_transaction()
-    producer.produce(topic, b"never committed")
-    producer.flush(20)
-    shop.database.execute("UPDATE orders SET v = 9 WHERE id = 9")
-    with pytest.raises(HandoffTimeoutError, match="hanging Kafka transaction") as stopped:
-        shop.bootstrap("orders", limits=limits(readable_s=1.0))
-    assert "high watermark" in stopped.value.message
-    record = shop.record("orders")
-    assert (record.state, record.resume_to) == (State.FAILED, State.CATCHING_UP)
-    assert shop.published("orders") is None
-    producer.abort_transaction(20)
+
+    def hang() -> None:
+        producer.begin_transaction()
+        producer.produce(topic, b"never committed")
+        producer.flush(20)
+        shop.database.execute("UPDATE orders SET v = v + 9 WHERE id = 9")
+
+    hang()
+    for watch, state in (
+        (Watch(), State.BOOTSTRAPPING),
+        (Watch(on_start={"copy": hang}), State.CATCHING_UP),
+    ):
+        with pytest.raises(HandoffTimeoutError, match="hanging Kafka transaction") as stopped:
+            shop.bootstrap("orders", watch, limits=limits(readable_s=1.0))
+        assert "high watermark" in stopped.value.message
+        record = shop.record("orders")
+        assert (record.state, record.resume_to) == (State.FAILED, state)
+        assert shop.published("orders") is None
+        producer.abort_transaction(20)
     assert shop.bootstrap("orders").rows == 0, "the copy was done"
     shop.catch_up_and_compare("orders", *COLUMNS)
 
