@@ -89,7 +89,7 @@ def compared(
         if one["name"] not in left_out and not one["generated"]
     ]
     return diff(
-        Catalog.read({**FACTS, "horizon": horizon}),
+        Catalog.read({**FACTS, "snapshot": f"{horizon}:{horizon}:"}),
         Catalog.read(now),
         LakeColumns(lake or LAKE, frozenset(dropped)),
         Rules(wanted, frozen=frozen, keyed=keyed, keeps_deleted=keeps_deleted),
