@@ -89,7 +89,8 @@ def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -
     names = [column.name for column in known]
     there = [column.name for column in columns]
     if names != there:
-        return [f"its columns are {', '.join(there)}, and the connector has {', '.join(names)}"]
+        order = "come in the order" if sorted(names) == sorted(there) else "are"
+        return [f"its columns {order} {', '.join(there)}, and the connector has {', '.join(names)}"]
     return [
         f"column {column.name} is {_shown(actual, column.nullable)}, and the connector has"
         f" {_shown(read, one.nullable)}"
@@ -146,17 +147,18 @@ def require_known(
 
 
 def _remedy(table: TableId, what: str) -> str:
-    if what.startswith("its columns"):
+    if what.startswith("its columns are"):
+        # The connector fails at a statement about a column that it does not know.
         return (
-            "Give such tables another tier (`tier` in their settings), whose new connector reads"
-            f" the server's definition: `tributary offboard {table}`, then `tributary onboard"
-            f" {table}`."
+            "Give such tables another tier (`tier` in their settings), whose connector reads the"
+            f" server's definition: `tributary offboard {table}`, then `tributary onboard {table}`."
         )
     return (
         f"Run ALTER TABLE {table.relation} MODIFY for each of these columns, with its whole"
-        " definition as SHOW CREATE TABLE has it and its character set in addition (CHARACTER SET"
-        f" ...), and then `tributary bootstrap {table}`. Or give the table another tier (`tier` in"
-        " its settings), whose new connector reads the server's definition."
+        " definition as SHOW CREATE TABLE has it, and its character set (CHARACTER SET ...) and"
+        f" place (FIRST, AFTER ...) in addition; then `tributary bootstrap {table}`. Or give the"
+        " table another tier (`tier` in its settings), whose connector reads the server's"
+        " definition."
     )
 
 

@@ -40,7 +40,7 @@ def test_a_table_stops_whose_definition_the_connector_has_otherwise(shop: Shop) 
     )
     told = {
         "recoded": "column nick is text in utf8mb4, and the connector has text in latin1",
-        "swapped": "its columns are id, a, b, and the connector has id, b, a",
+        "swapped": "its columns come in the order id, a, b, and the connector has id, b, a",
         "late": "column v is text in latin1, and the connector has text in utf8mb4",
     }
     for result in shop.run():
@@ -133,13 +133,13 @@ MISUNDERSTOOD = {
     "swapped": (
         "CREATE TABLE swapped (id int PRIMARY KEY, a varchar(9), b varchar(9))",
         ("ALTER TABLE swapped ADD COLUMN IF NOT EXISTS b varchar(9) AFTER id",),
-        "its columns are id, a, b, and the connector has id, b, a",
+        "its columns come in the order id, a, b, and the connector has id, b, a",
         "ALTER TABLE swapped MODIFY b varchar(9) AFTER a",
     ),
     "replaced": (
         "CREATE TABLE replaced (id int PRIMARY KEY, a varchar(9), b varchar(9))",
         ("CREATE OR REPLACE TABLE replaced (id int PRIMARY KEY, b varchar(9), a varchar(9))",),
-        "its columns are id, b, a, and the connector has id, a, b",
+        "its columns come in the order id, b, a, and the connector has id, a, b",
         "ALTER TABLE replaced MODIFY a varchar(9) AFTER b",
     ),
     "liked": (
@@ -148,7 +148,7 @@ MISUNDERSTOOD = {
             "CREATE TABLE model (id int PRIMARY KEY, b varchar(9), a varchar(9))",
             "CREATE TABLE IF NOT EXISTS liked LIKE model",
         ),
-        "its columns are id, a, b, and the connector has id, b, a",
+        "its columns come in the order id, a, b, and the connector has id, b, a",
         "ALTER TABLE liked MODIFY b varchar(9) AFTER a",
     ),
 }

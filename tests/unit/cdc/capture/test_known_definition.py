@@ -90,9 +90,9 @@ def test_what_is_read_otherwise_is_one(
 def test_names_and_their_order_count() -> None:
     server = [catalog("int", name="a"), catalog("int", name="b")]
     assert differences([known("INT", name=name) for name in "ab"], server) == []
-    for names in ("ba", "a", "abc"):
+    for names, order in (("ba", "come in the order"), ("a", "are"), ("abc", "are")):
         (found,) = differences([known("INT", name=name) for name in names], server)
-        assert found == f"its columns are a, b, and the connector has {', '.join(names)}"
+        assert found == f"its columns {order} a, b, and the connector has {', '.join(names)}"
 
 
 def test_the_last_statement_counts() -> None:
