@@ -21,7 +21,7 @@ from cdc.log.position import LogPosition, Lsn
 if TYPE_CHECKING:
     from bootstrap.capture import Capture
     from cdc.kafka import KafkaRecord
-    from cdc.sources.base import Marker, Source
+    from cdc.sources.base import Marker, SourceLog
     from cdc.store.attempt import Attempt
     from cdc.store.table_state import TableRecord
     from schemas.registry import SchemaRegistry
@@ -195,7 +195,7 @@ def _first(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord
     return next((record for record in records if record.value is not None), None)
 
 
-def joined_bounds(source: Source, record: TableRecord, marker: Marker) -> LogPosition:
+def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> LogPosition:
     """Return R: the least position at or after both the attempt's reads and a marker.
 
     Raises:

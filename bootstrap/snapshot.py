@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from cdc.lake.index import SnapshotSize
     from cdc.lake.write import LakeTable
     from cdc.runtime.progress import Task
-    from cdc.sources.base import Source, SourceTable, View
+    from cdc.sources.base import SnapshotReader, SourceTable, View
     from cdc.store.attempt import Chunk
     from schemas.table import TableId, TableSchema
 
@@ -67,7 +67,7 @@ class SnapshotCopy:
     """
 
     spark: SparkSession
-    source: Source
+    source: SnapshotReader
     table: SourceTable
     schema: TableSchema
     lake: LakeTable
@@ -152,7 +152,7 @@ class SnapshotCopy:
         return [values[name].cast(kind).alias(name) for name, kind in META_COLUMNS]
 
 
-def read_once(rows: DataFrame, source: Source, table: TableId, view: View) -> DataFrame:
+def read_once(rows: DataFrame, source: SnapshotReader, table: TableId, view: View) -> DataFrame:
     """Read rows once and keep them on the executors' disks, since their sessions cannot reopen.
 
     Args:

@@ -13,13 +13,13 @@ from schemas.standstill import spoiling
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
-    from cdc.sources.base import Marker, Source
+    from cdc.sources.base import Marker, TableReader
     from cdc.store.attempt import Attempt
     from cdc.store.table_state import TableRecord
 
 
 def unspoiled(
-    source: Source,
+    source: TableReader,
     settings: TableSettings,
     record: TableRecord,
     attempt: Attempt,
@@ -54,7 +54,7 @@ def unspoiled(
 
 
 def _spoiling(
-    source: Source,
+    source: TableReader,
     settings: TableSettings,
     record: TableRecord,
     known: Fingerprint,

@@ -20,7 +20,7 @@ from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
-    from cdc.sources.base import Source
+    from cdc.sources.base import SnapshotReader, Source, TableReader
     from cdc.sources.values import SourceTable
     from cdc.store.table_state import TableRecord
     from operate.context import Services
@@ -196,7 +196,7 @@ def _require_rights(services: Services, source: Source, table: SourceTable) -> N
 
 def _require_schema(
     services: Services,
-    source: Source,
+    source: TableReader,
     table: SourceTable,
     settings: TableSettings,
     *,
@@ -219,7 +219,7 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
         yield f"{large} ({asks} kafka.topic.max_message_bytes)"
 
 
-def _key(source: Source, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
+def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
     """Refuse a table with rows that its key cannot find; a check that takes too long is a note."""
     if not key:
         return
@@ -238,7 +238,7 @@ def _key(source: Source, table: SourceTable, key: Sequence[str]) -> Iterator[str
         )
 
 
-def require_exact_view(source: Source, table: TableId, settings: TableSettings) -> None:
+def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSettings) -> None:
     """Refuse a table that needs an exact view if its source cannot open one.
 
     Without it, a log's copy and stream could not be separated.

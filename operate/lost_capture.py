@@ -17,7 +17,7 @@ from cdc.store.table_state import Cause, State, TableRecord, transition
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
-    from cdc.sources.base import Source
+    from cdc.sources.base import SourceLog
     from cdc.sources.values import LogHealth
     from operate.context import Services
     from schemas.table import TableId
@@ -50,7 +50,7 @@ def dependent(
 
 
 def counted_otherwise(
-    services: Services, capture: CaptureNames, source: Source, log: LogHealth
+    services: Services, capture: CaptureNames, source: SourceLog, log: LogHealth
 ) -> str | None:
     """The reason why a capture cannot continue after its source turned GTIDs on or off.
 
@@ -68,7 +68,7 @@ def counted_otherwise(
     return rests[0] if rests and all(rests) else None
 
 
-def of_another_server(services: Services, capture: CaptureNames, source: Source) -> str | None:
+def of_another_server(services: Services, capture: CaptureNames, source: SourceLog) -> str | None:
     """The reason why a capture from another server cannot continue: its position is in that log.
 
     Returns:

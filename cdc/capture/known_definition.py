@@ -20,7 +20,7 @@ from schemas.types_mysql import TEXTS, MysqlType
 
 if TYPE_CHECKING:
     from cdc.debezium import DefinitionChange, KnownColumn
-    from cdc.sources.base import Source
+    from cdc.sources.base import TableReader
     from cdc.sources.values import SourceColumn
 
 _WAIT_S, _POLL_S = 10.0, 0.5
@@ -115,7 +115,7 @@ def require_known(
     table: TableId,
     connector: str,
     changes: Callable[[], Iterable[DefinitionChange]],
-    source: Source,
+    source: TableReader,
     error: type[CaptureError | LostHistoryError] = CaptureError,
 ) -> None:
     """Check that the connector has a table as the catalog has it.

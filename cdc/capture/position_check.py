@@ -19,7 +19,7 @@ from schemas.changes import Change, LoseEvents, NewFile, Verdict
 from schemas.table import TableId
 
 if TYPE_CHECKING:
-    from cdc.sources.base import Source
+    from cdc.sources.base import SourceLog
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,9 @@ class Rests:
     told_upto: int | None
 
 
-def check_stream(table: TableId, rests: Rests, evidence: CaptureEvidence, source: Source) -> None:
+def check_stream(
+    table: TableId, rests: Rests, evidence: CaptureEvidence, source: SourceLog
+) -> None:
     """Check that a table's stream continues from what its lake table rests on.
 
     Args:
@@ -203,7 +205,9 @@ def check_stream(table: TableId, rests: Rests, evidence: CaptureEvidence, source
     check_starts(table, evidence.starts, rests.told_upto)
 
 
-def rests_on(source: Source, reads_upto: str | None, committed: str | None) -> LogPosition | None:
+def rests_on(
+    source: SourceLog, reads_upto: str | None, committed: str | None
+) -> LogPosition | None:
     """Return the position up to which a lake table has the log, or None if none is known.
 
     Args:

@@ -25,7 +25,7 @@ from schemas.table import Column
 if TYPE_CHECKING:
     from cdc.config import LakeConfig, TableSettings
     from cdc.lake.handoff import Handoff
-    from cdc.sources.base import Source
+    from cdc.sources.base import TableReader
     from cdc.sources.values import Look, SourceTable
     from schemas.changes import Change
     from schemas.fingerprint import Fingerprint
@@ -59,7 +59,7 @@ class Comparison:
 
 
 def compare(
-    source: Source, look: Look, settings: TableSettings, handoff: Handoff, config: LakeConfig
+    source: TableReader, look: Look, settings: TableSettings, handoff: Handoff, config: LakeConfig
 ) -> Comparison:
     """Compare a lake table with its source's catalog.
 
@@ -109,7 +109,9 @@ def compare(
     )
 
 
-def _truncated(source: Source, table: TableId, before: Catalog, now: Catalog) -> frozenset[int]:
+def _truncated(
+    source: TableReader, table: TableId, before: Catalog, now: Catalog
+) -> frozenset[int]:
     """Partitions that may have been truncated separately, which sends no event.
 
     If that holds for all partitions, and one transaction gave them their files, the whole table was

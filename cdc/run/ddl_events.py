@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cdc.log.position import LogPosition
     from cdc.run.context import RunContext
     from cdc.runtime.progress import Progress
-    from cdc.sources.base import Source
+    from cdc.sources.base import SourceLog
     from cdc.store.table_state import TableRecord
     from schemas.fingerprint import Fingerprint
     from schemas.statement_effects import StatementEffects
@@ -84,7 +84,7 @@ def told(
 
 
 def since(
-    source: Source, table: TableId, read_at: str, changes: Iterable[DefinitionChange]
+    source: SourceLog, table: TableId, read_at: str, changes: Iterable[DefinitionChange]
 ) -> Iterator[DefinitionChange]:
     """Yield the statements on a table that were not yet executed at a position.
 
@@ -107,7 +107,7 @@ def since(
             yield change
 
 
-def _covers(known: LogPosition, source: Source, change: DefinitionChange) -> bool:
+def _covers(known: LogPosition, source: SourceLog, change: DefinitionChange) -> bool:
     """Whether a statement was executed at a position; False if the two cannot be compared."""
     told = change.place if isinstance(known, BinlogPosition) else change.gtid
     try:
@@ -120,7 +120,7 @@ def _wait(
     connect: ConnectClient,
     progress: Progress,
     table: TableId,
-    source: Source,
+    source: SourceLog,
     capture: CaptureNames,
     read_at: str,
 ) -> None:

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from cdc.lake.guard import Guard
     from cdc.lake.write import FollowedTable
     from cdc.run.context import RunContext
-    from cdc.sources.base import Source
+    from cdc.sources.base import RowLookup
     from cdc.sources.values import SourceTable
     from cdc.store.table_state import TableRecord
     from schemas.table import TableSchema
@@ -129,7 +129,7 @@ def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
 
 
 def _fills(
-    source: Source, table: SourceTable, schema: TableSchema, changes: Sequence[Change]
+    source: RowLookup, table: SourceTable, schema: TableSchema, changes: Sequence[Change]
 ) -> dict[str, str]:
     """Spark SQL of the value in old rows, by new column."""
     return {

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
     from cdc.config import LakeConfig
     from cdc.runtime.progress import Progress
-    from cdc.sources.base import Source
+    from cdc.sources.base import RowLookup
     from cdc.sources.values import SourceTable
     from schemas.table import TableSchema
 
@@ -46,7 +46,7 @@ class Asked:
     """
 
     spark: SparkSession
-    source: Source
+    source: RowLookup
     source_table: SourceTable
     source_schema: TableSchema
     kept: TableSchema

@@ -1,4 +1,4 @@
-"""What a source database offers to the layers above: one protocol over plain values."""
+"""What a source database offers to the layers above: one protocol per use, over plain values."""
 
 from __future__ import annotations
 
@@ -32,15 +32,22 @@ if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.runtime.progress import Progress
 
-__all__ = ["Fingerprint", "Marker", "Source", "SourceTable", "View"]
+__all__ = [
+    "Fingerprint",
+    "Marker",
+    "Replay",
+    "RowLookup",
+    "SnapshotReader",
+    "Source",
+    "SourceLog",
+    "SourceTable",
+    "TableReader",
+    "View",
+]
 
 
-class Source(Protocol):
-    """A configured source.
-
-    Every method may be called from any thread, and raises `cdc.errors.SourceError` when the server
-    cannot be reached or refuses.
-    """
+class TableReader(Protocol):
+    """The tables of a source, as its catalog describes them, and what the lake gets of them."""
 
     @property
     def name(self) -> str:
@@ -49,30 +56,8 @@ class Source(Protocol):
     def tables(self) -> list[TableStats]:
         """All user tables, without our own, sorted by name."""
 
-    def checks(self) -> list[Check]:
-        """Pre-flight of connections, versions, settings, privileges and the replica."""
-
-    @property
-    def has_replica(self) -> bool:
-        """Whether snapshots are read from a replica."""
-
-    @property
-    def shares_views(self) -> bool:
-        """Whether a session can take over the view of another session.
-
-        If not, all sessions that read under a view of a known position open at the same time,
-        while the block of `open_exact_view` runs. No session can join them later.
-        """
-
     def table(self, table: TableId) -> SourceTable:
         """The table as the primary's catalog describes it.
-
-        Raises:
-            SourceError: There is no such table.
-        """
-
-    def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
-        """The table and its fingerprint, read from the primary's catalog at one moment.
 
         Raises:
             SourceError: There is no such table.
@@ -86,6 +71,15 @@ class Source(Protocol):
             SchemaError: A column name that the lake cannot carry.
         """
 
+    def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
+        """The lake schema: column rules applied, generated columns left out, the record key.
+
+        Raises:
+            UnsupportedTypeError: A column that is kept has a type without a rule.
+            SchemaError: No usable key in ``mode: upsert``, or a column name that the lake cannot
+                carry.
+        """
+
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
         """The table as statements would leave it; no statement is run.
 
@@ -93,16 +87,18 @@ class Source(Protocol):
             DdlError: A statement is not understood, or does not fit the table.
         """
 
-    def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """The value that a column has in rows older than the column.
-
-        Args:
-            table: The table.
-            column: The column as the lake gets it.
-            stored: One of its ``old_values``.
+    def largest_row(self, table: SourceTable) -> int | None:
+        """Bytes of the largest of some sampled rows; None when there are none.
 
         Raises:
-            SourceError: The lake cannot hold it.
+            SourceError: The sample takes too long, or the table cannot be read.
+        """
+
+    def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
+        """Why existing rows cannot be found by the lake's key, and what to do; None if they can.
+
+        Raises:
+            SourceError: The check takes too long, or the table cannot be read.
         """
 
     def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
@@ -132,88 +128,16 @@ class Source(Protocol):
             oids: Object ids of partitions.
         """
 
-    def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
-        """The lake schema: column rules applied, generated columns left out, the record key.
 
-        Raises:
-            UnsupportedTypeError: A column that is kept has a type without a rule.
-            SchemaError: No usable key in ``mode: upsert``, or a column name that the lake cannot
-                carry.
-        """
+class SourceLog(Protocol):
+    """The log of a source: positions in it, our markers, and which changes it has."""
 
-    def fingerprint(self, table: TableId, publication: str, *, on_replica: bool) -> Fingerprint:
-        """The catalog facts of the table and of its capture, read in a fresh transaction."""
-
-    def fingerprints(
-        self, tables: Collection[TableId], publication: str
-    ) -> dict[TableId, Fingerprint]:
-        """The fingerprints of many tables, of one moment; tables that are gone are left out."""
+    @property
+    def name(self) -> str:
+        """Key of the source in ``tributary.yaml``."""
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
         """The identity of the server."""
-
-    def prepare_capture(self, publication: str, *, append: bool = False) -> None:
-        """Create what is missing: schema ``tributary``, its tables, grants and the publication.
-
-        The publication publishes insert, update, delete and truncate via partition roots. A
-        publication of logs (``append``) publishes insert and truncate only. Both contain our own
-        two tables from the start.
-        """
-
-    def unreadable(self, publication: str, slot: str) -> str | None:
-        """Why the capture cannot continue to read the kept log; None if it can."""
-
-    def planned_capture(
-        self, publication: str, slot: str, tables: Sequence[TableId], *, append: bool = False
-    ) -> list[str]:
-        """The statements that capturing these tables would run now; nothing is run."""
-
-    def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """Add the tables that the publication lacks; returns the ones that were added."""
-
-    def remove_from_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove the tables that the publication has; returns the ones that were removed."""
-
-    def published_tables(self, publication: str) -> list[TableId]:
-        """The application's tables that are in the publication; empty when there is none."""
-
-    def drop_publication(self, publication: str) -> None:
-        """Drop the publication if it exists."""
-
-    def audit_capture(self, publication: str, *, append: bool) -> list[str]:
-        """The problems that keep changes of all tables from being captured as they must be.
-
-        Args:
-            publication: The publication.
-            append: Whether only inserts and TRUNCATE may be captured.
-        """
-
-    def audit_table(
-        self, publication: str, table: SourceTable, *, append: bool = False
-    ) -> list[str]:
-        """The problems that keep only this table's changes from being captured as they must be.
-
-        Args:
-            publication: The publication.
-            table: The table.
-            append: Whether it is a log, of which only inserts and TRUNCATE are captured.
-        """
-
-    def cascades_unseen(self) -> bool:
-        """Whether foreign keys change rows without an event."""
-
-    def ensure_slot(self, slot: str) -> bool:
-        """Create the logical slot if it is missing; returns whether it was created.
-
-        Raises:
-            CaptureError: A slot of that name exists for another plugin or database.
-        """
-
-    def has_slot(self, slot: str) -> bool:
-        """Whether the slot exists; always true for sources that keep their log without slots."""
-
-    def log_health(self, slot: str) -> LogHealth:
-        """The state of the log that the capture of that slot depends on."""
 
     def position(self, text: str) -> LogPosition:
         """The position of this source whose ``str`` is the text.
@@ -225,8 +149,11 @@ class Source(Protocol):
     def commit_position(self, last: str) -> str | None:
         """A position up to which all commits are before the event of that ``POSITION``, or None."""
 
-    def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
-        """Drop the slot, waiting until its reader has gone; returns whether there was one."""
+    def current_position(self) -> LogPosition:
+        """The primary's position; every commit so far lies at or before it."""
+
+    def write_marker(self) -> Marker:
+        """Write a new marker row on the primary."""
 
     def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
         """Make sure that no transaction is captured in part after tables were added to a capture.
@@ -237,6 +164,54 @@ class Source(Protocol):
         Raises:
             SourceError: Time ran out; names the blocking sessions and prepared transactions.
         """
+
+    def nudge(self) -> None:
+        """Advance the capture's position, on sources where only the next change advances it."""
+
+    def cascades_unseen(self) -> bool:
+        """Whether foreign keys change rows without an event."""
+
+
+class RowLookup(Protocol):
+    """Single values and rows, read again from a source."""
+
+    @property
+    def name(self) -> str:
+        """Key of the source in ``tributary.yaml``."""
+
+    def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
+        """The value that a column has in rows older than the column.
+
+        Args:
+            table: The table.
+            column: The column as the lake gets it.
+            stored: One of its ``old_values``.
+
+        Raises:
+            SourceError: The lake cannot hold it.
+        """
+
+    def fetch_by_key(
+        self,
+        table: SourceTable,
+        schema: TableSchema,
+        keys: Sequence[Sequence[object]],
+        columns: Sequence[str],
+        *,
+        on_replica: bool = False,
+    ) -> list[dict[str, Any]]:
+        """The rows with those keys as Python values of the lake types, without absent keys.
+
+        Args:
+            table: The table.
+            schema: Its lake schema.
+            keys: Values in the order of ``schema.key``, as the lake has them.
+            columns: What to fetch besides the key columns, which are always fetched.
+            on_replica: Read from the replica instead of the primary.
+        """
+
+    def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
+        """The number of rows, counted."""
 
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
@@ -252,11 +227,46 @@ class Source(Protocol):
             SourceError: Time ran out; names the sessions that still hold the transactions back.
         """
 
-    def nudge(self) -> None:
-        """Advance the capture's position, on sources where only the next change advances it."""
 
-    def write_marker(self) -> Marker:
-        """Write a new marker row on the primary."""
+class Replay(Protocol):
+    """The replay of a replica, which a view of a known position pauses."""
+
+    @property
+    def name(self) -> str:
+        """Key of the source in ``tributary.yaml``."""
+
+    def replay_paused(self) -> bool:
+        """Whether the replica's replay is paused, or its pause is requested."""
+
+    def resume_replay(self) -> None:
+        """Resume the replica's replay, even if another process or a person paused it.
+
+        Raises:
+            ReplicaError: Replay is still paused.
+        """
+
+
+class SnapshotReader(Protocol):
+    """Copies of tables: views of a source, and the queries that read under them."""
+
+    @property
+    def name(self) -> str:
+        """Key of the source in ``tributary.yaml``."""
+
+    @property
+    def has_replica(self) -> bool:
+        """Whether snapshots are read from a replica."""
+
+    def replica_position(self) -> ReplicaPosition | None:
+        """How far the replica is, or None without a replica."""
+
+    @property
+    def shares_views(self) -> bool:
+        """Whether a session can take over the view of another session.
+
+        If not, all sessions that read under a view of a known position open at the same time,
+        while the block of `open_exact_view` runs. No session can join them later.
+        """
 
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
@@ -312,16 +322,6 @@ class Source(Protocol):
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
         """Why `open_exact_view` cannot open a view, and what to do about it; None if it can."""
 
-    def replay_paused(self) -> bool:
-        """Whether the replica's replay is paused, or its pause is requested."""
-
-    def resume_replay(self) -> None:
-        """Resume the replica's replay, even if another process or a person paused it.
-
-        Raises:
-            ReplicaError: Replay is still paused.
-        """
-
     def assert_view_alive(self, view: View) -> None:
         """Check that sessions can still read under the view, and that its server is the same one.
 
@@ -329,42 +329,8 @@ class Source(Protocol):
             SnapshotLostError: The view is gone, or the replica was promoted or re-cloned.
         """
 
-    def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """The error that a failed read by Spark means, from the text of its exception.
-
-        A lost view becomes `SnapshotLostError`, a session on the wrong server `ReplicaError`, a
-        value that the lake cannot hold a `SourceError` that names the column. The result is None
-        if the text is not of a failed read of this source.
-        """
-
-    def current_position(self) -> LogPosition:
-        """The primary's position; every commit so far lies at or before it."""
-
-    def replica_position(self) -> ReplicaPosition | None:
-        """How far the replica is, or None without a replica."""
-
     def size(self, table: SourceTable) -> TableSize:
         """Rows and bytes by the current size of the table."""
-
-    def largest_row(self, table: SourceTable) -> int | None:
-        """Bytes of the largest of some sampled rows; None when there are none.
-
-        Raises:
-            SourceError: The sample takes too long, or the table cannot be read.
-        """
-
-    def capture_obstacle(self) -> tuple[str, str] | None:
-        """Why no table of the source can be captured now, and what to do; None if tables can."""
-
-    def missing_rights(self, table: SourceTable, publication: str) -> tuple[str, str] | None:
-        """The rights that logins lack to replicate the table, and what grants them, or None."""
-
-    def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Why existing rows cannot be found by the lake's key, and what to do; None if they can.
-
-        Raises:
-            SourceError: The check takes too long, or the table cannot be read.
-        """
 
     def sample_boundaries(
         self,
@@ -391,24 +357,105 @@ class Source(Protocol):
     ) -> SnapshotQuery:
         """The query by which Spark reads the ranges, under the view, or as of now if it is None."""
 
-    def fetch_by_key(
-        self,
-        table: SourceTable,
-        schema: TableSchema,
-        keys: Sequence[Sequence[object]],
-        columns: Sequence[str],
-        *,
-        on_replica: bool = False,
-    ) -> list[dict[str, Any]]:
-        """The rows with those keys as Python values of the lake types, without absent keys.
+    def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
+        """The error that a failed read by Spark means, from the text of its exception.
 
-        Args:
-            table: The table.
-            schema: Its lake schema.
-            keys: Values in the order of ``schema.key``, as the lake has them.
-            columns: What to fetch besides the key columns, which are always fetched.
-            on_replica: Read from the replica instead of the primary.
+        A lost view becomes `SnapshotLostError`, a session on the wrong server `ReplicaError`, a
+        value that the lake cannot hold a `SourceError` that names the column. The result is None
+        if the text is not of a failed read of this source.
         """
 
-    def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
-        """The number of rows, counted."""
+
+class Source(TableReader, SourceLog, RowLookup, Replay, SnapshotReader, Protocol):
+    """A configured source. A function that needs a part of it takes only the protocol of that part.
+
+    Every method may be called from any thread, and raises `cdc.errors.SourceError` when the server
+    cannot be reached or refuses.
+    """
+
+    def checks(self) -> list[Check]:
+        """Pre-flight of connections, versions, settings, privileges and the replica."""
+
+    def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
+        """The table and its fingerprint, read from the primary's catalog at one moment.
+
+        Raises:
+            SourceError: There is no such table.
+        """
+
+    def fingerprint(self, table: TableId, publication: str, *, on_replica: bool) -> Fingerprint:
+        """The catalog facts of the table and of its capture, read in a fresh transaction."""
+
+    def fingerprints(
+        self, tables: Collection[TableId], publication: str
+    ) -> dict[TableId, Fingerprint]:
+        """The fingerprints of many tables, of one moment; tables that are gone are left out."""
+
+    def prepare_capture(self, publication: str, *, append: bool = False) -> None:
+        """Create what is missing: schema ``tributary``, its tables, grants and the publication.
+
+        The publication publishes insert, update, delete and truncate via partition roots. A
+        publication of logs (``append``) publishes insert and truncate only. Both contain our own
+        two tables from the start.
+        """
+
+    def unreadable(self, publication: str, slot: str) -> str | None:
+        """Why the capture cannot continue to read the kept log; None if it can."""
+
+    def planned_capture(
+        self, publication: str, slot: str, tables: Sequence[TableId], *, append: bool = False
+    ) -> list[str]:
+        """The statements that capturing these tables would run now; nothing is run."""
+
+    def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
+        """Add the tables that the publication lacks; returns the ones that were added."""
+
+    def remove_from_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
+        """Remove the tables that the publication has; returns the ones that were removed."""
+
+    def published_tables(self, publication: str) -> list[TableId]:
+        """The application's tables that are in the publication; empty when there is none."""
+
+    def drop_publication(self, publication: str) -> None:
+        """Drop the publication if it exists."""
+
+    def audit_capture(self, publication: str, *, append: bool) -> list[str]:
+        """The problems that keep changes of all tables from being captured as they must be.
+
+        Args:
+            publication: The publication.
+            append: Whether only inserts and TRUNCATE may be captured.
+        """
+
+    def audit_table(
+        self, publication: str, table: SourceTable, *, append: bool = False
+    ) -> list[str]:
+        """The problems that keep only this table's changes from being captured as they must be.
+
+        Args:
+            publication: The publication.
+            table: The table.
+            append: Whether it is a log, of which only inserts and TRUNCATE are captured.
+        """
+
+    def ensure_slot(self, slot: str) -> bool:
+        """Create the logical slot if it is missing; returns whether it was created.
+
+        Raises:
+            CaptureError: A slot of that name exists for another plugin or database.
+        """
+
+    def has_slot(self, slot: str) -> bool:
+        """Whether the slot exists; always true for sources that keep their log without slots."""
+
+    def log_health(self, slot: str) -> LogHealth:
+        """The state of the log that the capture of that slot depends on."""
+
+    def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
+        """Drop the slot, waiting until its reader has gone; returns whether there was one."""
+
+    def capture_obstacle(self) -> tuple[str, str] | None:
+        """Why no table of the source can be captured now, and what to do; None if tables can."""
+
+    def missing_rights(self, table: SourceTable, publication: str) -> tuple[str, str] | None:
+        """The rights that logins lack to replicate the table, and what grants them, or None."""

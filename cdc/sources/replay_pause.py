@@ -22,7 +22,7 @@ from schemas.errors import TributaryError
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from cdc.sources.base import Source
+    from cdc.sources.base import Replay
     from cdc.store.lease import Leases
     from cdc.store.state_store import Store
 
@@ -33,7 +33,7 @@ _log = logging.getLogger(__name__)
 
 
 @contextmanager
-def resuming(source: Source, store: Store, leases: Leases) -> Iterator[None]:
+def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
     """The right to pause replay of the source's replica for the length of a block.
 
     Raises:
@@ -58,7 +58,7 @@ def resuming(source: Source, store: Store, leases: Leases) -> Iterator[None]:
             _resume(source, store)
 
 
-def settle(store: Store, leases: Leases, open_source: Callable[[str], Source]) -> None:
+def settle(store: Store, leases: Leases, open_source: Callable[[str], Replay]) -> None:
     """Resume each replay that a process left paused when it died.
 
     The next command tries again to resume what cannot be resumed now.
@@ -80,7 +80,7 @@ def settle(store: Store, leases: Leases, open_source: Callable[[str], Source]) -
             _log.warning("replay of the replica of %s may be paused by us: %s", name, error)
 
 
-def _resume(source: Source, store: Store) -> None:
+def _resume(source: Replay, store: Store) -> None:
     source.resume_replay()
     store.forget_paused_replay(source.name)
 

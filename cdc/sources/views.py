@@ -12,7 +12,7 @@ from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
-    from cdc.sources.base import Source
+    from cdc.sources.base import SnapshotReader
 
 
 class Split(Protocol):
@@ -75,7 +75,7 @@ class View:
     split: Split | None = None
 
 
-def wants_exact_view(source: Source, settings: TableSettings) -> bool:
+def wants_exact_view(source: SnapshotReader, settings: TableSettings) -> bool:
     """Whether copies of a table need a view of a known position.
 
     A log needs it, since no event may be replayed over its copy. A table with ``one_view`` needs it

@@ -12,7 +12,7 @@ from operate.verify.settle import Key
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
-    from cdc.sources.base import Source, SourceTable
+    from cdc.sources.base import RowLookup, SourceTable
     from schemas.table import TableSchema
 
 _PAUSE_S = 0.01
@@ -31,7 +31,7 @@ class Sampler:
     """
 
     def __init__(
-        self, source: Source, table: SourceTable, schema: TableSchema, keys: Sequence[Key]
+        self, source: RowLookup, table: SourceTable, schema: TableSchema, keys: Sequence[Key]
     ) -> None:
         self._source, self._table, self._schema = source, table, schema
         self._keys = list(keys)
