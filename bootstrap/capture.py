@@ -94,21 +94,19 @@ class Capture:
                 topic=self.topic,
             )
         self.connect.wait_running(self.names.connector, progress=self.progress)
-        self.require_known()
 
-    def require_known(self) -> None:
+    def require_known(self, table: SourceTable) -> None:
         """Check that the connector reads the table by the definition that the server has.
+
+        Args:
+            table: The table, as it was before a position that is captured.
 
         Raises:
             CaptureError: It has another one, which it derived from the statements in the binlog.
         """
         if self.names.tells_definitions:
-            require_known(
-                self.table,
-                self.names.connector,
-                lambda: self.definitions.of(self.names),
-                self.source,
-            )
+            changes = self.definitions.of(self.names)
+            require_known(self.table, self.names.connector, changes, table.columns)
 
     def require_start(
         self, topic_id: str | None, start: Mapping[int, int], *, topic: str | None = None

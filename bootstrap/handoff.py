@@ -268,10 +268,21 @@ class _Bootstrap:
         are captured already.
         """
         self._capture.prove(self._source.table(self._table))
+        self._require_known()
         upto = self._context.kafka.high_watermarks(self._record.topic)
         self._capture.wait_until_readable(upto, timeout_s=self._limits.readable_s)
         self._note(recorded(self._attempt, self._capture))
         crash("bootstrap.after_o")
+
+    def _require_known(self) -> None:
+        """Check that the connector reads the table by the definition that the copy has.
+
+        A definition that has changed since is judged by `_require_unspoiled`.
+        """
+        table, now = self._source.described(self._table, self._record.publication)
+        known = self._attempt.fingerprint
+        if known is not None and known.digest == now.digest:
+            self._capture.require_known(table)
 
     def _copy(self) -> None:
         self._require_start()
@@ -305,7 +316,7 @@ class _Bootstrap:
         upto = joined_bounds(self._source, self._record, marker)
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
         # Now the connector has reported the statements of the time of the copy, too.
-        self._capture.require_known()
+        self._require_known()
         # Not the last stable offset: a hanging transaction can hold it below committed rows.
         high = self._context.kafka.high_watermarks(self._record.topic)
         start = self._attempt.start_offsets

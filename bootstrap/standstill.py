@@ -71,6 +71,7 @@ def _spoiling(
         wanted=source.columns(source.table(record.table), settings),
         empty=source.empty_partitions(attached) if attached else (),
         keyed=not settings.appends,
+        keeps_deleted=settings.delete_mode == "soft",
     )
 
 

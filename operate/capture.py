@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.evidence import known
 from cdc.capture.judgement import Severity, of_capture
-from cdc.capture.known_definition import require_known
+from cdc.capture.known_definition import newest
 from cdc.debezium import (
     CaptureNames,
     DefinitionChange,
@@ -222,8 +222,8 @@ def _require_known(
     stop it for all tables. The definition of a table that was just created follows within moments.
 
     Raises:
-        CaptureError: The connector does not report one of them in time, or has another one than the
-            server.
+        CaptureError: The connector does not report one of them in time, or has more columns of it
+            than the server.
     """
     effective = services.connect.connector(capture.connector)
     if not capture.tells_definitions or effective is None:
@@ -240,19 +240,27 @@ def _require_known(
             source.nudge()
         return names
 
-    if names := wait_while(
-        unknown, timeout_s=services.config.connect.timeout_s, poll_s=_KNOWN_POLL_S
-    ):
+    def longer() -> str:
+        known = newest(reported())
+        columns = {table: source.table(table).columns for table in tables}
+        return ", ".join(
+            str(table) for table in tables if len(known.get(table, ())) > len(columns[table])
+        )
+
+    limit = services.config.connect.timeout_s
+    why = "its login could not see it when the connector first started"
+    names = wait_while(unknown, timeout_s=limit, poll_s=_KNOWN_POLL_S)
+    if not names:
+        why = "it has columns that the server does not have"
+        names = wait_while(longer, timeout_s=limit, poll_s=_KNOWN_POLL_S)
+    if names:
         raise CaptureError(
-            f"connector {capture.connector} does not know the definition of {names}: its login"
-            " could not see it when the connector first started",
+            f"connector {capture.connector} does not know the definition of {names}: {why}",
             remedy="Give such tables another tier (`tier` in their settings): its connector"
             " sees them as it first starts. Or offboard all tables of this connector and"
             " onboard them again, which copies them anew.",
             connector=capture.connector,
         )
-    for table in tables:
-        require_known(table, capture.connector, reported, source)
 
 
 def topics(group: Group) -> list[str]:

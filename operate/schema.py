@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from cdc.errors import LakeError, StateError, copy_lost
@@ -173,8 +173,9 @@ def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, State
     source_table, fingerprint = source.described(table, record.publication)
     settings = services.config.table_settings(table)
     lake = services.config.lake
-    statements = told(services.run_context, record, handoff, fingerprint)
-    look = Look(source_table, fingerprint, statements)
+    look = Look(source_table, fingerprint)
+    statements = told(services.run_context, record, handoff, look)
+    look = replace(look, statements=statements)
     compared = compare(source, look, settings, handoff, lake)
     return handoff, compared, statements
 

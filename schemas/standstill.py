@@ -19,6 +19,7 @@ def spoiling(
     wanted: Sequence[Column],
     empty: Collection[int],
     keyed: bool,
+    keeps_deleted: bool = False,
 ) -> Iterator[str]:
     """List the changes that make a copy in progress worthless; none if runs can follow them all.
 
@@ -36,6 +37,7 @@ def spoiling(
         wanted: The columns that the settings replicate.
         empty: Object ids of partitions that hold no row.
         keyed: Whether rows of the lake are found by their key; those of a log are not.
+        keeps_deleted: Whether the lake keeps rows that the source deleted.
     """
     if otherwise := [*differences("columns", _columns(before), _columns(now))]:
         yield from otherwise
@@ -56,7 +58,8 @@ def spoiling(
         asked=frozenset(one.name for one in wanted if one.asked),
         hidden={one.name: (one.hide, one.plain) for one in wanted if one.hide},
     )
-    for change in diff(before, now, lake, Rules(wanted, keyed=keyed), Evidence(empty=empty)):
+    rules = Rules(wanted, keyed=keyed, keeps_deleted=keeps_deleted)
+    for change in diff(before, now, lake, rules, Evidence(empty=empty)):
         unread = isinstance(change, NewFile) or (isinstance(change, AddPartition) and not keyed)
         if unread or change.verdict is Verdict.BOOTSTRAP:
             yield str(change)

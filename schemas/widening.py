@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterable
 
 from schemas.catalog import CatalogColumn
+from schemas.charsets_mysql import DOUBTFUL
 from schemas.errors import SchemaError
 
 _DECIMAL = re.compile(r"decimal\((\d+),\s*(\d+)\)")
@@ -78,7 +79,9 @@ def keeps_rows(old: str, new: str) -> bool:
 def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
     """Whether a text got a character set that may lack letters of its rows, or lack room for them.
 
-    The TEXT types limit the number of bytes, not of letters.
+    The TEXT types limit the number of bytes, not of letters. Letters also get lost where events of
+    before the change have characters that the connector cannot tell apart: which ones those are
+    depends on the character set that the column had then.
     """
     before, after = (
         [name.replace("utf8mb3", "utf8") for name in one.written.removeprefix(one.type).split()[:1]]
@@ -86,7 +89,7 @@ def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
     )
     if not (before and after) or before == after:
         return False
-    if after != ["utf8mb4"]:
+    if after != ["utf8mb4"] or DOUBTFUL.get(before[0], "all"):
         return True
     return before != ["utf8"] and family(new.type) in _LONGER
 

@@ -9,22 +9,17 @@ values to the wrong columns, or misreads them, and does not fail. A new copy doe
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cdc.errors import CaptureError, LostHistoryError
-from cdc.runtime.waiting import wait_while
 from schemas.table import TableId
 from schemas.types_mysql import TEXTS, MysqlType
 
 if TYPE_CHECKING:
     from cdc.debezium import DefinitionChange, KnownColumn
-    from cdc.sources.base import TableReader
     from cdc.sources.values import SourceColumn
-
-_WAIT_S, _POLL_S = 10.0, 0.5
-"""How long connector and catalog may differ, since one is read after the other, in seconds."""
 
 _NAMES = {
     "integer": "int",
@@ -52,6 +47,7 @@ _SHAPES = frozenset(
     )
 )
 _ENUMS = frozenset({"enum", "set"})
+_UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4"})
 _FLOAT_DIGITS = 24
 """Above that many binary digits, ``float(n)`` is a double."""
 
@@ -102,20 +98,16 @@ def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -
     ]
 
 
-def newest(changes: Iterable[DefinitionChange], table: TableId) -> tuple[KnownColumn, ...]:
-    """Return the connector's columns of a table after the last statement on it; empty if none."""
-    found: tuple[KnownColumn, ...] = ()
-    for change in changes:
-        if change.table == table:
-            found = change.columns
-    return found
+def newest(changes: Iterable[DefinitionChange]) -> dict[TableId, tuple[KnownColumn, ...]]:
+    """Return the connector's columns of each table after the last statement on it."""
+    return {change.table: change.columns for change in changes if change.table is not None}
 
 
 def require_known(
     table: TableId,
     connector: str,
-    changes: Callable[[], Iterable[DefinitionChange]],
-    source: TableReader,
+    changes: Iterable[DefinitionChange],
+    columns: Sequence[SourceColumn],
     error: type[CaptureError | LostHistoryError] = CaptureError,
 ) -> None:
     """Check that the connector has a table as the catalog has it.
@@ -123,20 +115,16 @@ def require_known(
     Args:
         table: The table.
         connector: The connector's name.
-        changes: Reads what the connector has reported.
-        source: Its source, which has the catalog.
+        changes: What the connector has reported of the time up to the look at the catalog. It has
+            captured all of that time.
+        columns: The table's columns in the catalog.
         error: What is raised.
 
     Raises:
-        CaptureError: It has not, and the difference lasts; names each one.
+        CaptureError: It has not; names each difference.
         LostHistoryError: The same, if the lake has followed that connector.
     """
-
-    def found() -> str:
-        known = newest(changes(), table)
-        return "; ".join(differences(known, source.table(table).columns))
-
-    if what := wait_while(found, timeout_s=_WAIT_S, poll_s=_POLL_S):
+    if what := "; ".join(differences(newest(changes).get(table, ()), columns)):
         raise error(
             f"connector {connector} reads table {table} by another definition than the server"
             f" has: {what}",
@@ -165,7 +153,7 @@ def _remedy(table: TableId, what: str) -> str:
 def _same(read: _Form, actual: _Form) -> bool:
     # MariaDB's name for a text. Its connector reads it as UTF-8.
     if read.kind == "json" and actual.kind == "text":
-        return actual.charset == "utf8mb4"
+        return actual.charset == "utf8"
     return read == actual
 
 
@@ -203,7 +191,9 @@ def _form(
     if name in _INTEGERS:
         return _Form(name, unsigned=unsigned)
     if name in TEXTS:
-        return _Form("text", charset="utf8mb3" if charset == "utf8" else charset)
+        # Statements have names in any case; each of the Unicode sets is read as UTF-8.
+        name = charset.lower()
+        return _Form("text", charset="utf8" if name in _UTF8 else name)
     if name in _BYTES:
         return _Form("bytes")
     if name in _SHAPES:

@@ -183,14 +183,23 @@ def delete_path(spark: SparkSession, path: str) -> bool:
 
 
 def has_commit(spark: SparkSession, path: str, instant: str) -> bool:
-    """Whether the active timeline of a Hudi table has a completed commit; reads no timeline.
+    """Whether a Hudi table has a completed commit; lists the timeline only if it seems gone.
+
+    A commit from before the active timeline is archived, as the newest one of an idle shard may be.
 
     Raises:
         LakeError: The table's folder cannot be read.
     """
     with _files(spark, path) as (files, folder):
-        names = (f".hoodie/{instant}.{action}" for action in ("commit", "replacecommit"))
-        return any(files.exists(_child(spark, folder, name)) for name in names)
+        actions = (".commit", ".replacecommit")
+        if any(files.exists(_child(spark, folder, f".hoodie/{instant}{end}")) for end in actions):
+            return True
+        timeline = _child(spark, folder, ".hoodie")
+        if not files.exists(timeline):
+            return False
+        names = (str(entry.getPath().getName()) for entry in files.listStatus(timeline))
+        active = (name.partition(".")[0] for name in names if name.endswith(actions))
+        return instant < min(active, default="")
 
 
 def probe(spark: SparkSession, url: str) -> None:

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping
+from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
@@ -160,8 +161,9 @@ class _Replay:
         source_table, fingerprint = source.described(self._table, self._record.publication)
         handoff = latest.record.require_handoff()
         lake = self._context.config.lake
-        statements = told(self._context, self._record, handoff, fingerprint)
-        look = Look(source_table, fingerprint, statements)
+        look = Look(source_table, fingerprint)
+        statements = told(self._context, self._record, handoff, look)
+        look = replace(look, statements=statements)
         compared = compare(source, look, self._settings, handoff, lake)
         if compared.changes:
             raise StateError(

@@ -256,8 +256,9 @@ class _TableRun:
         position_check.check_capture(self._table, stopping(findings))
         lake = self._context.config.lake
         reported = known(evidence.statements)
-        statements = told(self._context, self._record, handoff, fingerprint, reported)
-        look = Look(source_table, fingerprint, statements)
+        look = Look(source_table, fingerprint)
+        statements = told(self._context, self._record, handoff, look, reported)
+        look = replace(look, statements=statements)
         compared = compare(source, look, self._settings, handoff, lake)
         try:
             warnings = position_check.check_changes(

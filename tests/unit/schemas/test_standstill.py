@@ -118,7 +118,12 @@ TABLE: list[tuple[str, dict[str, Any], bool, str]] = [
 
 
 def found(
-    now: dict[str, Any], *, empty: tuple[int, ...] = (), keyed: bool = True, **before: Any
+    now: dict[str, Any],
+    *,
+    empty: tuple[int, ...] = (),
+    keyed: bool = True,
+    keeps_deleted: bool = False,
+    **before: Any,
 ) -> list[str]:
     facts = changed(**leaf(), **before)
     wanted = [
@@ -126,7 +131,9 @@ def found(
         for one in {**facts, **now}["columns"].values()
     ]
     catalogs = Catalog.read(facts), Catalog.read({**facts, **now})
-    return [*spoiling(*catalogs, wanted=wanted, empty=empty, keyed=keyed)]
+    return [
+        *spoiling(*catalogs, wanted=wanted, empty=empty, keyed=keyed, keeps_deleted=keeps_deleted)
+    ]
 
 
 @pytest.mark.parametrize(
@@ -147,6 +154,12 @@ def test_what_a_run_follows_spoils_nothing_of_a_log_but_for_a_partition_that_no_
         assert found(now, keyed=False) == []
     assert found(NEW_LEAF, empty=(301,)) == []
     assert found(NEW_LEAF, empty=(301,), keyed=False)
+
+
+def test_a_column_that_no_longer_allows_null_spoils_a_copy_that_no_event_corrects() -> None:
+    assert found(note(nullable=False)) == []
+    assert found(note(nullable=False), keyed=False)
+    assert found(note(nullable=False), keeps_deleted=True)
 
 
 def test_an_owner_explains_no_name_that_was_another_before() -> None:

@@ -32,7 +32,9 @@ def test_types_that_do_not_go_together_name_both_shards(one: str, other: str) ->
 @pytest.mark.parametrize(
     ("kind", "before", "after", "lost"),
     [
-        ("varchar(9)", "latin1", "utf8mb4", False),
+        ("varchar(9)", "latin2", "utf8mb4", False),
+        ("varchar(9)", "latin1", "utf8mb4", True),
+        ("varchar(9)", "sjis", "utf8mb4", True),
         ("varchar(9)", "utf8mb4", "latin1", True),
         ("tinytext", "latin1", "utf8mb4", True),
         ("text", "utf8mb3", "utf8mb4", False),
