@@ -22,7 +22,7 @@ help: ## list these commands
 
 setup: $(VENV)/.ready ## make .venv with everything, from the lock file
 
-demo: setup ## from a database under writes to a verified lake, on this machine
+demo: setup ## replicate a database under writes to a verified lake, on this machine
 	$(BIN)/tributary demo
 
 test: setup ## unit, Spark, integration and crash tests on a real stack
@@ -41,10 +41,10 @@ check: setup ## linters, types, import contracts, dependencies
 test-all: check ## check, and every test
 	$(BIN)/python -m pytest tests
 
-bench: setup ## side by side with other ways to move the same rows
+bench: setup ## compare with other ways to move the same rows
 	$(BIN)/python -m benchmarks
 
-lock: setup ## renew both lock files after a change to pyproject.toml or of UV
+lock: setup ## renew both lock files after a change of pyproject.toml or UV
 	$(BIN)/uv pip compile pyproject.toml --extra stack --group dev $(LOCKED) \
 	  --output-file requirements.lock
 	echo "uv==$(UV)" | $(BIN)/uv pip compile - $(LOCKED) --output-file requirements-uv.lock
@@ -54,7 +54,7 @@ pin-images: ## renew the images' digests in docker-compose.yml, with docker buil
 	for image in $$(sed -n 's/^ *image: \([^@ ]*\).*/\1/p' docker-compose.yml | sort -u); do \
 	  digest=$$(docker buildx imagetools inspect --format '{{json .Manifest.Digest}}' "$$image" | tr -d '"'); \
 	  if ! echo "$$digest" | grep -Eqx 'sha256:[0-9a-f]{64}'; then \
-	    echo "$$image has no digest that can be read: it, and what follows, stays as it is." >&2; exit 1; \
+	    echo "$$image: its digest cannot be read. This and the later images were not changed." >&2; exit 1; \
 	  fi; \
 	  sed "s|image: $$image\([@ ].*\)*$$|image: $$image@$$digest|" docker-compose.yml > docker-compose.yml.new; \
 	  mv docker-compose.yml.new docker-compose.yml; \
@@ -78,11 +78,11 @@ $(VENV)/.ready: requirements.lock requirements-uv.lock pyproject.toml
 	    echo "Install one of them, or name it: make setup PYTHON=/path/to/python3.12" >&2; \
 	    exit 1; \
 	  fi; \
-	  echo "making $(VENV) with $$("$$chosen" --version)"; \
+	  echo "creating $(VENV) with $$("$$chosen" --version)"; \
 	  rm -rf $(VENV); \
 	  if ! "$$chosen" -m venv $(VENV); then \
 	    rm -rf $(VENV); \
-	    echo "$$chosen cannot make a virtual environment: install its venv module" >&2; \
+	    echo "$$chosen cannot create a virtual environment: install its venv module" >&2; \
 	    echo "(on Debian and Ubuntu the package python3-venv)." >&2; \
 	    exit 1; \
 	  fi; \

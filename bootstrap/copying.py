@@ -20,7 +20,7 @@ from cdc.errors import (
     PermanentError,
     SnapshotLostError,
     StateError,
-    begin_anew,
+    onboard_again,
 )
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import attempt_path, delete_path
@@ -345,7 +345,7 @@ class Copying:
         if attempt is None:
             raise StateError(
                 f"table {self.record.table} has no attempt",
-                remedy=f"The state store was altered: {begin_anew(self.record.table)}.",
+                remedy=f"The state store was altered: {onboard_again(self.record.table)}.",
                 table=self.record.table,
             )
         return attempt

@@ -24,7 +24,7 @@ from bootstrap.publish import publish
 from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
 from cdc.debezium import names
-from cdc.errors import FencedError, LeaseHeldError, StateError, begin_anew
+from cdc.errors import FencedError, LeaseHeldError, StateError, onboard_again
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.lake.timeline import Timeline
 from cdc.run.comparison import settings_digest
@@ -392,7 +392,7 @@ class _Bootstrap:
         if attempt is None:
             raise BootstrapError(
                 f"table {self._table} has no attempt",
-                remedy=f"The state store was altered: {begin_anew(self._table)}.",
+                remedy=f"The state store was altered: {onboard_again(self._table)}.",
                 table=self._table,
             )
         return attempt

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from bootstrap.errors import BootstrapError
-from cdc.errors import begin_anew
+from cdc.errors import onboard_again
 from cdc.lake.index import SnapshotSize
 from cdc.lake.publish import current_path, write_pointer
 from cdc.lake.shard_write import ShardWrite
@@ -115,7 +115,7 @@ def _attempt(record: TableRecord) -> Attempt:
     if record.attempt is None:
         raise BootstrapError(
             f"table {record.table} has no attempt",
-            remedy=f"The state store was altered: {begin_anew(record.table)}.",
+            remedy=f"The state store was altered: {onboard_again(record.table)}.",
             table=record.table,
         )
     return record.attempt

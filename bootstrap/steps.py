@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from bootstrap.errors import BootstrapError
-from cdc.errors import begin_anew
+from cdc.errors import onboard_again
 from cdc.store.table_state import RESUMABLE, State, TableRecord
 
 
@@ -86,7 +86,7 @@ def _copying(record: TableRecord, lake: LakeFacts) -> Step:
     if attempt is None:
         raise BootstrapError(
             f"table {record.table} is {record.state.name} but its record holds no attempt",
-            remedy=f"The state store was altered: {begin_anew(record.table)}.",
+            remedy=f"The state store was altered: {onboard_again(record.table)}.",
             table=record.table,
         )
     if attempt.x0 is None:
@@ -111,7 +111,7 @@ def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
     if handoff is None or lake.position is None:
         raise BootstrapError(
             f"table {record.table} is {record.state.name} but its handoff is not in the lake",
-            remedy=f"The lake or the state store was altered: {begin_anew(record.table)}.",
+            remedy=f"The lake or the state store was altered: {onboard_again(record.table)}.",
             table=record.table,
         )
     if not reaches(lake.position, handoff):

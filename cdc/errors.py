@@ -72,10 +72,10 @@ class PositionError(TributaryError):
     def of_kinds(cls, mine: object, other: object) -> PositionError:
         """Return the error for two kinds: GTID set and binlog place, or two kinds of servers."""
         return cls(
-            f"{mine} and {other} are positions of two kinds: the source has GTIDs now and had none"
-            " before, or the other way round, or is of another kind",
-            remedy="After a change of gtid_mode copy the tables of this source again: `tributary"
-            " run` marks them, then `tributary bootstrap`.",
+            f"{mine} and {other} are positions of two kinds: GTIDs were turned on or off on the"
+            " source, or its kind has changed",
+            remedy="After a change of gtid_mode, run `tributary run`, which marks the tables of"
+            " this source, then `tributary bootstrap` for them.",
         )
 
 
@@ -113,7 +113,7 @@ def copy_lost(table: object) -> str:
     return f"run `tributary run {table}`, which marks the table, then `tributary bootstrap {table}`"
 
 
-def begin_anew(table: object, *, without_data: bool = False) -> str:
+def onboard_again(table: object, *, without_data: bool = False) -> str:
     """Say how to take a table out of the plan and onboard it again."""
     option = " --delete-data" if without_data else ""
     return f"run `tributary offboard {table}{option}`, then `tributary onboard {table}`"

@@ -48,12 +48,12 @@ def waits_for(
     if record.state is State.FAILED:
         again = plan.retry_at(record.failures, record.updated_at)
         if now < again:
-            return f"its copy failed and is tried again after {again:%Y-%m-%d %H:%M:%S} UTC"
+            return f"its copy failed, and the next try is after {again:%Y-%m-%d %H:%M:%S} UTC"
     if limits.max_rows is not None and (rows is None or rows > limits.max_rows):
         found = "an unknown number of rows" if rows is None else f"about {rows:,} rows"
         return f"it has {found}, and resync.max_rows is {limits.max_rows:,}"
     if not limits.allows(now):
-        return f"resync.window is {limits.window} UTC, and it is {now:%H:%M}"
+        return f"resync.window is {limits.window} UTC, and the time is {now:%H:%M}"
     return None
 
 
@@ -79,5 +79,5 @@ def why_not_copied(
         try:
             rows = source.size(source.table(record.table)).rows
         except TributaryError as error:
-            _log.warning("the size of table %s is not known: %s", record.table, error)
+            _log.warning("the size of table %s cannot be read: %s", record.table, error)
     return waits_for(record, settings, rows, now)

@@ -36,7 +36,7 @@ from cdc.errors import CaptureError
 from cdc.runtime.failpoints import crash
 from cdc.runtime.waiting import wait_while
 from cdc.store.table_state import State
-from operate.lost_capture import counted_otherwise, cut_off, dependent, of_another_server, on_plan
+from operate.lost_capture import after_gtid_change, cut_off, dependent, of_another_server, on_plan
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -391,7 +391,7 @@ def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None
     log, made = known(evidence.log), known(evidence.connector) is not None
     lost = [one.message for one in of_capture(evidence) if one.severity is Severity.LOST]
     if not lost:
-        what = counted_otherwise(services, capture, source, log) or of_another_server(
+        what = after_gtid_change(services, capture, source, log) or of_another_server(
             services, capture, source
         )
         lost = [] if what is None else [f"{log.title} {what}"]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from cdc.config.tables import configured_tier
 from cdc.config.templates import overlapping
-from cdc.errors import CaptureError, ConfigError, SourceError, StateError, begin_anew
+from cdc.errors import CaptureError, ConfigError, SourceError, StateError, onboard_again
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
 from cdc.store.table_state import State
@@ -64,7 +64,7 @@ def examine_all(
         with_rows: Whether to read rows in addition to the catalogs.
     """
     found = Examined()
-    task = services.progress.start("look at tables", len(tables), "tables")
+    task = services.progress.start("examine tables", len(tables), "tables")
 
     def one(table: TableId) -> Outcome:
         try:
@@ -96,7 +96,7 @@ def _uncapturable(services: Services, group: capture.Group) -> dict[TableId, Tri
     problem, remedy = obstacle
     return {
         table: CaptureError(
-            f"source {table.source} cannot be captured, and with it table {table}: {problem}",
+            f"table {table} cannot be captured, since source {table.source} cannot: {problem}",
             remedy=remedy,
             table=table,
             source=table.source,
@@ -166,7 +166,7 @@ def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
     if errors:
         problems = [about(table, error.message) for error in errors]
         raise CaptureError(
-            f"table {table} cannot be taken for {len(errors)} reasons: {_numbered(problems)}",
+            f"table {table} cannot be onboarded for {len(errors)} reasons: {_numbered(problems)}",
             remedy=_numbered([error.remedy for error in errors]),
             table=table,
             refused=True,
@@ -212,11 +212,11 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
     try:
         largest = services.source(table.table.source).largest_row(table)
     except SourceError as error:
-        yield f"no rows were sampled for their size: {error.message}"
+        yield f"the size of its rows could not be sampled: {error.message}"
         return
     if large := too_large(table, largest, limit or DEFAULT_MESSAGE_BYTES):
-        asks = "raise" if limit else "set, unless the brokers allow more"
-        yield f"{large} ({asks} kafka.topic.max_message_bytes)"
+        advice = "raise" if limit else "set, unless the brokers allow more,"
+        yield f"{large} ({advice} kafka.topic.max_message_bytes)"
 
 
 def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
@@ -226,7 +226,7 @@ def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterato
     try:
         obstacle = source.key_obstacle(table, key)
     except SourceError as error:
-        yield f"its key was not looked at: {error.message}"
+        yield f"its key could not be checked: {error.message}"
         return
     if obstacle is not None:
         problem, remedy = obstacle
@@ -253,8 +253,8 @@ def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSe
     if obstacle is not None:
         problem, remedy = obstacle
         raise CaptureError(
-            f"table {table} cannot be copied as its settings ask ("
-            f"{'mode: append' if settings.appends else 'one_view: true'}): {problem}",
+            f"table {table} cannot be copied with"
+            f" {'mode: append' if settings.appends else 'one_view: true'}: {problem}",
             remedy=remedy,
             table=table,
             refused=True,
@@ -282,8 +282,9 @@ def free_path(services: Services, table: TableId) -> str:
         )
     if other is not None:
         raise ConfigError(
-            f"table {table} would be written to {path}, which table {other} has or lies in",
-            remedy=f"Give it a path of its own: tables, {table.relation}, name.",
+            f"table {table} would be written to {path}, which overlaps with the path of table"
+            f" {other}",
+            remedy=f"Set name of {table.relation}, under tables, to a path of its own.",
             table=table,
             field="name",
         )
@@ -294,8 +295,8 @@ def _refuse_other_tier(record: TableRecord, tier: str) -> None:
     now = configured_tier(record.tier)
     if now != tier:
         raise StateError(
-            f"table {record.table} is on the plan in tier {now}, and its settings say {tier}",
-            remedy=f"Set tier: {now} for it; or {begin_anew(record.table)}.",
+            f"table {record.table} is on the plan in tier {now}, but its settings have tier {tier}",
+            remedy=f"Set tier: {now} for the table; or {onboard_again(record.table)}.",
             table=record.table,
             field="tier",
         )

@@ -81,7 +81,7 @@ def clean(services: Services, table: TableId) -> None:
     try:
         gone = remove(services, table).removed
     except TributaryError as error:
-        _log.warning("older generations of table %s were not removed: %s", table, error)
+        _log.warning("older generations of table %s could not be removed: %s", table, error)
     else:
         for one in gone:
             _log.info("removed %s attempt %s of table %s", one.kind.value, one.attempt, table)
@@ -113,8 +113,8 @@ def _known(services: Services, table: TableId) -> TableRecord:
     record = services.store.get(table)
     if record is None:
         raise StateError(
-            f"table {table} is not on the plan and never was",
-            remedy="See `tributary status` for the tables that are.",
+            f"table {table} is not on the plan, and was never on it",
+            remedy="See `tributary status` for the tables on the plan.",
             table=table,
         )
     return record
@@ -122,11 +122,11 @@ def _known(services: Services, table: TableId) -> TableRecord:
 
 def _in_use(table: TableId, one: Generation) -> StateError:
     if one.kind is Kind.SERVING:
-        remedy = f"Run `tributary resync {table}` first; readers are sent to the new one then."
+        remedy = f"Run `tributary resync {table}` first, which sends readers to a new generation."
     else:
-        remedy = f"Let it be finished: `tributary bootstrap {table}`."
+        remedy = f"Run `tributary bootstrap {table}`, which completes it."
     return StateError(
-        f"generation {one.number} of table {table} is {one.kind.value} and stays",
+        f"generation {one.number} of table {table} is {one.kind.value} and cannot be removed",
         remedy=remedy,
         table=table,
         attempt=one.attempt,

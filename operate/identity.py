@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from cdc.sources.values import Leaf, SourceTable
 
 Obstacle = tuple[str, str]
-"""The problem, as half a sentence that the table's name begins, and the remedy."""
-_REFUSED = "PostgreSQL itself would refuse UPDATE and DELETE"
+"""The problem, as a predicate whose subject is the table, and the remedy."""
+_REFUSED = "PostgreSQL refuses UPDATE and DELETE"
 
 
 def not_logged(table: SourceTable) -> Obstacle | None:
@@ -17,8 +17,8 @@ def not_logged(table: SourceTable) -> Obstacle | None:
         if leaf.kind != "table":
             return (
                 f"has the partition {leaf.table.relation}, which is"
-                f" {'UNLOGGED' if leaf.kind == 'unlogged' else f'a {leaf.kind} table'}: its rows"
-                " would be copied, and no change of them is in the log",
+                f" {'UNLOGGED' if leaf.kind == 'unlogged' else f'a {leaf.kind} table'}: a copy"
+                " would have its rows, but their changes are not in the log",
                 f"Run ALTER TABLE {leaf.table.relation} SET LOGGED."
                 if leaf.kind == "unlogged"
                 else f"Detach it: ALTER TABLE {table.table.relation} DETACH PARTITION"
@@ -49,10 +49,10 @@ def _deferrable(table: SourceTable) -> Obstacle | None:
     ):
         return None
     return (
-        "has a primary key that is DEFERRABLE, which identifies no row in the log: once it is"
+        "has a DEFERRABLE primary key, which does not identify rows in the log: once the table is"
         f" published, {_REFUSED}",
-        "Make the primary key NOT DEFERRABLE; or take another unique index that is, with ALTER"
-        f" TABLE {table.table.relation} REPLICA IDENTITY USING INDEX <index> and key_columns:"
+        "Make the primary key NOT DEFERRABLE; or use a unique index that is NOT DEFERRABLE: ALTER"
+        f" TABLE {table.table.relation} REPLICA IDENTITY USING INDEX <index>, and key_columns:"
         " [...].",
     )
 
@@ -61,11 +61,11 @@ def _partitions_to_come(table: SourceTable) -> Obstacle | None:
     if table.kind != "partitioned" or table.primary_key:
         return None
     return (
-        "is partitioned and has no primary key, so partitions to come have no replica identity:"
-        f" once it is published, {_REFUSED} of their rows",
-        f"Run ALTER TABLE {table.table.relation} ADD PRIMARY KEY (...), which must have the"
+        "is partitioned and has no primary key, so new partitions have no replica identity: once"
+        f" the table is published, {_REFUSED} of their rows",
+        f"Run ALTER TABLE {table.table.relation} ADD PRIMARY KEY (...), which must contain the"
         " columns that the table is partitioned by; or set mode: append for the table, if its rows"
-        " are only ever inserted.",
+        " are only inserted.",
     )
 
 
@@ -77,9 +77,9 @@ def _partition(leaf: Leaf, key: Sequence[str]) -> Obstacle | None:
     return (
         f"has the partition {leaf.table.relation}, whose replica identity"
         + (
-            f" ({known}) lacks {', '.join(lacking)}, so its deletes could not be applied"
+            f" ({known}) lacks {', '.join(lacking)}, so its deletes cannot be applied"
             if known
-            else f" is nothing: once the table is published, {_REFUSED} of its rows"
+            else f" is NOTHING: once the table is published, {_REFUSED} of its rows"
         ),
         f"Run ALTER TABLE {leaf.table.relation} REPLICA IDENTITY DEFAULT (by primary key).",
     )
@@ -91,7 +91,7 @@ def _whole_rows(table: SourceTable) -> Obstacle | None:
         return None
     return (
         f"has generated columns ({', '.join(table.withheld)}) and replica identity FULL: once it is"
-        f" published, {_REFUSED} (since version 18)",
+        f" published, {_REFUSED} (from version 18 on)",
         f"Run ALTER TABLE {table.table.relation} REPLICA IDENTITY DEFAULT (by primary key), and"
         " the same for each partition.",
     )

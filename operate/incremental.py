@@ -67,7 +67,7 @@ class Runs:
             self.silences = silences(context, records)
             self.expiring = expiring(context, records)
         except TributaryError as error:
-            _log.warning("captures were not looked at: %s", error)
+            _log.warning("captures could not be checked: %s", error)
 
     def resync(self) -> list[Outcome]:
         """Copy tables again whose settings request it, after a run that found the reason."""
@@ -102,19 +102,19 @@ class Runs:
 
         def watch() -> None:
             known = {silence.capture for silence in self.silences}
-            told = self.expiring
+            known_expiring = self.expiring
             self.watch()
-            if new := [topics for topics in self.expiring if topics not in told]:
+            if new := [topics for topics in self.expiring if topics not in known_expiring]:
                 report_expiring(new)
             if {silence.capture for silence in self.silences} != known:
                 report_silences(self.silences)
 
-        def asked(_signal: int, _frame: FrameType | None) -> None:
+        def on_signal(_signal: int, _frame: FrameType | None) -> None:
             if not stop.is_set():
                 ending.append(end_soon())
             stop.set()
 
-        former = {kind: signal.signal(kind, asked) for kind in (signal.SIGINT, signal.SIGTERM)}
+        former = {kind: signal.signal(kind, on_signal) for kind in (signal.SIGINT, signal.SIGTERM)}
         copying.start()
         try:
             run_continuously(
@@ -142,7 +142,9 @@ class Runs:
             cancel_jobs(self._services.run_context.session)
             copying.join(_CANCEL_S)
         if copying.is_alive():
-            _log.warning("a copy did not end within %.0f s and is left as it is", _INTERRUPT_S)
+            _log.warning(
+                "a resync did not stop within %.0f s; the next run continues it", _INTERRUPT_S
+            )
 
     def waiting(self) -> list[TableRecord]:
         """The tables that a run does not keep up to date, and that wait for a person."""

@@ -10,7 +10,7 @@ from cdc.config.patterns import is_wildcard
 from cdc.sources.values import TableStats
 from cdc.store.table_state import State
 from operate.examination import about, examine_all
-from operate.selection import expand, sources_of, stands_for_many
+from operate.selection import can_match_many, expand, sources_of
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -36,7 +36,7 @@ class Entry:
 
     @property
     def problem(self) -> str:
-        """The reason why it cannot travel, as half a sentence that its name begins, or empty."""
+        """The reason why it cannot be onboarded, as a predicate of its name, or empty."""
         return "" if self.refusal is None else about(self.stats.table, self.refusal.message)
 
     @property
@@ -118,7 +118,7 @@ def at_source(services: Services, arguments: Sequence[str]) -> Wanted:
     """Find the tables that arguments mean; wildcards match the tables of the sources."""
     config = services.config
     known: list[TableId] = []
-    if any(stands_for_many(argument, config) for argument in arguments):
+    if any(can_match_many(argument, config) for argument in arguments):
         known = [stats.table for stats in _tables(services, sources_of(arguments, config))]
     where = "of the sources"
     tables = expand(arguments, config, known, where=where)

@@ -49,14 +49,14 @@ def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):
         record = require(services, table)
         if record.state is State.PAUSED:
-            return Outcome(table, "was paused already", record.state)
+            return Outcome(table, "is already paused", record.state)
         moved = transition(
             record,
             State.PAUSED,
             at=_now(),
             cause=Cause(
                 reason=reason,
-                remedy=f"Run `tributary resume {table}`, before its topic's retention runs out.",
+                remedy=f"Run `tributary resume {table}` before its topic's retention ends.",
             ),
         )
         record = services.store.put(moved)
@@ -85,7 +85,7 @@ def retry(services: Services, table: TableId) -> Outcome:
         if record.state is not State.FAILED:
             done = "restarted" if failed else "resumed"
             return Outcome(table, f"{done} connector {names.connector}", record.state)
-    return _go_on(services, table, State.FAILED, "will be tried again")
+    return _go_on(services, table, State.FAILED, "set to be tried again")
 
 
 def _go_on(services: Services, table: TableId, origin: State, action: str) -> Outcome:
@@ -108,7 +108,7 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
             )
         record = services.store.put(transition(record, record.resume_to, at=_now()))
     left = unfinished(record)
-    return Outcome(table, f"{action}: {left}" if left else action, record.state)
+    return Outcome(table, f"{action}. {left}" if left else action, record.state)
 
 
 def forget_build(services: Services, table: TableId) -> bool:
@@ -148,7 +148,7 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
         names = services.capture_of(record)
         done = []
         if forget_build(services, table):
-            done.append("gave its next generation up")
+            done.append("gave up its next generation")
         with capture.changing(services, names):
             if capture.leave(services, names, table):
                 done.append("left the capture")
@@ -162,7 +162,7 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
             Quarantine(services.store).forget(table)
             done.append(f"deleted {record.base_path} and topic {record.topic}")
             services.store.put(replace(record, last_commit=None, updated_at=_now()))
-    return Outcome(table, "offboarded: " + ("; ".join(done) or "nothing was left"), State.RETIRED)
+    return Outcome(table, "offboarded: " + ("; ".join(done) or "nothing to remove"), State.RETIRED)
 
 
 def _others(services: Services, record: TableRecord) -> bool:
@@ -212,7 +212,7 @@ def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: 
 def _not_on_plan(table: TableId) -> StateError:
     return StateError(
         f"table {table} is not on the plan",
-        remedy=f"Run `tributary onboard {table}`; `tributary status` lists what is on the plan.",
+        remedy=f"Run `tributary onboard {table}`; `tributary status` lists the tables on the plan.",
         table=table,
     )
 
@@ -241,7 +241,7 @@ def published_path(services: Services, table: TableId) -> str:
         raise _not_on_plan(table)
     if path is None and followed:
         raise LakeError(
-            f"table {table} is {record.state.value}, but no pointer in {base} says where it is",
+            f"table {table} is {record.state.value}, but its pointer in {base} is missing",
             remedy=f"To copy the table again, {copy_lost(table)}.",
             table=table,
             path=base,
@@ -249,8 +249,8 @@ def published_path(services: Services, table: TableId) -> str:
     if path is None:
         raise StateError(
             f"table {table} is {record.state.value} and not published yet",
-            remedy=f"Run `tributary bootstrap {table}`; `tributary status {table}` shows how far it"
-            " is.",
+            remedy=f"Run `tributary bootstrap {table}`; `tributary status {table}` shows its"
+            " state.",
             table=table,
         )
     return path

@@ -49,7 +49,7 @@ def dependent(
     return [record for record in _of(records, capture, only) if _depends(record)]
 
 
-def counted_otherwise(
+def after_gtid_change(
     services: Services, capture: CaptureNames, source: SourceLog, log: LogHealth
 ) -> str | None:
     """The reason why a capture cannot continue after its source turned GTIDs on or off.
@@ -80,7 +80,7 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
     now = source.identity().system_identifier
     if not known or now is None or now in known:
         return None
-    return f"is that of server {now}, and was captured on {', '.join(sorted(known))}"
+    return f"is of server {now}, but its tables were captured on {', '.join(sorted(known))}"
 
 
 @contextmanager
@@ -112,8 +112,8 @@ def cut_off(
             except LeaseHeldError as error:
                 raise CaptureError(
                     f"{lost}, and {error.message}",
-                    remedy="Wait for that process to end: what it copies cannot be used any more."
-                    " Then run this command again.",
+                    remedy="Wait for that process to end, since its copy is no longer usable. Then"
+                    " run this command again.",
                     table=record.table,
                     slot=capture.slot,
                 ) from error
@@ -141,7 +141,7 @@ def _discard(services: Services, record: TableRecord, lost: str) -> None:
             ),
         )
         services.store.put(moved)
-    _log.warning("%s; what was copied of %s is discarded", lost, record.table)
+    _log.warning("%s; the copy of %s is discarded", lost, record.table)
 
 
 def _refuse_followed(
@@ -154,9 +154,9 @@ def _refuse_followed(
     paused = [record for record in followed if record.state is State.PAUSED]
     first = f"Run `tributary resume {_listed(paused, ' ')}`, then" if paused else "Run"
     failed = any(record.state is State.FAILED for record in followed)
-    when = " (one that has failed when its next try has come)" if failed else ""
+    when = " (a failed one at its next try)" if failed else ""
     raise CaptureError(
-        f"{lost}, so changes are lost, and these tables have not noticed yet:"
+        f"{lost}, so changes are lost, and no run has marked these tables yet:"
         f" {_listed(followed, ', ')}",
         remedy=f"{first} `tributary run`, which marks them{when}, then `tributary bootstrap` for"
         " all of them.",

@@ -165,7 +165,7 @@ def register(services: Services, table: TableId) -> Outcome:
         )
         record = services.store.put(again)
     else:
-        return Outcome(table, f"already on the plan, {record.state.value}", record.state)
+        return Outcome(table, f"is already on the plan, {record.state.value}", record.state)
     return Outcome(table, "registered", record.state)
 
 
@@ -224,7 +224,7 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
         if before.state is State.INCREMENTAL:
             return Outcome(
                 table,
-                "is kept up to date already; `tributary resync` would copy it again",
+                "is already up to date; `tributary resync` copies it again",
                 before.state,
             )
         done = bootstrap_table(context, services.connect, before)
@@ -238,7 +238,7 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 def copied(done: BootstrapResult, then: str) -> Outcome:
     """The outcome of a copy and of the step after it."""
     # This command did not read the rows that an earlier one copied, so a row count would mislead.
-    copied = f"copied {done.rows:,} rows" if done.attempts else "went on with its copy"
+    copied = f"copied {done.rows:,} rows" if done.attempts else "continued its copy"
     return Outcome(
         done.record.table,
         f"{copied} in {seconds(done.seconds)} and {then}",

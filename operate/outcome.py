@@ -67,7 +67,7 @@ def unexpected(table: TableId, error: Exception) -> UnexpectedError:
     lines = redact(str(error)).strip().splitlines()
     return UnexpectedError(
         f"table {table}: unexpected {type(error).__name__}: {lines[0] if lines else 'no message'}",
-        remedy="Run the command again with -v, and report what it prints.",
+        remedy="Run the command again with -v, and report its output.",
         table=table,
     )
 
@@ -77,7 +77,7 @@ THESE = "<table>"
 
 
 @dataclass(frozen=True)
-class Told:
+class Problem:
     """One message about one or more tables.
 
     Args:
@@ -91,7 +91,7 @@ class Told:
     remedy: str
 
 
-def told_once(outcomes: Iterable[Outcome]) -> list[Told]:
+def problems(outcomes: Iterable[Outcome]) -> list[Problem]:
     """The errors of tables; equal errors of several tables become one."""
     alike: dict[tuple[str, str], list[tuple[TableId, TributaryError]]] = {}
     for outcome in outcomes:
@@ -100,9 +100,9 @@ def told_once(outcomes: Iterable[Outcome]) -> list[Told]:
             same = (_of_any(table, error.message), _of_any(table, error.remedy))
             alike.setdefault(same, []).append((table, error))
     return [
-        Told((found[0][0],), found[0][1].message, found[0][1].remedy)
+        Problem((found[0][0],), found[0][1].message, found[0][1].remedy)
         if len(found) == 1
-        else Told(tuple(table for table, _ in found), *same)
+        else Problem(tuple(table for table, _ in found), *same)
         for same, found in alike.items()
     ]
 
@@ -163,4 +163,4 @@ def unfinished(record: TableRecord) -> str | None:
     """The next command for a table that is not published yet; None for one that is."""
     if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
         return None
-    return f"`tributary bootstrap {record.table}` goes on with it, if no other process does."
+    return f"Run `tributary bootstrap {record.table}`, unless another process copies it now."

@@ -86,8 +86,8 @@ def state_store(services: Services) -> list[Check]:
             Check(
                 "state store: file",
                 "warning",
-                f"{file} can be read by other users of this machine, and holds messages that were"
-                " left out, with all columns",
+                f"other users of this machine can read {file}, which holds quarantined messages"
+                " with all columns",
                 f"Its owner runs `chmod 600 {file}`.",
             )
         )
@@ -111,8 +111,8 @@ def _tables(
         Check(
             f"source {source}: tables",
             "ok",
-            f"{len(stats)} seen, {len(planned)} on the plan; `tributary discover` says which of the"
-            " others can be onboarded",
+            f"{len(stats)} found, {len(planned)} on the plan; `tributary discover` shows which of"
+            " the others can be onboarded",
         )
     )
     return lines
@@ -126,8 +126,8 @@ def _planned_table(
         return _one(
             name,
             "error",
-            "on the plan, but the source has no such table",
-            f"Run `tributary offboard {table}` if it is gone for good.",
+            "it is on the plan, but the source does not have it",
+            f"Run `tributary offboard {table}` if the table is gone for good.",
         )
     source = services.source(table.source)
     described, capture = source.table(table), services.capture(table)
@@ -153,7 +153,7 @@ def _planned_table(
         obstacle = source.exact_view_obstacle(from_primary=from_primary)
         if obstacle is not None:
             return _one(
-                name, "warning", f"its next copy or verify will fail: {obstacle[0]}", obstacle[1]
+                name, "warning", f"the next copy or verify will fail: {obstacle[0]}", obstacle[1]
             )
         if settings.appends:
             detail = "a log of inserted rows"
@@ -190,8 +190,9 @@ def _connect(services: Services) -> list[Check]:
             Check(
                 "Connect: login",
                 "warning",
-                "it asks for no login: who reaches it reads what its ConfigProviders may",
-                "Set rest.extension.classes on its workers, connect.username and connect.password.",
+                "it requires no login: anyone who reaches it can read what its ConfigProviders can",
+                "Set rest.extension.classes on its workers, and connect.username and"
+                " connect.password here.",
             )
         )
     cluster, _ = services.kafka.ping()
@@ -216,11 +217,11 @@ def _exactly_once(services: Services, enabled: bool | None) -> Check:
         return Check(
             name,
             "error",
-            "the worker has no exactly-once source support, and connect.exactly_once asks for it",
-            f"{remedy} Or set connect.exactly_once: false: a worker's crash then repeats events,"
-            " which the lake folds away.",
+            "connect.exactly_once is true, but the worker has no exactly-once source support",
+            f"{remedy} Or set connect.exactly_once: false: a crash of a worker then repeats events,"
+            " which the lake applies only once.",
         )
-    return Check(name, "warning", "off: a worker's crash repeats events", remedy)
+    return Check(name, "warning", "it is off: a crash of a worker repeats events", remedy)
 
 
 def _at_least(name: str, version: str, oldest: tuple[int, int]) -> Check:
@@ -271,28 +272,31 @@ def _log(log: LogHealth) -> Check:
         return Check(log.title, "ok", kept)
     if log.active:
         return Check(log.title, "ok", f"being read, {kept}")
-    idle = "See that the connector runs; the log grows meanwhile."
+    idle = "Check that the connector runs; the log grows meanwhile."
     return Check(log.title, "warning", f"not being read, {kept}", idle)
 
 
 def _other_settings(
-    services: Services, capture: CaptureNames, effective: Mapping[str, str], told: Collection[str]
+    services: Services,
+    capture: CaptureNames,
+    effective: Mapping[str, str],
+    reported: Collection[str],
 ) -> list[Check]:
     """Settings of the connector that differ from the configuration; only names, to hide secrets."""
     wanted = wanted_connector(services, capture)
     other = sorted(
         name
         for name in {*wanted, *effective}
-        if wanted.get(name) != effective.get(name) and name not in told
+        if wanted.get(name) != effective.get(name) and name not in reported
     )
     if not other:
         return []
     return _one(
         f"connector {capture.connector}: settings",
         "warning",
-        f"it runs with other settings than the configuration asks for: {', '.join(other)}",
-        "A connector that tables follow takes over no more than sizes: change the others in Kafka"
-        " Connect as well, or in the configuration back.",
+        f"its settings differ from the configuration: {', '.join(other)}",
+        "Tributary changes only sizes of a connector in use. Change the other settings in Kafka"
+        " Connect, too, or change them back in the configuration.",
     )
 
 
@@ -329,6 +333,6 @@ def _write_and_remove(folder: Path, url: str) -> None:
     except OSError as error:
         raise LakeError(
             f"the lake at {url} is not writable: {error.strerror}",
-            remedy="Name a folder that the user who runs tributary can write as lake.url.",
+            remedy="Set lake.url to a folder that the user who runs tributary can write.",
             field="lake.url",
         ) from error

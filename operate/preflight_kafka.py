@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc.capture.gathering import cleanup_policy
 from cdc.capture.judgement import of_topic
-from cdc.errors import SourceError, begin_anew
+from cdc.errors import SourceError, onboard_again
 from cdc.kafka import expiries, kept_for
 from cdc.sources.values import Check
 from operate.verdict import DEFAULT_MESSAGE_BYTES, too_large
@@ -29,9 +29,9 @@ def cluster(services: Services) -> list[Check]:
             Check(
                 "Kafka: replication",
                 "error",
-                f"kafka.topic.replication_factor is {settings.replication_factor}, and there are"
-                f" {brokers} brokers",
-                "Lower it, or add brokers.",
+                f"kafka.topic.replication_factor is {settings.replication_factor}, but there are"
+                f" only {brokers} brokers",
+                "Lower kafka.topic.replication_factor, or add brokers.",
             )
         )
     if 0 <= settings.retention_ms < _DAY_MS:
@@ -39,9 +39,9 @@ def cluster(services: Services) -> list[Check]:
             Check(
                 "Kafka: retention",
                 "warning",
-                f"topics will keep changes for {settings.retention_ms / 3_600_000:.1f} h",
+                f"new topics keep changes for only {settings.retention_ms / 3_600_000:.1f} h",
                 "Raise kafka.topic.retention_ms above the longest bootstrap and the longest pause;"
-                " what has expired needs a new bootstrap.",
+                " a table whose changes have expired needs a bootstrap.",
             )
         )
     return lines
@@ -61,7 +61,7 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
                 name,
                 "error",
                 f"{info.partitions} partitions: a table's changes would lose their order",
-                f"To begin anew, {begin_anew(record.table, without_data=True)}.",
+                f"To start again, {onboard_again(record.table, without_data=True)}.",
             )
         ]
     short = expiries(actual, services.config.kafka.topic.retention_ms)
@@ -76,18 +76,25 @@ def topic(services: Services, record: TableRecord) -> list[Check]:
     try:
         largest = source.largest_row(table)
     except SourceError as error:
-        return [Check(name, "warning", f"no rows were sampled: {error.message}", error.remedy)]
+        return [
+            Check(
+                name,
+                "warning",
+                f"the size of its rows could not be sampled: {error.message}",
+                error.remedy,
+            )
+        ]
     if large := too_large(table, largest, limit):
         return [
             Check(
                 name,
                 "warning",
                 large,
-                f"Raise max.message.bytes of topic {record.topic}, and max_message_bytes under"
-                " kafka.topic, which the connector's producer follows.",
+                f"Raise max.message.bytes of topic {record.topic}, and"
+                " kafka.topic.max_message_bytes, which the connector's producer uses.",
             )
         ]
-    return [Check(name, "ok", f"one partition, keeps changes {kept_for(actual)}")]
+    return [Check(name, "ok", f"one partition; keeps changes {kept_for(actual)}")]
 
 
 def durability(
@@ -103,17 +110,18 @@ def durability(
     """
     if brokers > 1 and replicas == 1:
         yield (
-            "is on one broker only: its changes go with that disk",
+            "is on one broker only: its changes are lost with the disk of that broker",
             f"Reassign topic {topic} to three brokers, and set kafka.topic.replication_factor.",
         )
     if replicas > 1 and settings.get("unclean.leader.election.enable") == "true":
         yield (
-            "has unclean.leader.election.enable=true: a broker that is behind may lead, and changes"
-            " that it lacks are gone (a run finds out, and asks for a bootstrap)",
+            "has unclean.leader.election.enable=true: a broker that is behind may become the"
+            " leader, and the changes that it lacks are lost (a run detects it; the table then"
+            " needs a bootstrap)",
             f"Set unclean.leader.election.enable=false on topic {topic}.",
         )
     if replicas > 1 and int(settings.get("min.insync.replicas", "1")) == 1:
         yield (
-            "has min.insync.replicas=1: a change is acknowledged that one broker has",
+            "has min.insync.replicas=1: a change is acknowledged once a single broker has it",
             f"Set min.insync.replicas=2 on topic {topic}.",
         )

@@ -16,16 +16,17 @@ from cdc.config.source import Endpoint, MysqlEndpoint, SourceConfig
 from cdc.errors import SecretError
 from cdc.sources.values import Check
 
+_PLAIN = "has no TLS"
+_UNVERIFIED = "is encrypted, but the server's identity is not verified"
 _POSTGRES = {
-    **dict.fromkeys(("disable", "allow", "prefer"), "may be without TLS"),
-    "require": "is encrypted, to whoever answers",
+    **dict.fromkeys(("disable", "allow", "prefer"), "may have no TLS"),
+    "require": _UNVERIFIED,
 }
 _MYSQL = {
-    **dict.fromkeys(("disabled", "preferred"), "may be without TLS"),
-    "required": "is encrypted, to whoever answers",
+    **dict.fromkeys(("disabled", "preferred"), "may have no TLS"),
+    "required": _UNVERIFIED,
 }
 _NAMES = {"localhost", "localhost.localdomain", "ip6-localhost", "ip6-loopback"}
-_PLAIN = "is without TLS"
 
 
 def unprotected(config: Config) -> Iterator[Check]:
@@ -38,7 +39,7 @@ def unprotected(config: Config) -> Iterator[Check]:
     for name, source in config.sources.items():
         yield from _source(name, source)
     yield from _kafka(config.kafka)
-    remedy = "Give it an https:// URL, and ca_file where a CA of your own signs."
+    remedy = "Use an https:// URL, and set ca_file if your own CA signs the certificate."
     for key, url in (
         ("connect.url", config.connect.url),
         ("kafka.registry.url", config.kafka.registry.url),
@@ -78,10 +79,10 @@ def _source(name: str, source: SourceConfig) -> Iterator[Check]:
             continue
         if isinstance(endpoint, Endpoint):
             mode, problem = f"sslmode {endpoint.sslmode}", _POSTGRES.get(endpoint.sslmode)
-            remedy = "Set sslmode: verify-full, and sslrootcert, for it."
+            remedy = "Set sslmode: verify-full and sslrootcert for it."
         else:
             mode, problem = f"ssl_mode {endpoint.ssl_mode}", _MYSQL.get(endpoint.ssl_mode)
-            remedy = "Set ssl_mode: verify_identity, and ssl_ca, for it."
+            remedy = "Set ssl_mode: verify_identity and ssl_ca for it."
         if problem is not None:
             detail = f"with {mode} the connection to {endpoint.host} {problem}"
             yield _warning(f"sources.{name}.{key}", detail, remedy)
@@ -102,7 +103,8 @@ def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
     }
     if plain := sorted(protocol for protocol in protocols if not protocol.endswith("SSL")):
         remedy = (
-            "Set kafka.security.protocol to SSL or SASL_SSL; ca_file where a CA of yours signs."
+            "Set kafka.security.protocol to SSL or SASL_SSL, and kafka.security.ca_file if your own"
+            " CA signs the certificate."
         )
         yield _warning("kafka", f"with {', '.join(plain)} {where} {_PLAIN}", remedy)
         return
@@ -117,10 +119,11 @@ def _kafka(kafka: KafkaConfig) -> Iterator[Check]:
         if key in raw and str(raw[key]).lower() in unsafe
     ]
     if off:
-        detail = f"{where} is encrypted, to whoever answers: {', '.join(off)}"
-        yield _warning(
-            "kafka", detail, "Remove that setting; give ca_file where a CA of yours signs."
+        detail = f"{where} {_UNVERIFIED}: {', '.join(off)}"
+        remedy = (
+            "Remove that setting; set kafka.security.ca_file if your own CA signs the certificate."
         )
+        yield _warning("kafka", detail, remedy)
 
 
 def _state(config: Config) -> Iterator[Check]:

@@ -42,7 +42,7 @@ def one(services: Services, table: TableId, offset: int, *, partition: int = 0) 
     if found is None:
         raise StateError(
             f"table {table} has no quarantined record at offset {offset}",
-            remedy=f"`tributary quarantine list {table}` shows those that it has.",
+            remedy=f"See `tributary quarantine list {table}` for its records.",
             table=table,
             offset=offset,
         )
@@ -64,12 +64,12 @@ def replay(services: Services, table: TableId, *, first: int | None = None) -> O
     )
     state = require(services, table).state
     notes = [
-        f"offset {problem.offset} still cannot be applied: {problem.reason}"
+        f"the record at offset {problem.offset} still cannot be applied: {problem.reason}"
         for problem in done.left_out
     ]
     return Outcome(
         table,
-        f"replayed {done.records:,} records, with {done.applied.events:,} changes since the first",
+        f"replayed {done.records:,} records, and {done.applied.events:,} changes since the first",
         state,
         details={
             "replayed": done.records,

@@ -48,17 +48,17 @@ def _resync(
     def one(table: TableId) -> Outcome:
         record = require(services, table)
         if not still(record):
-            return Outcome(table, "was copied by someone else meanwhile", record.state)
+            return Outcome(table, "was copied by another process meanwhile", record.state)
         if record.state is State.REGISTERED:
             raise StateError(
-                f"table {table} was never copied: there is nothing to copy again",
+                f"table {table} was never copied, so it cannot be copied again",
                 remedy=f"Run `tributary bootstrap {table}`.",
                 table=table,
                 state=record.state.value,
             )
         done = resync_table(context, services.connect, record)
         clean(services, table)
-        return copied(done, f"published them as generation {done.record.generation}")
+        return copied(done, f"published generation {done.record.generation}")
 
     parallel = min(services.config.spark.parallel_tables, len(tables))
     return for_each(tables, one, action="resync", parallel=parallel)

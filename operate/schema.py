@@ -157,15 +157,15 @@ def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, State
     latest = timeline_of(services.spark, record.attempt).latest_offsets()
     if latest is None:
         raise LakeError(
-            f"no commit under {record.attempt.path} says what the lake has of table {table}",
-            remedy=f"Is its copy under way, wait for its end; else {copy_lost(table)}.",
+            f"no commit under {record.attempt.path} has the offsets of table {table}",
+            remedy=f"If its copy is running, wait for its end; otherwise {copy_lost(table)}.",
             table=table,
             path=record.attempt.path,
         )
     handoff = latest.record.handoff
     if handoff is None:
         raise LakeError(
-            f"the newest commit of table {table} carries no handoff",
+            f"the newest commit of table {table} has no handoff",
             remedy=f"To copy the table again, {copy_lost(table)}.",
             table=table,
         )
@@ -182,7 +182,7 @@ def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, State
 
 def _not_copied(table: TableId) -> StateError:
     return StateError(
-        f"table {table} has no copy in the lake yet, so there is nothing to compare",
+        f"table {table} has no copy in the lake yet, so it cannot be compared",
         remedy=f"Run `tributary bootstrap {table}`.",
         table=table,
     )

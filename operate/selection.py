@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cdc.config import Config
 
 
-def stands_for_many(argument: str, config: Config) -> bool:
+def can_match_many(argument: str, config: Config) -> bool:
     """Whether a table argument may mean several tables."""
     return is_wildcard(argument) or argument in config.sharded
 
@@ -65,7 +65,7 @@ def expand(
             raise ConfigError(
                 f"{argument!r} matches no table {where}",
                 remedy="See `tributary discover` and `tributary status` for the names; quote the"
-                " wildcard so that the shell leaves it alone.",
+                " wildcard so that the shell does not expand it.",
                 field=argument,
             )
         chosen.update(dict.fromkeys(matching))

@@ -107,9 +107,9 @@ def refuse_shard_column(table: TableId, columns: Iterable[Column], shard: Shard 
     for column in columns:
         if column.name.lower() == shard.column.lower():
             raise ConfigError(
-                f"table {table} has a column {column.name!r}, which {shard.of} takes for the"
-                " name of the shard",
-                remedy="Set shard_column to another name.",
+                f"table {table} has a column {column.name!r}, the name of the shard column of"
+                f" {shard.of}",
+                remedy=f"Set shard_column of {shard.of} to another name.",
                 table=table,
                 field="shard_column",
             )

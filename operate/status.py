@@ -235,16 +235,14 @@ def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterato
     if build is not None:
         why = build.error.message if build.error is not None else build.reason
         yield (
-            f"generation {build.generation} is being built beside it: {build.state.value} since"
+            f"generation {build.generation} is being built: {build.state.value} since"
             f" {build.updated_at:%Y-%m-%d %H:%M:%S} UTC{f' ({why})' if why else ''}; `tributary"
-            f" resync {record.table}` goes on with it"
+            f" resync {record.table}` continues it"
         )
     if record.state is State.NEEDS_BOOTSTRAP:
         commit = record.last_commit
-        until = f" until {commit.committed_at:%Y-%m-%d %H:%M:%S} UTC" if commit else ""
-        yield (
-            f"generation {record.generation} stands still; readers keep what was committed{until}"
-        )
+        until = f" up to {commit.committed_at:%Y-%m-%d %H:%M:%S} UTC" if commit else " so far"
+        yield f"generation {record.generation} gets no changes; readers see the commits{until}"
 
 
 @dataclass(frozen=True)
@@ -272,7 +270,7 @@ def _table(
     beat_at: datetime | None,
 ) -> TableStatus:
     commit, now, ends = record.last_commit, look.now, look.ends
-    notes = [f"events behind is not known: {look.trouble}"] if look.trouble else []
+    notes = [f"the number of events behind is unknown: {look.trouble}"] if look.trouble else []
     notes += _generation_notes(record, build)
     target = lateness = 0
     if record.table.source in services.config.sources:
@@ -280,11 +278,11 @@ def _table(
             settings = services.config.table_settings(record.table)
             target, lateness = settings.freshness_target_s, settings.allowed_lateness_s
             if (why := why_not_copied(services, record, settings, now)) is not None:
-                notes.append(f"on_incompatible is resync, but {why}")
+                notes.append(f"on_incompatible is resync, but it waits: {why}")
             if settings.on_schema_change == "freeze":
                 notes += _left_out(services, record)
     else:
-        notes.append("its source is no longer in the configuration")
+        notes.append(f"source {record.table.source} is not in the configuration")
     behind = None
     if commit is not None and record.topic in ends:
         behind = sum(
@@ -314,7 +312,9 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
                 names[str(change["name"])] = None
             elif change["change"] == "DropColumn":
                 names.pop(str(change["name"]), None)
-    return [f"it is frozen, and the lake leaves out: {', '.join(names)}"] if names else []
+    if not names:
+        return []
+    return [f"the lake lacks the columns {', '.join(names)} (on_schema_change: freeze)"]
 
 
 def _captures(services: Services, records: Sequence[TableRecord]) -> list[CaptureStatus]:
@@ -343,8 +343,8 @@ def _capture(services: Services, record: TableRecord) -> CaptureStatus:
         silent = beat_at is not None and not came_lately(beat_at, bound)
         if connector == "running" and silent and not _flows(services, capture, bound):
             problems.append(
-                f"connector {capture.connector} runs, but its last heartbeat is of"
-                f" {beat_at:%Y-%m-%d %H:%M:%S} UTC: nothing travels through it"
+                f"connector {capture.connector} runs but delivers nothing: its last heartbeat is of"
+                f" {beat_at:%Y-%m-%d %H:%M:%S} UTC"
             )
     return CaptureStatus(
         capture.source,

@@ -74,7 +74,7 @@ class Unattended:
             try:
                 done = self.once()
             except TributaryError as error:
-                _log.warning("no resync was possible: %s", error)
+                _log.warning("automatic resyncs could not start: %s", error)
             else:
                 if done:
                     report(done)

@@ -84,8 +84,8 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
     if not left:
         return ""
     return (
-        f"What this command made could not all be removed again: {'; '.join(left)}. Remove it by"
-        " hand, or onboard again soon: a slot that nobody reads keeps the log."
+        f"This command could not remove all that it had created: {'; '.join(left)}. Remove it by"
+        " hand, or onboard again soon: a slot without a reader retains the log."
     )
 
 
@@ -93,6 +93,6 @@ def _failure(what: str, step: Callable[[], object]) -> str | None:
     try:
         step()
     except TributaryError as error:
-        _log.warning("%s was not removed: %s", what, error)
+        _log.warning("%s could not be removed: %s", what, error)
         return f"{what} ({error.message})"
     return None

@@ -90,7 +90,7 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
             f"; or set key_columns: [{columns}] for the table" if table.identity_columns else ""
         )
         return Verdict(
-            f"has the key ({', '.join(key)}), but the log identifies deleted rows by"
+            f"has the key ({', '.join(key)}), but its log identifies deleted rows by"
             f" {columns or 'no column'}",
             f"Run ALTER TABLE {relation} REPLICA IDENTITY {identity}{choice}.",
         )
@@ -98,7 +98,7 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
         notes=(
             *_notes(table),
             *_generated(table),
-            *_asked(settings),
+            *_read_by_key(settings),
             *_hidden(settings),
             *_null_defaults(table),
             *table.hazards,
@@ -123,8 +123,8 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
     if event <= limit:
         return None
     return (
-        f"a row of {largest:,} bytes was seen, and its events may not fit into messages of"
-        f" {limit:,}: that stops the connector, and with it every table of its tier"
+        f"a row has {largest:,} bytes, and its events may exceed the limit of {limit:,} bytes for a"
+        " message: such an event stops the connector and all tables of its tier"
     )
 
 
@@ -139,7 +139,7 @@ def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -
         )
         return Verdict(
             f"has columns that allow NULL and have a default ({names}), and Apicurio's converter"
-            " sends the default for a NULL; without a key nobody can ask which it was",
+            " sends the default for a NULL; without a key the two cannot be distinguished",
             f"Choose: 1. {change} DEFAULT; 2. connect.converter: confluent; 3. columns:"
             " {exclude: [...]}.",
         )
@@ -166,7 +166,7 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
 
 
 def _log_notes(table: SourceTable) -> tuple[str, ...]:
-    note = "mode append: its updates and deletes are not captured"
+    note = "mode append: updates and deletes are not captured"
     if table.kind == "partitioned" and table.replica_identity != "row":
         note += (
             ", except that an UPDATE that moves a row to another partition adds the row as a new"
@@ -175,19 +175,19 @@ def _log_notes(table: SourceTable) -> tuple[str, ...]:
     if not (table.updated or table.deleted):
         return (note,)
     return (
-        f"{note}, and the server counts {table.updated:,} rows updated and {table.deleted:,}"
-        " deleted so far",
+        f"{note}, but the server has counted {table.updated:,} updated and {table.deleted:,}"
+        " deleted rows so far",
     )
 
 
 _NOT_LOGGED = {
     "unlogged": (
         "is UNLOGGED, so its changes are not in the log",
-        "Run ALTER TABLE ... SET LOGGED, which writes the table anew.",
+        "Run ALTER TABLE ... SET LOGGED, which rewrites the table.",
     ),
     "foreign": (
         "is a foreign table, so its changes are in another server's log",
-        "Onboard the table of that server which holds the rows, as a source of its own.",
+        "Add the other server as a source, and onboard the table that holds the rows.",
     ),
     "other": (
         "is not an ordinary table, so its changes are not in the log",
@@ -201,18 +201,19 @@ def _kind(table: SourceTable) -> Verdict:
         return Verdict(
             "is a hypertable of TimescaleDB: its rows lie in chunks, so none of its changes is in"
             " the log under its name",
-            "Hypertables cannot travel. Keep what is to be replicated in an ordinary or a"
+            "Hypertables cannot be replicated. Keep the rows to replicate in an ordinary or a"
             " partitioned table (PARTITION BY).",
         )
     if table.kind == "chunk":
         return Verdict(
-            "is in the schema of TimescaleDB's chunks, which come, go and are rewritten by it",
+            "is in the schema of TimescaleDB's chunks, which TimescaleDB creates, drops and"
+            " rewrites",
             "Onboard ordinary or partitioned tables.",
         )
     if table.kind not in ("table", "partitioned"):
         if table.replica_identity == "row":
             return Verdict(
-                "is not an ordinary table of InnoDB, so no copy can read it while it is written to",
+                "is not an ordinary InnoDB table, so a copy cannot read it under writes",
                 f"Run ALTER TABLE {_of_mysql(table.table)} ENGINE = InnoDB, or DROP SYSTEM"
                 " VERSIONING.",
             )
@@ -220,15 +221,15 @@ def _kind(table: SourceTable) -> Verdict:
     if table.partition_root is not None:
         root = table.partition_root
         return Verdict(
-            f"is a partition of {root}, and partitions travel as one table",
+            f"is a partition of {root}; a partitioned table is replicated as a whole",
             f"Onboard the root: `tributary onboard {root}`.",
         )
     if table.children:
         return Verdict(
-            f"has tables that inherit from it ({', '.join(table.children)}): queries of it show"
-            " their rows, whose changes are not its own",
+            f"has tables that inherit from it ({', '.join(table.children)}): queries of it return"
+            " their rows, but the log has the changes of these rows under the other tables",
             "Onboard those tables by themselves, and leave this one out; or make it a partitioned"
-            " table (PARTITION BY), which travels as one.",
+            " table (PARTITION BY), which is replicated as a whole.",
         )
     return Verdict()
 
@@ -237,10 +238,10 @@ def _no_key(table: TableId, usable: tuple[tuple[str, ...], ...], identity: str) 
     relation = table.relation
     if identity == "row":
         return Verdict(
-            "has no key, so a change could not be applied to one row",
+            "has no key, so a change cannot be applied to exactly one row",
             f"Choose: 1. give it a primary key: ALTER TABLE {_of_mysql(table)} ADD PRIMARY KEY"
-            " (...); 2. key_columns: [...] for the table, of a unique index on columns that are"
-            " NOT NULL" + (f", as ({', '.join(usable[0])})." if usable else "."),
+            " (...); 2. set key_columns: [...] for the table, to the columns of a unique index that"
+            " are NOT NULL" + (f", for example ({', '.join(usable[0])})." if usable else "."),
         )
     choices = [f"1. give it a primary key: ALTER TABLE {relation} ADD PRIMARY KEY (...)"]
     if usable:
@@ -251,24 +252,24 @@ def _no_key(table: TableId, usable: tuple[tuple[str, ...], ...], identity: str) 
         )
     else:
         choices.append(
-            "2. add a unique index on columns that are not null, then ALTER TABLE"
-            f" {relation} REPLICA IDENTITY USING INDEX <index>, and key_columns: [...]"
+            f"2. add a unique index on columns that are NOT NULL, then ALTER TABLE {relation}"
+            " REPLICA IDENTITY USING INDEX <index>, and key_columns: [...]"
         )
     choices.append(
         f"3. with such an index, ALTER TABLE {relation} REPLICA IDENTITY FULL and key_columns:"
         " [...] (each UPDATE and DELETE then logs the whole old row)"
     )
     choices.append(
-        "4. if rows are only ever inserted, mode: append for the table: the lake holds each row"
-        " inserted, and updates and deletes are not captured"
+        "4. if rows are only inserted, mode: append for the table: the lake then holds each"
+        " inserted row, and updates and deletes are not captured"
     )
     harm = (
         ""
         if identity == "full"
-        else "; once published, PostgreSQL itself would refuse its UPDATE and DELETE"
+        else "; once it is published, PostgreSQL refuses its UPDATE and DELETE"
     )
     return Verdict(
-        f"has no key, so a change could not be applied to one row{harm}",
+        f"has no key, so a change cannot be applied to exactly one row{harm}",
         "Choose: " + "; ".join(choices) + ".",
     )
 
@@ -297,9 +298,9 @@ def _key_columns(table: SourceTable, key: tuple[str, ...]) -> Verdict:
         else f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
     )
     return Verdict(
-        f"has no unique index on not-null columns among ({columns}), so key_columns is not"
-        " known to identify a row",
-        f"Run {index}, with the columns NOT NULL; or name other key_columns.",
+        f"has no unique index on NOT NULL columns among ({columns}), so key_columns may not"
+        " identify a row",
+        f"Run {index}, with the columns NOT NULL; or set other key_columns.",
     )
 
 
@@ -310,11 +311,11 @@ def _of_mysql(table: TableId) -> str:
 
 def _identity_nothing(table: TableId) -> Verdict:
     return Verdict(
-        "has REPLICA IDENTITY NOTHING: once published, PostgreSQL itself would refuse its UPDATE"
-        " and DELETE",
+        "has REPLICA IDENTITY NOTHING: once it is published, PostgreSQL refuses its UPDATE and"
+        " DELETE",
         f"Run ALTER TABLE {table.relation} REPLICA IDENTITY DEFAULT (by primary key), or USING"
         " INDEX <unique index>, or FULL; or set mode: append for the table, if its rows are only"
-        " ever inserted.",
+        " inserted.",
     )
 
 
@@ -328,25 +329,26 @@ def _generated(table: SourceTable) -> tuple[str, ...]:
     names = [column.name for column in table.columns if column.generated]
     if not names:
         return ()
-    return (f"generated columns are not in the log and are left out: {some(names)}",)
+    return (f"the lake leaves out generated columns, which the log does not have: {some(names)}",)
 
 
-def _asked(settings: TableSettings) -> tuple[str, ...]:
-    names = ", ".join(quote_name(one) for one in settings.columns.as_ if settings.columns.asks(one))
+def _read_by_key(settings: TableSettings) -> tuple[str, ...]:
+    rules = settings.columns
+    names = ", ".join(quote_name(one) for one in rules.as_ if rules.is_read_by_key(one))
     if not names:
         return ()
-    return (f"{names}: asked of the primary by key, for each row that changes (columns.as)",)
+    return (f"{names}: read from the primary by key for each changed row (columns.as)",)
 
 
 def _hidden(settings: TableSettings) -> tuple[str, ...]:
-    told = {
-        "hash": "the lake gets their HMAC-SHA-256",
-        "mask": "the lake gets *** for every value",
+    effects = {
+        "hash": "the lake has the HMAC-SHA-256 of each value",
+        "mask": "the lake has *** for each value",
     }
-    columns = {rule: getattr(settings.columns, rule) for rule in told}
+    columns = {rule: getattr(settings.columns, rule) for rule in effects}
     return tuple(
         f"{', '.join(map(quote_name, columns[rule]))}: {what} (columns.{rule})"
-        for rule, what in told.items()
+        for rule, what in effects.items()
         if columns[rule]
     )
 
@@ -370,7 +372,6 @@ def _null_defaults(table: SourceTable) -> tuple[str, ...]:
     if not names:
         return ()
     return (
-        f"{some(names)}: a NULL in a column with a default arrives as that default when"
-        " connect.converter is apicurio, so runs ask the primary for rows with that value; SET NOT"
-        " NULL or DROP DEFAULT avoids it",
+        f"{some(names)}: the converter apicurio sends the default of a column for its NULL, so runs"
+        " read rows with that value from the primary; SET NOT NULL or DROP DEFAULT avoids this",
     )

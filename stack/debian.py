@@ -75,7 +75,7 @@ def unpack(package: Package, *, cache: Path | None = None, report: Report | None
     for program in ("apt-get", "dpkg-deb"):
         if shutil.which(program) is None:
             raise UnavailableError(
-                f"Debian's package {package.name} cannot be had: there is no {program} here"
+                f"Debian's package {package.name} cannot be fetched: {program} is not installed"
             )
     folder = _folder(cache)
     folder.mkdir(parents=True, exist_ok=True)
@@ -94,8 +94,8 @@ def _fetch(package: Package, staging: Path, folder: Path, report: Report) -> Pat
         apt.narrow_to(package.suite)
     if package.version is not None and apt.candidate() != package.version:
         raise UnavailableError(
-            f"Debian's {package.suite or 'configured suites'} offers {package.name}"
-            f" {apt.candidate() or 'in no version'}, and {package.version} is what was tested"
+            f"{package.name} {package.version} was tested, but Debian's"
+            f" {package.suite or 'configured suites'} has version {apt.candidate() or 'none'}"
         )
     files = apt.download()
     own = next(file for file in files if file.name.startswith(f"{package.name}_"))
@@ -107,7 +107,7 @@ def _fetch(package: Package, staging: Path, folder: Path, report: Report) -> Pat
             raise StackError(
                 f"{own.name} has checksum {found}, but {pinned} is pinned",
                 remedy="The mirror or a proxy serves another file under this name: find out which"
-                " before you trust it.",
+                " one before you trust it.",
             )
     root = staging / "root"
     root.mkdir()
@@ -170,7 +170,7 @@ class _Apt:
         ]
         if not mirrors:
             raise UnavailableError(
-                f"Debian's package {self._package.name} of {suite} cannot be had: APT is not"
+                f"Debian's package {self._package.name} of {suite} cannot be fetched: APT is not"
                 " configured for a mirror of Debian"
             )
         sources = self._folder / "sources.list"
@@ -212,7 +212,7 @@ class _Apt:
             return _run(command, limit_s, folder)
         except StackError as error:
             raise UnavailableError(
-                f"Debian's package {self._package.name} cannot be had: {error.message}"
+                f"Debian's package {self._package.name} cannot be fetched: {error.message}"
             ) from error
 
 
@@ -230,7 +230,7 @@ def _run(command: Sequence[str], limit_s: float, folder: Path | None = None) -> 
         )
     except subprocess.TimeoutExpired:
         raise StackError(
-            f"{what} had no answer within {limit_s:.0f} s",
+            f"{what} did not end within {limit_s:.0f} s",
             remedy="Check the network and the mirrors that APT is configured for.",
         ) from None
     except OSError as error:

@@ -25,7 +25,7 @@ class UnavailableError(StackError):
         self,
         message: str,
         *,
-        remedy: str = "Install the server, or do without it: the other sources work.",
+        remedy: str = "Install the server, or leave it out: the other sources work without it.",
         **context: object,
     ) -> None:
         super().__init__(message, remedy=remedy, **context)

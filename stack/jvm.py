@@ -122,7 +122,7 @@ class Kafka(JavaServer):
             brokers = client.list_topics(timeout=_PROBE_S).brokers
         except confluent_kafka.KafkaException as error:
             return f"no answer ({error.args[0].name()})"
-        return None if brokers else "it knows no broker yet"
+        return None if brokers else "it does not know a broker yet"
 
 
 class Registry(JavaServer):

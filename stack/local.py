@@ -90,15 +90,14 @@ class LocalStack:
             The status of every server.
 
         Raises:
-            ServerDiedError: A server ended or did not get ready; carries the end of its log.
             ServerDiedError: A server ended or did not become ready; carries the end of its log.
             StackError: The stack cannot be started.
         """
         report = report or self._report
         if unknown := sorted(set(sources) - set(KINDS)):
             raise StackError(
-                f"no such kind of source: {', '.join(unknown)}",
-                remedy=f"Name some of {', '.join(KINDS)}.",
+                f"unknown kinds of source: {', '.join(unknown)}",
+                remedy=f"Name one or more of {', '.join(KINDS)}.",
             )
         with self._locked():
             before = self.status()
@@ -347,7 +346,7 @@ class LocalStack:
         ports = choose(names, kept.ports, held=self._held(kept.ports))
         for name, port in kept.ports.items():
             if ports[name] != port:
-                report(f"port {port} is taken: {name} moves to {ports[name]}")
+                report(f"port {port} is in use, so {name} gets port {ports[name]}")
         Record(ports, binaries, {**kept.installations, **installations}).write(self.folder)
         for pair in self._layout().pairs:
             pair.user.own(pair.folder)
@@ -387,8 +386,8 @@ class LocalStack:
                 yield
         except Timeout as error:
             raise StackError(
-                f"another command has worked on {self.folder} for {_LOCK_LIMIT_S:.0f} s",
-                remedy="Wait for it or end it, then run again.",
+                f"another command has held the lock of {self.folder} for {_LOCK_LIMIT_S:.0f} s",
+                remedy="Wait for that command or end it, then run again.",
             ) from error
 
 

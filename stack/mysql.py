@@ -201,7 +201,7 @@ class MysqlReplica(MysqlServer):
         except StackError as error:
             return error.message
         if not state:
-            return "it is no replica any more"
+            return "it is no longer a replica"
         if state["io"] == state["sql"] == "Yes":
             return None
         reason = state["io_error"] or state["sql_error"] or "no error"

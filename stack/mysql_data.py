@@ -121,14 +121,15 @@ class DataDirectory:
             )
         except subprocess.TimeoutExpired:
             raise StackError(
-                f"{self.name}: its data directory was not made within {_LIMIT_S:.0f} s",
+                f"{self.name}: its data directory was not created within {_LIMIT_S:.0f} s",
                 remedy="Check the disk that holds the stack's folder.",
             ) from None
         if answer.returncode != 0:
             said = (answer.stderr.strip() or answer.stdout.strip())[-2000:]
             raise StackError(
-                f"{self.name}: its data directory cannot be made: {said}",
-                remedy=f"Remove what it complains about, or use an empty --dir ({self.folder}).",
+                f"{self.name}: its data directory cannot be created: {said}",
+                remedy="Correct what the message names, or use an empty folder instead of"
+                f" {self.folder}.",
             )
 
     def configure(self, extra: Mapping[str, str]) -> None:

@@ -173,17 +173,17 @@ def find_installation(
         root = root or unpack(product.package, cache=cache, report=report)
     except UnavailableError as error:
         # A mysqld of MariaDB is not worth a message.
-        seen = "; ".join(text for text in refused if "is no " not in text)
+        seen = "; ".join(text for text in refused if "is not " not in text)
         raise UnavailableError(
-            f"no {product.title} {_dotted(product.oldest)} or later here"
+            f"{product.title} {_dotted(product.oldest)} or later is not available"
             f"{f' ({seen})' if seen else ''}: {error.message}",
-            remedy=f"Install {product.title}, or name its server by {product.variable}.",
+            remedy=f"Install {product.title}, or name its server with {product.variable}.",
         ) from None
     found = _inspect(kind, root / "usr" / "sbin" / product.programs[0], root)
     if isinstance(found, str):
         raise StackError(
-            f"what was unpacked does not run here: {found}",
-            remedy=f"Remove {root} and run again, or name a server by {product.variable}.",
+            f"the unpacked {product.title} does not run here: {found}",
+            remedy=f"Remove {root} and run again, or name a server with {product.variable}.",
         )
     return found
 
@@ -214,7 +214,7 @@ def _inspect(kind: str, server: Path, root: Path | None = None) -> Installation 
         said = (answer.stderr or answer.stdout).strip()
         return f"{server} --version fails on {platform.machine()}: {said}"
     if ("MariaDB" in answer.stdout) != (kind == MARIADB):
-        return f"{server} is no {product.title}"
+        return f"{server} is not {product.title}"
     if tuple(map(int, found[1].split("."))) < product.oldest:
         return f"{server} is version {found[1]}"
     return Installation(kind, server, found[1], root)

@@ -40,7 +40,7 @@ wal_level = logical
 max_wal_senders = 40
 max_replication_slots = 40
 max_prepared_transactions = 20
-# A forgotten slot must not fill the disk; pre-flight asks for a bound too.
+# A forgotten slot must not fill the disk; `tributary check` requires a bound, too.
 max_slot_wal_keep_size = '4GB'
 max_wal_size = '2GB'
 shared_buffers = '128MB'
@@ -223,7 +223,7 @@ class PostgresServer:
             )
         except subprocess.TimeoutExpired:
             raise StackError(
-                f"{self.name}: psql had no answer within {limit_s:.0f} s",
+                f"{self.name}: psql got no answer within {limit_s:.0f} s",
                 remedy="Look at the server's log, and for locks in pg_stat_activity.",
             ) from None
         if answer.returncode != 0:
@@ -250,7 +250,8 @@ class PostgresServer:
         if answer.returncode != 0:
             raise StackError(
                 f"{self.name}: {Path(argv[0]).name} failed: {answer.stderr.strip()}",
-                remedy=f"Remove what it complains about, or use an empty --dir ({self.folder}).",
+                remedy="Correct what the message names, or use an empty folder instead of"
+                f" {self.folder}.",
             )
 
 
@@ -341,7 +342,7 @@ class Replica(PostgresServer):
             standby = self.psql("SELECT pg_is_in_recovery()", limit_s=_PROBE_LIMIT_S) == "t"
         except StackError as error:
             return error.message
-        return None if standby else "it is no standby any more"
+        return None if standby else "it is no longer a standby"
 
 
 class PostgresPair:

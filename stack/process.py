@@ -79,7 +79,7 @@ class ServerProcess:
             except OSError as error:
                 raise StackError(
                     f"{self.name}: cannot start {command.argv[0]}: {error.strerror}",
-                    remedy="Check that the program exists and this user may run it.",
+                    remedy="Check that the program exists and that this user may run it.",
                 ) from error
         _take_note()
         _CHILDREN[process.pid] = process
@@ -166,7 +166,7 @@ class ServerProcess:
         ):
             raise StackError(
                 f"{self.name}: processes {alive} did not end within {_KILL_LIMIT_S:.0f} s",
-                remedy="They wait for the disk, or belong to another user: see `ps`.",
+                remedy="See `ps`: they wait for the disk, or belong to another user.",
             )
         if forget:
             self._record.unlink(missing_ok=True)

@@ -37,7 +37,7 @@ _SOURCES = {
 
 _PROJECT = """\
 # Written by `tributary stack up`; lake and state are in {folder}.
-# Every key is explained by `tributary init --help` and the README; secrets are references only.
+# `tributary config schema` describes every key; secrets are references only.
 sources:
 {sources}
 kafka:

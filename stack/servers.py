@@ -157,7 +157,7 @@ def wait_ready(
         return
     if took < server.ready_limit_s:
         raise StackError(
-            f"{server.name} was not waited for: {left}",
+            f"the wait for {server.name} was given up, since another server failed: {left}",
             remedy="Look at the first error; `tributary stack status` shows the others.",
         )
     raise _died(server, process, f"was not ready within {server.ready_limit_s:.0f} s: {left}")
@@ -166,7 +166,7 @@ def wait_ready(
 def _died(server: Server, process: ServerProcess, what: str) -> ServerDiedError:
     return ServerDiedError(
         f"{server.name} {what}; the end of {process.log}:\n{process.log_tail()}",
-        remedy="Act on the log's last lines, then run `tributary stack up` again; "
-        "`tributary stack down` stops the servers that do run.",
+        remedy="Act on the log's last lines, then run `tributary stack up` again; `tributary stack"
+        " down` stops the running servers.",
         server=server.name,
     )

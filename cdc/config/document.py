@@ -29,7 +29,7 @@ DEFAULT_PATH = Path("tributary.yaml")
 _MERGE = "tag:yaml.org,2002:merge"
 _Path = tuple[str | int, ...]
 _PLAIN_TEXT = (
-    "a secret in plain text; write a reference: ${NAME} for an environment variable, "
+    "is a secret in plain text; write a reference: ${NAME} for an environment variable, "
     "or ${file:/path}"
 )
 
@@ -61,8 +61,8 @@ def load(path: Path | None = None) -> Config:
         text = file.read_text(encoding="utf-8")
     except FileNotFoundError:
         raise ConfigError(
-            f"there is no configuration file {file}",
-            remedy=f"Write one with `tributary init`, or name yours by --config or {VARIABLE}.",
+            f"configuration file {file} does not exist",
+            remedy=f"Write one with `tributary init`, or name yours with --config or {VARIABLE}.",
             field=str(file),
         ) from None
     except (OSError, UnicodeDecodeError) as error:
@@ -169,7 +169,7 @@ def _failure(name: str, problems: list[Problem]) -> ConfigError:
         message = f"{name} has {len(problems)} problems:{lines}"
     return ConfigError(
         message,
-        remedy=f"Correct {name}; `tributary config schema` prints every key that is allowed.",
+        remedy=f"Correct {name}; `tributary config schema` prints all allowed keys.",
         field=dotted(problems[0].path) or name,
     )
 
@@ -230,7 +230,9 @@ def _reason(details: ErrorDetails, path: _Path, section: Any) -> str:
     if details["type"] == "extra_forbidden":
         allowed = list(_fields(section)) if _is_model(section) else []
         close = difflib.get_close_matches(str(path[-1]), allowed, n=1, cutoff=0.6)
-        hint = f"did you mean {close[0]!r}?" if close else f"known are {', '.join(allowed)}"
+        hint = (
+            f"did you mean {close[0]!r}?" if close else f"the allowed keys are {', '.join(allowed)}"
+        )
         return f"unknown key; {hint}"
     message = details["msg"].removeprefix("Value error, ")
     no_map = ("model_type", "model_attributes_type", "dict_type", "mapping_type")
@@ -275,7 +277,8 @@ def _plain_secrets(options: Mapping[Any, Any], path: _Path, *, verbatim: bool) -
         elif verbatim and re.search(r"\$\{[A-Za-z_][A-Za-z0-9_]*\}", str(value)):
             yield Problem(
                 (*path, str(key)),
-                "this goes to Kafka Connect as written; use its own form, ${env:NAME}",
+                "is sent to Kafka Connect unchanged; write the reference in Connect's form,"
+                " ${env:NAME}",
             )
 
 

@@ -41,18 +41,18 @@ ConnectReference = Annotated[str, Field(pattern=r"^\$\{[A-Za-z0-9_-]+:[^{}]+\}$"
 
 
 class Security(Section):
-    """How to reach the brokers; said once, translated for librdkafka and for Java."""
+    """How to reach the brokers, for both librdkafka and Java."""
 
     protocol: Literal["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"] = "PLAINTEXT"
     """The brokers' listener protocol."""
     mechanism: Literal["PLAIN", "SCRAM-SHA-256", "SCRAM-SHA-512"] | None = None
-    """SASL mechanism; others go through the raw overrides."""
+    """SASL mechanism; set any other one in the raw overrides."""
     username: NonEmpty | None = None
     """SASL user."""
     password: SecretRef | None = None
     """Reference to the SASL password."""
     ca_file: FilePath | None = None
-    """PEM file with the certificates that sign the brokers'."""
+    """PEM file with the CA certificates of the brokers."""
     certificate_file: FilePath | None = None
     """PEM file with the client's certificate chain."""
     key_file: FilePath | None = None
@@ -75,9 +75,9 @@ class Security(Section):
         found: list[Conflict] = []
         for name in ("mechanism", "username", "password"):
             if getattr(self, name) is not None and not self.sasl:
-                found.append(((name,), f"protocol {self.protocol} takes no login; use SASL_SSL"))
+                found.append(((name,), f"protocol {self.protocol} has no login; use SASL_SSL"))
             elif getattr(self, name) is None and self.sasl and self.mechanism is not None:
-                found.append(((name,), f"mechanism {self.mechanism} needs it"))
+                found.append(((name,), f"is required for mechanism {self.mechanism}"))
         for name in ("ca_file", "certificate_file", "key_file", "key_password"):
             if getattr(self, name) is not None and not self.tls:
                 found.append(((name,), f"protocol {self.protocol} has no TLS; use SSL or SASL_SSL"))
@@ -85,7 +85,7 @@ class Security(Section):
             missing = "key_file" if self.key_file is None else "certificate_file"
             found.append(((missing,), "certificate_file and key_file go together; one is missing"))
         if self.key_password is not None and self.key_file is None:
-            found.append((("key_password",), "there is no key_file that it could open"))
+            found.append((("key_password",), "is given without a key_file"))
         return found
 
     def librdkafka(self) -> dict[str, str]:
@@ -167,18 +167,18 @@ class RegistryConfig(Section):
     password: SecretRef | None = None
     """Reference to the password."""
     ca_file: FilePath | None = None
-    """PEM file with the certificates that sign the server's."""
+    """PEM file with the CA certificates of the server."""
 
 
 class TopicConfig(Section):
     """How topics are created."""
 
     replication_factor: Annotated[int, Field(ge=-1)] = -1
-    """Copies of each partition; -1 takes the broker's default."""
+    """Replicas of each partition; -1 is the brokers' default."""
     retention_ms: Annotated[int, Field(ge=-1)] = 7 * 24 * 3600 * 1000
-    """How long changes stay; longer than a bootstrap and the longest pause. -1 is for ever."""
+    """Retention of changes: longer than a bootstrap and the longest pause. -1 is for ever."""
     max_message_bytes: Annotated[int, Field(ge=1)] | None = None
-    """Size of the largest change event; none takes the brokers' limit, 1 MiB unless raised."""
+    """Size of the largest change event. Default: the brokers' limit, which is 1 MiB by default."""
     config: Options = Field(default_factory=dict)
     """Other topic settings."""
 
@@ -193,7 +193,9 @@ class TopicConfig(Section):
             )
         for name in ("min.compaction.lag.ms", "max.compaction.lag.ms"):
             if name in self.config:
-                found.append((("config", name), "topics always have the longest lag there is"))
+                found.append(
+                    (("config", name), "cannot be set; topics always have the largest possible lag")
+                )
         if "retention.ms" in self.config:
             found.append((("config", "retention.ms"), "use retention_ms"))
         if "max.message.bytes" in self.config:
@@ -246,23 +248,23 @@ class ConnectConfig(Section):
     password: SecretRef | None = None
     """Reference to the password."""
     ca_file: FilePath | None = None
-    """PEM file with the certificates that sign the server's."""
+    """PEM file with the CA certificates of the server."""
     secrets: Annotated[Mapping[str, ConnectReference], Verbatim(), RawOptions()] = Field(
         default_factory=dict
     )
-    """Connector property -> ConfigProvider reference, where the worker keeps a secret elsewhere."""
+    """ConfigProvider references by connector property, if the worker has another ConfigProvider."""
     connector: Annotated[Mapping[str, OptionText], Verbatim(), RawOptions()] = Field(
         default_factory=dict, repr=False
     )
-    """Raw overrides of connector properties; secrets as ConfigProvider references."""
+    """Raw overrides of connector properties; write secrets as ConfigProvider references."""
     exactly_once: bool = True
-    """Ask for exactly-once source support; the worker must have it enabled."""
+    """Require exactly-once source support, which the workers must enable."""
     timeout_s: Positive = 60
-    """How long to wait for a connector to run."""
+    """The longest wait for a connector to run, in seconds."""
     converter: Literal["apicurio", "confluent"] = "apicurio"
-    """Which Avro converter the worker has."""
+    """The Avro converter that the worker has."""
     registry_url: HttpUrl | None = None
-    """The registry as the worker sees it, when that differs."""
+    """URL of the registry for the worker, if it differs from kafka.registry.url."""
 
     @property
     def keeps_nulls(self) -> bool:

@@ -40,24 +40,24 @@ class LakeConfig(Section):
     """Where the tables are written."""
 
     url: Annotated[LoginFreeUrl, AfterValidator(_lake_url)]
-    """A folder on any Hadoop file system, for example s3a://bucket/lake."""
+    """URL of the lake's folder on any Hadoop file system, for example s3a://bucket/lake."""
     name: Annotated[str, Field(min_length=1)] = "{source}/{schema}/{table}"
-    """Path of a table under the URL."""
+    """Path of each table under the URL."""
     hadoop: Options = Field(default_factory=dict)
     """Hadoop settings, without the prefix spark.hadoop."""
     hash_key: SecretRef | None = None
-    """The key of columns.hash. With another one all hashes are others: copy the tables again."""
+    """The key for columns.hash. Another key changes all hashes: then copy the tables again."""
 
 
 class CatalogConfig(Section):
     """A Hive Metastore in which readers find the tables by name."""
 
     metastore: Annotated[str, Field(pattern=r"^thrift://[^,/@]+(,thrift://[^,/@]+)*$")]
-    """Where it is, for example thrift://metastore:9083; several by commas."""
+    """URL, for example thrift://metastore:9083; separate several URLs by commas."""
     database: Annotated[str, Field(min_length=1)] = "{source}_{schema}"
-    """Database of a table; what Hive's names cannot hold is encoded."""
+    """Database of each table; characters that Hive does not allow in names are encoded."""
     table: Annotated[str, Field(min_length=1)] = "{table}"
-    """Name of a table."""
+    """Name of each table."""
 
 
 class StateConfig(Section):
@@ -66,7 +66,7 @@ class StateConfig(Section):
     url: Annotated[str, Verbatim(), Field(min_length=1), AfterValidator(_state_url)] = (
         "sqlite:///.tributary/state.db"
     )
-    """Any SQLAlchemy URL; a password in it must be a reference."""
+    """SQLAlchemy URL of the state store; a password in it must be a reference."""
 
     @property
     def sqlite(self) -> bool:
@@ -91,16 +91,17 @@ class SparkConfig(Section):
     master: Annotated[str, Field(min_length=1)] = "local[*]"
     """Spark's master URL."""
     conf: Options = Field(default_factory=dict)
-    """Raw Spark settings. They are on the JVM's command line, so secrets are for lake.hadoop."""
+    """Raw Spark settings. The JVM's command line shows them, so put secrets into lake.hadoop."""
     driver_memory: Annotated[str, Field(pattern=r"^[1-9][0-9]*[kmgt]$")] = "2g"
-    """Memory of the driver; in local mode, of everything."""
+    """Memory of the driver; in local mode, of the whole Spark."""
     jars: Literal["bundled", "provided"] = "bundled"
-    """bundled: fetched and kept by tributary; provided: the cluster has them."""
+    """bundled: tributary fetches the jars; provided: the cluster has them."""
     parallel_tables: Positive = 8
-    """Tables that run at the same time over the one session."""
+    """Tables that run at the same time in the Spark session."""
     task_timeout_s: Positive = 1800
-    """How long the tasks of a stage may make no progress; then its table fails. A task that reads,
-    shuffles, spills or ends makes progress; one that only computes or writes a file does not."""
+    """The longest time without progress in the tasks of a stage, in seconds; then its table fails.
+    Reading, shuffling, spilling and the end of a task are progress; computing and writing are
+    not."""
 
     @property
     def local(self) -> bool:
@@ -110,9 +111,9 @@ class SparkConfig(Section):
     def conflicts(self) -> list[Conflict]:
         """Return combinations that cannot work, as (path of the key, problem)."""
         reason = (
-            "a secret that everyone on the machine could read, since Spark's settings are on the"
-            " command line of its JVM; put it into the cluster's spark-defaults.conf, or a Hadoop"
-            " setting into lake.hadoop"
+            "is a secret that every user of the machine could read on the command line of Spark's"
+            " JVM; put it into the cluster's spark-defaults.conf, or a Hadoop setting into"
+            " lake.hadoop"
         )
         return [
             (("conf", key), reason)

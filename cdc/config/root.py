@@ -23,7 +23,7 @@ from cdc.config.templates import (
 )
 from cdc.config.values import Section
 from cdc.config.values import defaults as section_defaults
-from cdc.errors import ConfigError, begin_anew
+from cdc.errors import ConfigError, onboard_again
 from schemas.table import Shard, TableId
 
 SCHEMA_DIALECT = "https://json-schema.org/draft/2020-12/schema"
@@ -33,23 +33,23 @@ class Config(Section):
     """Everything in ``tributary.yaml``."""
 
     sources: Mapping[SourceName, SourceConfig]
-    """Databases by a short name of your choice."""
+    """Source databases, each under a short name of your choice."""
     kafka: KafkaConfig
     """Brokers, schema registry and topics."""
     connect: ConnectConfig
     """The Kafka Connect cluster that runs Debezium."""
     lake: LakeConfig
-    """Where the tables are written."""
+    """The lake that the tables are written to."""
     catalog: CatalogConfig | None = None
     """A Hive Metastore in which readers find the tables by name."""
     state: StateConfig = Field(default_factory=section_defaults)
-    """Where the tables' states, leases and run history are kept."""
+    """The store of states, leases and run history."""
     spark: SparkConfig = Field(default_factory=section_defaults)
     """The Spark session."""
     defaults: TableSettings = Field(default_factory=section_defaults)
-    """Settings of every table."""
+    """Settings of all tables."""
     tables: Mapping[str, TableSettings] = Field(default_factory=section_defaults)
-    """Settings by table, schema.table or source:schema.table; * and ? match many."""
+    """Settings of single tables, by schema.table or source:schema.table; * and ? are wildcards."""
 
     def source(self, name: str) -> SourceConfig:
         """Return the source of that name.
@@ -59,8 +59,9 @@ class Config(Section):
         """
         if name not in self.sources:
             raise ConfigError(
-                f"sources.{name}: no such source; there are {', '.join(sorted(self.sources))}",
-                remedy="Name one of the configured sources, or add this one.",
+                f"source {name} is not configured; the sources are"
+                f" {', '.join(sorted(self.sources))}",
+                remedy="Name one of the configured sources, or add the source under sources.",
                 field=f"sources.{name}",
             )
         return self.sources[name]
@@ -105,9 +106,10 @@ class Config(Section):
         if settings.appends != is_append_tier(tier):
             was = "append" if is_append_tier(tier) else "upsert"
             raise ConfigError(
-                f"table {table} was onboarded with mode: {was}, and its settings say mode:"
+                f"table {table} was onboarded with mode: {was}, but its settings now have mode:"
                 f" {settings.mode}",
-                remedy=f"Set mode: {was} for it; or {begin_anew(table, without_data=True)}.",
+                remedy=f"Set mode: {was} for the table; or"
+                f" {onboard_again(table, without_data=True)}.",
                 field="mode",
                 table=table,
             )
@@ -136,9 +138,9 @@ class Config(Section):
         """
         if (now := self.shard(table)) != known:
             raise ConfigError(
-                f"table {table} was onboarded as {described(known)}, and its settings say"
+                f"table {table} was onboarded as {described(known)}, but its settings now make it"
                 f" {described(now)}",
-                remedy=f"Set from, shard, shard_column and name back; or {begin_anew(table)}.",
+                remedy=f"Set from, shard, shard_column and name back; or {onboard_again(table)}.",
                 table=table,
                 field="from",
             )
@@ -168,7 +170,7 @@ class Config(Section):
         """Return combinations that cannot work, as (path of the key, problem)."""
         found: list[Conflict] = []
         if not self.sources:
-            found.append((("sources",), "name at least one source"))
+            found.append((("sources",), "must name at least one source"))
         if self.state.sqlite and not self.spark.local:
             reason = (
                 "SQLite works only with a local Spark master; "
@@ -193,17 +195,20 @@ class Config(Section):
 
     def _shard_conflicts(self) -> Iterator[Conflict]:
         if self.defaults.from_:
-            yield ("defaults", "from"), "is for a section of tables"
+            yield ("defaults", "from"), "is allowed only in sections under tables"
         yield from shard_conflicts(self.tables, self.sources)
         for name in sorted(self.sharded):
             if self.catalog is not None and "." not in name:
-                yield ("tables", name), "with from and a catalog it is database.table"
+                yield (
+                    ("tables", name),
+                    "must be database.table, since it has from and there is a catalog",
+                )
 
     def _hash_conflicts(self) -> Iterator[Conflict]:
         if self.lake.hash_key is None:
             for place, settings in self._all_settings():
                 if settings.columns.hash:
-                    yield (*place, "columns", "hash"), "hashes need a key: set lake.hash_key"
+                    yield (*place, "columns", "hash"), "needs lake.hash_key"
 
     def _all_settings(self) -> Iterator[tuple[tuple[str, ...], TableSettings]]:
         """Yield the sections of table settings, each with its path."""
@@ -217,8 +222,8 @@ class Config(Section):
         for place, settings in self._all_settings():
             if settings.appends:
                 reason = (
-                    "append needs connect.exactly_once: a worker's crash would repeat rows, and"
-                    " nothing tells them from rows that are equal"
+                    "append needs connect.exactly_once: otherwise a crash of a worker repeats rows,"
+                    " and repeated rows cannot be distinguished from equal ones"
                 )
                 yield (*place, "mode"), reason
 

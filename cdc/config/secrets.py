@@ -84,7 +84,7 @@ class SecretRef:
             reason = error.strerror if isinstance(error, OSError) else "it is not UTF-8 text"
             raise SecretError(
                 f"secret file {self.name} cannot be read: {reason}",
-                remedy="Create the file, readable by the user that runs tributary.",
+                remedy="Create the file, readable by the user who runs tributary.",
                 field=self.name,
             ) from None
         value = value.removesuffix("\n").removesuffix("\r")

@@ -35,8 +35,8 @@ def fed_by(table: TableId, tables: Mapping[str, TableSettings]) -> str | None:
     ]
     if len(found) > 1:
         raise ConfigError(
-            f"table {table} would feed {' and '.join(found)}",
-            remedy="Narrow the patterns of `from`, so that it feeds one.",
+            f"table {table} would feed more than one lake table: {', '.join(found)}",
+            remedy="Narrow the patterns of `from`, so that the table feeds only one.",
             field=f"tables.{found[1]}.from",
             table=table,
         )
@@ -89,8 +89,8 @@ def shard_conflicts(
     for name, settings in sharded(tables).items():
         place = ("tables", name)
         if _NAME.fullmatch(name) is None:
-            reason = "is the lake table's name then: letters, digits and _, or two such and a dot"
-            yield place, f"with from it {reason}"
+            reason = "must be the lake table's name, since it has from: name or database.name, of"
+            yield place, f"{reason} letters, digits and _"
         for number, text in enumerate(settings.from_):
             if problem := pattern_problem(text, known):
                 yield (*place, "from", str(number)), f"{text}: {problem}"

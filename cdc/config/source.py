@@ -26,15 +26,15 @@ class Endpoint(Section):
     database: NonEmpty
     """Name of the database."""
     sslmode: SslMode = "prefer"
-    """TLS, in libpq's terms."""
+    """TLS mode, as in libpq."""
     sslrootcert: FilePath | None = None
-    """PEM file with the certificates that sign the server's."""
+    """PEM file with the CA certificates of the server."""
     sslcert: FilePath | None = None
     """PEM file with the client's certificate."""
     sslkey: FilePath | None = None
     """PEM file with the client's key."""
     options: Options = Field(default_factory=dict)
-    """Other connection parameters, in libpq's terms."""
+    """Other connection parameters, as in libpq."""
 
     def conflicts(self) -> list[Conflict]:
         """Return combinations that cannot work, as (path of the key, problem)."""
@@ -53,20 +53,20 @@ class Credential(Section):
     user: NonEmpty
     """Name of the role."""
     password: SecretRef | None = None
-    """Reference to the password; none where the server asks for none."""
+    """Reference to the password; omit it if the server requires none."""
 
 
 class Credentials(Section):
     """Logins by purpose; all but ``admin`` default to it."""
 
     admin: Credential
-    """Owns the publication and schema ``tributary``, and drops slots."""
+    """Login that owns the publication and the schema tributary, and drops slots."""
     capture: Credential = Field(default_factory=lambda data: data["admin"])
-    """Used by Kafka Connect; needs REPLICATION."""
+    """Login of Kafka Connect; needs REPLICATION."""
     snapshot: Credential = Field(default_factory=lambda data: data["admin"])
-    """Reads tables on the replica; needs SELECT."""
+    """Login that reads tables on the replica; needs SELECT."""
     marker: Credential = Field(default_factory=lambda data: data["admin"])
-    """Writes marker rows on the primary."""
+    """Login that writes marker rows on the primary."""
 
 
 class PostgresSourceConfig(Section):
@@ -108,9 +108,9 @@ class MysqlEndpoint(Section):
     port: Port = 3306
     """TCP port."""
     ssl_mode: MysqlSslMode = "preferred"
-    """TLS, in the terms of MySQL's clients."""
+    """TLS mode, as in MySQL's clients."""
     ssl_ca: FilePath | None = None
-    """PEM file with the certificates that sign the server's."""
+    """PEM file with the CA certificates of the server."""
     ssl_cert: FilePath | None = None
     """PEM file with the client's certificate."""
     ssl_key: FilePath | None = None
@@ -125,7 +125,7 @@ class MysqlEndpoint(Section):
         if self.ssl_mode == "disabled" and (self.ssl_ca or self.ssl_cert):
             found.append((("ssl_mode",), "certificates are given but ssl_mode is disabled"))
         if self.ssl_mode in ("verify_ca", "verify_identity") and self.ssl_ca is None:
-            found.append((("ssl_ca",), f"is needed for ssl_mode {self.ssl_mode}"))
+            found.append((("ssl_ca",), f"is required for ssl_mode {self.ssl_mode}"))
         return found
 
 
@@ -133,7 +133,7 @@ class MysqlSourceConfig(Section):
     """One MySQL or MariaDB server and, best, a replica of it."""
 
     kind: Literal["mysql", "mariadb"]
-    """The kind of server; the two differ in GTIDs, in types and in Debezium's connector."""
+    """The kind of server: mysql and mariadb differ in GTIDs, types and Debezium's connector."""
     primary: MysqlEndpoint
     """The server that takes writes."""
     replica: MysqlEndpoint | None = None
@@ -143,7 +143,7 @@ class MysqlSourceConfig(Section):
     credentials: Credentials
     """Logins by purpose."""
     databases: Annotated[tuple[NonEmpty, ...], Field(min_length=1)] = ("*",)
-    """Databases that tables are taken from; * and ? match many."""
+    """Databases whose tables can be replicated; * and ? are wildcards."""
     topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._{}-]+$")] = "{source}_{tier}"
     """Prefix of the topics' names."""
     connector: Annotated[str, Field(pattern=r"^[a-z0-9_{}]+$")] = "tributary_{source}_{tier}"

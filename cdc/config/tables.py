@@ -66,23 +66,23 @@ class ColumnRules(Section):
     """Which columns are replicated."""
 
     include: tuple[NonEmpty, ...] = ()
-    """Only these; empty means all."""
+    """Only these columns; empty means all."""
     exclude: tuple[NonEmpty, ...] = ()
-    """All but these. They stay out of the lake; their values travel through Kafka all the same."""
+    """All columns but these. The lake does not get their values, but Kafka does."""
     as_: Annotated[dict[NonEmpty, LakeType], Field(alias="as", default_factory=dict)]
-    """By column, string: the text that the server prints, asked by key for each row that changes.
-    For types that events do not carry exactly. Or decimal(p,s): for PostgreSQL's numeric; a value
-    that it does not hold exactly stops the table."""
+    """Lake types by column. string: the text that the server prints, for types that events do not
+    carry exactly; it is read from the primary by key for each changed row. decimal(p,s): for
+    PostgreSQL's numeric; a value that does not fit exactly stops the table."""
     hash: tuple[NonEmpty, ...] = ()
-    """The lake gets the HMAC-SHA-256 of their values' text under lake.hash_key, in hexadecimal:
-    equal values stay equal. NULL stays NULL."""
+    """Columns whose values the lake gets as HMAC-SHA-256 under lake.hash_key, in hexadecimal: equal
+    values stay equal. NULL stays NULL."""
     mask: tuple[NonEmpty, ...] = ()
-    """The lake gets *** for every value. NULL stays NULL."""
+    """Columns whose values the lake gets as ***. NULL stays NULL."""
     renames: dict[NonEmpty, NonEmpty] = Field(default_factory=dict)
-    """By new name, the name before: a column that the source renames goes on under its new name,
-    without a copy. Set it before the source does; afterwards it may stay."""
+    """Old column names by new name: the lake then follows a rename on the source without a copy.
+    Set it before the rename; afterwards it may stay."""
 
-    def asks(self, column: str) -> bool:
+    def is_read_by_key(self, column: str) -> bool:
         """Return whether the column's values are read from the source by key, as text."""
         return self.as_.get(column) == "string"
 
@@ -97,12 +97,12 @@ class ColumnRules(Section):
 
 
 class ResyncLimits(Section):
-    """What a resync that nobody asked for may do."""
+    """The limits of automatic resyncs."""
 
     max_rows: Positive | None = None
-    """Rows of the table, at most (estimate); none for any number."""
+    """The largest estimated number of rows of the table. Default: no limit."""
     window: Annotated[str, Field(pattern=_WINDOW)] | None = None
-    """When it may begin, in UTC, for example 22:00-05:00; none for any time."""
+    """The time in which it may begin, in UTC, for example 22:00-05:00. Default: any time."""
 
     def allows(self, at: datetime) -> bool:
         """Return whether a resync may begin at a time.
@@ -122,74 +122,77 @@ class TableSettings(Section):
     """How one table, or each table that matches a pattern, is replicated."""
 
     from_: Annotated[tuple[NonEmpty, ...], Field(alias="from", default_factory=tuple)]
-    """Source tables that together are one table of the lake, by patterns. The key under tables is
-    that table's name then."""
+    """Patterns of the source tables that feed one lake table together. The key under tables is then
+    the name of the lake table."""
     shard_column: Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,62}$")] = "_shard"
-    """Lake column, first of the key, that tells from which of these a row comes."""
+    """Lake column with the shard of each row; it is the first column of the key."""
     shard: NonEmpty = "{source}.{schema}.{table}"
-    """What it holds for the rows of one of them."""
+    """Template of the values in shard_column, one value for each source table."""
     name: NonEmpty | None = None
     """Path of the table under lake.url, instead of lake.name."""
     tier: Annotated[str, Field(pattern=r"^[a-z0-9]{1,20}$")] = "default"
-    """Tables of one tier share a connector, a slot and a publication."""
+    """Tier of the table; tables of a tier share a connector, a slot and a publication."""
     key_columns: tuple[NonEmpty, ...] = ()
-    """The record key; empty takes the primary key."""
+    """Columns of the record key. Default: the primary key."""
     mode: Literal["upsert", "append"] = "upsert"
-    """upsert: one row per key, as on the source. append: a log with one row per row inserted, for
-    tables without a key; updates and deletes are not captured."""
+    """upsert: one row per key, as on the source. append: a log with each inserted row, for tables
+    without a key; updates and deletes are not captured."""
     snapshot_from: Literal["replica", "primary"] = "replica"
-    """Where a table in mode append is copied from. replica: its replay is paused for a moment;
-    primary: it is read, under a temporary slot's snapshot. Without a replica it is the primary.
-    MySQL and MariaDB need the replica."""
+    """The server that a table in mode append is copied from. replica: its replay is paused for a
+    moment. primary: it is read under the snapshot of a temporary slot. Without a replica, the
+    primary is read. MySQL and MariaDB need a replica."""
     one_view: bool = False
-    """Whether all rows of a copy are of one moment, also where the stream makes copies exact whose
-    parts are not. MySQL and MariaDB: the replica's applier stands still while as many sessions open
-    as read at once; each reads its part of the table in one go, and none can be repeated."""
+    """Whether a copy reads all rows at one moment, even if the stream would correct rows of several
+    moments. MySQL and MariaDB: the replica's applier is stopped while the sessions for all parallel
+    chunks open; each session reads its part of the table once, and cannot repeat it."""
     partition_by: tuple[NonEmpty, ...] = ()
     """Lake partition columns."""
     columns: ColumnRules = Field(default_factory=defaults)
     """Which columns are replicated."""
     max_events_per_run: Positive = 1_000_000
-    """Events per commit; bounds memory and the size of a commit."""
+    """The most events in one commit; it limits memory and the size of commits."""
     allowed_lateness_s: Annotated[int, Field(ge=0)] = 0
-    """Taken off the watermark."""
+    """Seconds to subtract from the watermark."""
     delete_mode: Literal["hard", "soft"] = "hard"
-    """hard: deleted rows go; soft: they stay, marked in _cdc_deleted."""
+    """hard: the lake deletes deleted rows; soft: it keeps them, marked in _cdc_deleted."""
     on_truncate: Literal["apply", "ignore", "pause"] = "apply"
-    """What a TRUNCATE on the source does."""
+    """The reaction to a TRUNCATE on the source. pause: the table waits for a person."""
     on_bad_message: Literal["stop", "quarantine"] = "stop"
-    """What a message does that cannot be applied. stop: the table waits for a person. quarantine:
-    it is left out and kept; its raw bytes hold all columns, excluded ones too."""
+    """The reaction to a message that cannot be applied. stop: the table waits for a person.
+    quarantine: the message is left out and kept; its raw bytes hold all columns, also excluded
+    ones."""
     max_quarantined: Annotated[int, Field(ge=1, le=1_000)] = 100
-    """Messages that a lake table may lack; one more stops the table."""
+    """The most messages of a table in quarantine; one more stops the table."""
     on_schema_change: Literal["evolve", "freeze", "pause"] = "evolve"
-    """evolve: the lake follows; freeze: it takes no new columns; pause: the table waits."""
+    """evolve: the lake follows; freeze: it gets no new columns; pause: the table waits for a
+    person."""
     chunk_rows: Positive = 500_000
-    """Rows of one snapshot chunk, at most (estimate)."""
+    """The largest estimated number of rows in one chunk of a copy."""
     chunk_bytes: Annotated[
         ByteSize, Field(ge=1), WithJsonSchema({"type": ["integer", "string"]})
     ] = Field(default=cast(Any, "128MiB"))
-    """Bytes of one snapshot chunk, at most (estimate)."""
+    """The largest estimated size of one chunk of a copy, in bytes."""
     parallel_chunks: Positive | None = None
-    """Chunks that are read at the same time; none takes Spark's parallelism."""
+    """Chunks that are read at the same time. Default: Spark's parallelism."""
     freshness_target_s: Positive = 900
-    """How far behind the table may be before status says so."""
+    """Freshness in seconds, above which status reports the table as late."""
     min_commit_interval: Duration | None = None
-    """With run --continuous, the time from commit to commit, at least, while the table is not late:
-    each commit writes files anew. None takes a tenth of freshness_target_s."""
+    """The shortest time between two commits of run --continuous while the table is not late, since
+    each commit rewrites files. Default: a tenth of freshness_target_s."""
     readers_keep: Duration = "1h"
-    """How long what was replaced stays for readers who have it open, in files and in former
-    generations; so far incremental and time-travel reads reach, too."""
+    """How long replaced files and former generations stay for readers who have them open.
+    Incremental and time-travel reads reach back as far."""
     index: Literal["auto", "bucket", "bloom", "simple"] = "auto"
-    """Hudi's index; auto chooses by the table."""
+    """Hudi's index; auto chooses one for the table."""
     buckets: Positive | None = None
-    """Buckets of the bucket index; none chooses by the size at bootstrap."""
+    """Buckets of the bucket index. Default: by the size of the table at bootstrap."""
     on_incompatible: Literal["stop", "resync"] = "stop"
-    """What follows a change of the source's columns or key that cannot be applied in place."""
+    """The reaction to a change of columns or key that cannot be applied in place. stop: the table
+    waits for a person; resync: run copies it again."""
     resync: ResyncLimits = Field(default_factory=defaults)
     """Limits of on_incompatible: resync."""
     retain_generations: Annotated[int, Field(ge=0)] = 1
-    """Former generations that stay for readers who have them open, when a new one is published."""
+    """Former generations that stay for readers when a new one is published."""
     hudi: Options = Field(default_factory=dict)
     """Raw overrides of Hudi settings."""
 
@@ -223,21 +226,26 @@ class TableSettings(Section):
         """Return combinations that cannot work, as (path of the key, problem)."""
         found: list[Conflict] = list(self._mode_conflicts())
         if self.from_ and self.appends:
-            found.append((("mode",), "append is for tables of one source table"))
+            found.append(
+                (
+                    ("mode",),
+                    "append is not possible with from, for a lake table of several source tables",
+                )
+            )
         if self.columns.include and self.columns.exclude:
             found.append((("columns",), "give include or exclude, not both"))
         lost = set(self.key_columns) & set(self.columns.exclude)
         if self.columns.include:
             lost |= set(self.key_columns) - set(self.columns.include)
         if lost:
-            reason = f"key columns must be replicated; left out: {_names(lost)}"
+            reason = f"key columns must be replicated, but these are left out: {_names(lost)}"
             found.append((("columns",), reason))
         found += self._hiding_conflicts()
         if same := [new for new, old in self.columns.renames.items() if new == old]:
-            reason = f"give the name before, which is another, for: {_names(same)}"
+            reason = f"the old name equals the new name: {_names(same)}"
             found.append((("columns", "renames"), reason))
-        if asked := set(filter(self.columns.asks, self.key_columns)):
-            reason = f"rows are asked for by key, so not for: {_names(asked)}"
+        if read := set(filter(self.columns.is_read_by_key, self.key_columns)):
+            reason = f"string is read by key, so it is not possible for key columns: {_names(read)}"
             found.append((("columns", "as"), reason))
         if self.buckets is not None and self.index in ("bloom", "simple"):
             found.append((("buckets",), f"index {self.index} has no buckets; use index: bucket"))
@@ -249,29 +257,39 @@ class TableSettings(Section):
         if twice := set(rules.hash) & set(rules.mask):
             yield ("columns", "mask"), f"give hash or mask, not both, for: {_names(twice)}"
         if away := hidden & set(rules.exclude):
-            yield ("columns", "exclude"), f"what is left out needs no hash or mask: {_names(away)}"
+            yield ("columns", "exclude"), f"excluded columns need no hash or mask: {_names(away)}"
         for key in ("hash", "mask"):
             if named := set(self.key_columns) & set(getattr(rules, key)):
-                reason = f"rows are found by their key, so it cannot hide: {_names(named)}"
+                reason = (
+                    f"key columns cannot be hidden, since rows are found by key: {_names(named)}"
+                )
                 yield ("columns", key), reason
             if getattr(rules, key) and self.on_bad_message == "quarantine":
-                reason = "quarantine keeps whole messages as they came, and hides nothing"
+                reason = (
+                    "is not possible with on_bad_message: quarantine, which keeps whole messages"
+                )
                 yield ("columns", key), reason
 
     def _mode_conflicts(self) -> Iterator[Conflict]:
         if not self.appends:
             if self.snapshot_from != "replica":
-                yield ("snapshot_from",), "is of use with mode: append only"
+                yield ("snapshot_from",), "is allowed only with mode: append"
             return
         if self.key_columns:
-            yield ("key_columns",), "mode: append has no key"
-        if any(map(self.columns.asks, self.columns.as_)):
-            yield ("columns", "as"), "mode: append has no key by which to ask for a row"
+            yield ("key_columns",), "is not possible with mode: append, which has no key"
+        if any(map(self.columns.is_read_by_key, self.columns.as_)):
+            yield (
+                ("columns", "as"),
+                "string is not possible with mode: append, since it is read by key",
+            )
         if self.delete_mode != "hard":
-            yield ("delete_mode",), "mode: append captures no deletes"
+            yield ("delete_mode",), "must be hard with mode: append, which captures no deletes"
         if self.index == "bucket" or self.buckets is not None:
             key = "index" if self.index == "bucket" else "buckets"
-            yield (key,), "mode: append looks no row up, and buckets are written anew by each run"
+            yield (
+                (key,),
+                "buckets are not possible with mode: append, since each run would rewrite them",
+            )
 
 
 def _names(columns: Iterable[str]) -> str:

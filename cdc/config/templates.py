@@ -30,16 +30,16 @@ def template_problems(
     try:
         parsed = list(string.Formatter().parse(template))
     except ValueError:
-        yield path, f"is not a template; it may hold {listed}"
+        yield path, f"is not a template; the allowed placeholders are {listed}"
         return
     found = {name for _, name, _, _ in parsed if name is not None}
     for _, name, spec, conversion in parsed:
         if name is not None and (name not in places or spec or conversion):
-            yield path, f"{{{name}}} is not known here; it may hold {listed}"
+            yield path, f"has the unknown placeholder {{{name}}}; allowed are {listed}"
             return
     if missing := sorted(needed - found):
         names = ", ".join(f"{{{name}}}" for name in missing)
-        yield path, f"would give several tables one path; it must hold {names}"
+        yield path, f"would give several tables the same path; it must contain {names}"
     if path[-1] in ("name", "table") and any(
         part in ("", ".", "..") for part in template.split("/")
     ):

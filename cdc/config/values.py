@@ -99,14 +99,16 @@ _LOGIN = re.compile(r"[^/]*//(?:[^/?#]*@|[^/:@]+:(?!\d+(?:/|$))[^@]*@)")
 def _without_login(url: str) -> str:
     if _LOGIN.match(url) and not _CONTAINER.match(url):
         raise PydanticCustomError(
-            "url_login", "the URL holds a login; use the username and password keys for it"
+            "url_login", "the URL contains a login; use the keys username and password instead"
         )
     return url
 
 
 def _servers(text: str) -> str:
     if "@" in text:
-        raise PydanticCustomError("servers_login", "it holds a login; use kafka.security for it")
+        raise PydanticCustomError(
+            "servers_login", "it contains a login; use kafka.security instead"
+        )
     return text
 
 
@@ -115,7 +117,7 @@ def _http(url: str) -> str:
         raise PydanticCustomError("url_scheme", "the URL must begin with http:// or https://")
     if re.search(r"[?#]", url):
         raise PydanticCustomError(
-            "url_parameters", "the URL has parameters, which would be lost; give it without them"
+            "url_parameters", "the URL has parameters, which are not supported; remove them"
         )
     return url.rstrip("/")
 

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc.errors import FencedError, LakeError, LeaseHeldError, begin_anew
+from cdc.errors import FencedError, LakeError, LeaseHeldError, onboard_again
 from cdc.lake.commit import CommitRecord, SharedState
 from cdc.lake.layout import RowLayout, column
 from cdc.lake.options import check_overrides
@@ -407,6 +407,6 @@ def _not_there(wanted: ShardWrite, path: str) -> LakeError:
     return LakeError(
         f"there is no lake table at {path}, which shard {wanted.shard.name} of"
         f" {wanted.shard.of} was written to",
-        remedy=f"Restore it; or {begin_anew(wanted.shard.of, without_data=True)}.",
+        remedy=f"Restore it; or {onboard_again(wanted.shard.of, without_data=True)}.",
         path=path,
     )

@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium import Definitions, names
-from cdc.errors import StateError, begin_anew
+from cdc.errors import StateError, onboard_again
 from cdc.lake.shards import ShardTable, SharedTable, timeline_of
 from cdc.lake.write import FollowedTable, LakeTable
 from cdc.run.published_generation import Served
@@ -209,7 +209,7 @@ def _attempt(record: TableRecord) -> Attempt:
     if record.attempt is None:
         raise StateError(
             f"table {record.table} has no attempt",
-            remedy=f"The state store was altered: {begin_anew(record.table)}.",
+            remedy=f"The state store was altered: {onboard_again(record.table)}.",
             table=record.table,
         )
     return record.attempt

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import TYPE_CHECKING
 
-from cdc.errors import LakeError, LostHistoryError, begin_anew, copy_lost
+from cdc.errors import LakeError, LostHistoryError, copy_lost, onboard_again
 from cdc.lake.publish import has_commit, read_pointer
 from cdc.store.table_state import State
 
@@ -165,7 +165,7 @@ def no_offsets(record: TableRecord, reason: str, *, gone: bool = False) -> LostH
     """
     remedy = f"To copy the table again, {copy_lost(record.table)}."
     if gone and record.shard is not None:
-        remedy = f"Restore it; or {begin_anew(record.shard.of, without_data=True)}."
+        remedy = f"Restore it; or {onboard_again(record.shard.of, without_data=True)}."
     return LostHistoryError(
         f"the lake does not say up to where table {record.table} was read: {reason}",
         remedy=remedy,

@@ -95,8 +95,9 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
 
 
 def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -> Column:
-    asked, decimal = settings.columns.asks(column.name), settings.columns.decimal(column.name)
-    hide = settings.columns.hides(column.name)
+    rules = settings.columns
+    asked, decimal = rules.is_read_by_key(column.name), rules.decimal(column.name)
+    hide = rules.hides(column.name)
     rule = column.type.rule(
         table=table.table, column=column.name, as_text=asked, decimal=decimal, hidden=bool(hide)
     )

@@ -20,15 +20,17 @@ def register(app: typer.Typer) -> None:
 
 def demo(
     source: Annotated[
-        SourceKind, typer.Option("--source", help="The database that the shop is on.")
+        SourceKind, typer.Option("--source", help="The kind of database that holds the shop.")
     ] = SourceKind.POSTGRES,
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the servers up afterwards.")] = False,
+    keep: Annotated[
+        bool, typer.Option("--keep", help="Keep the servers running afterwards.")
+    ] = False,
     folder: Annotated[
         Path,
         typer.Option(
             "--dir",
-            help="Folder of servers, configuration, state and lake. A former demo's data in it is"
-            " deleted.",
+            help="Folder of servers, configuration, state and lake. Data of an earlier demo in it"
+            " is deleted.",
         ),
     ] = Path(".tributary/demo"),
     config: Annotated[
@@ -36,20 +38,20 @@ def demo(
         typer.Option(
             "--config",
             metavar="FILE",
-            help="Configuration to write; else tributary.yaml in the folder.",
+            help="Configuration file to write. Default: tributary.yaml in the folder.",
             show_default=False,
         ),
     ] = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Start everything, onboard a shop that is being written to, change it, run, and verify."""
+    """Start all servers, onboard a shop under writes, change rows, run, and verify."""
     from operate.demo.story import Demo
 
     renderer = Renderer(output)
     with renderer.progress() as progress:
         story = Demo(folder, renderer, progress, kind=source.value, config=config)
-        told = story.run(keep=keep)
-    renderer.document(told.to_json())
-    if not told.ok:
+        results = story.run(keep=keep)
+    renderer.document(results.to_json())
+    if not results.ok:
         raise typer.Exit(ExitCode.ERROR)

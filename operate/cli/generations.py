@@ -32,7 +32,7 @@ def list_(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """List what serves, what is being built, what served before, and what was abandoned."""
+    """List the serving generation, the one being built, former ones and abandoned ones."""
     from operate.context import services
     from operate.generations import look
 
@@ -42,7 +42,7 @@ def list_(
         found = look(opened, wanted)
     renderer.document({"table": wanted, "generations": _plain(found)})
     if not found:
-        renderer.line(f"{wanted} has nothing in the lake.")
+        renderer.line(f"{wanted} has no generation in the lake.")
         return
     renderer.table(
         ("generation", "attempt", "is", "published (UTC)", "size"),
@@ -67,8 +67,8 @@ def remove(
         list[str] | None,
         typer.Argument(
             metavar="[GENERATION]...",
-            help="Its number, or the beginning of its attempt; none for all beyond"
-            " retain_generations and all that was abandoned.",
+            help="The number of a generation, or the beginning of its attempt. Without it: all"
+            " beyond retain_generations, and all abandoned ones.",
             show_default=False,
         ),
     ] = None,
@@ -76,9 +76,9 @@ def remove(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Remove generations that no longer serve; one that is being built beside is given up.
+    """Remove generations that no longer serve; a named one that is being built is given up.
 
-    Interrupted, the same command goes on. The serving generation is never removed.
+    After an interruption, the same command continues. The serving generation is never removed.
     """
     from operate.context import services
     from operate.generations import remove as drop
@@ -96,7 +96,7 @@ def remove(
             f" {size(one.size_bytes)}"
         )
     if not done.removed:
-        renderer.line(f"{wanted} has nothing that could go.")
+        renderer.line(f"{wanted} has no generation to remove.")
 
 
 def _plain(found: Iterable[Generation]) -> list[dict[str, Any]]:

@@ -14,6 +14,7 @@ from operate.exit_codes import ExitCode, exit_code
 from operate.render import Output, Renderer, seconds
 
 if TYPE_CHECKING:
+    from cdc.run import RunResult
     from cdc.store.table_state import TableRecord
     from operate.incremental import Runs
 
@@ -21,7 +22,7 @@ SomeTablesArgument = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[TABLE]...",
-        help=r"\[source:]schema.table; quoted wildcards stand for many; none for all.",
+        help=r"\[source:]schema.table, or a quoted wildcard; without it, all tables.",
         show_default=False,
     ),
 ]
@@ -37,7 +38,7 @@ def register(app: typer.Typer) -> None:
 def check(
     config: ConfigOption = None, output: OutputOption = Output.TEXT, verbose: VerboseOption = 0
 ) -> None:
-    """Look at everything that onboarding and running need; each line with its remedy."""
+    """Check everything that onboarding and runs need; print a remedy for each problem."""
     from operate.context import services
     from operate.preflight import check as look
 
@@ -65,7 +66,7 @@ def status(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show state, position, freshness, events behind, log held back, last commit and errors."""
+    """Show state, position, freshness, events behind, last commit, errors and retained log."""
     from operate.context import services
     from operate.inventory import on_plan
     from operate.status import status as look
@@ -83,17 +84,17 @@ def status(
 def run(
     tables: SomeTablesArgument = None,
     continuous: Annotated[
-        bool, typer.Option("--continuous", help="Run again and again until stopped (Ctrl-C).")
+        bool, typer.Option("--continuous", help="Repeat the run until stopped (Ctrl-C).")
     ] = False,
     interval: Annotated[
         float,
-        typer.Option("--interval", min=0.0, help="Seconds from run to run with --continuous."),
+        typer.Option("--interval", min=0.0, help="Seconds between two runs, with --continuous."),
     ] = 5.0,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Apply new changes to the lake: one run for all tables that have any."""
+    """Apply new changes to the lake, in one run for all tables that have some."""
     from cdc.runtime.task_watch import held_cores
     from operate.context import services
     from operate.incremental import Runs
@@ -116,13 +117,13 @@ def run(
         code, held = runs.exit_code(), held_cores()
     if held:
         renderer.line(
-            f"Tasks of Spark that were cancelled and never ended hold {held} of its cores.",
+            f"Cancelled Spark tasks that did not end hold {held} of its cores.",
             style="bold red",
         )
-        renderer.line("  What to do: start the command again; the next process has all of them.")
+        renderer.line("  What to do: start the command again; a new process has all cores.")
     _show_waiting(renderer, waiting)
     for table, not_now in runs.not_resynced.items():
-        renderer.line(f"{table}: is not copied again by itself now: {not_now}", style="yellow")
+        renderer.line(f"{table}: no automatic resync now: {not_now}", style="yellow")
     if code:
         raise typer.Exit(code)
 
@@ -133,8 +134,8 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
     if not renderer.json:
         _show_runs(renderer, results)
     resynced = runs.resync()
-    told = {result.table for result in results if result.error is not None}
-    waiting = [record for record in runs.waiting() if record.table not in told]
+    shown = {result.table for result in results if result.error is not None}
+    waiting = [record for record in runs.waiting() if record.table not in shown]
     renderer.document(
         {
             "tables": [result.to_dict() for result in results],
@@ -189,7 +190,7 @@ def _show_found(renderer: Renderer, key: str, found: list[Any], style: str) -> N
         renderer.line(f"  What to do: {one.remedy}")
 
 
-def _show_runs(renderer: Renderer, results: list[Any]) -> None:
+def _show_runs(renderer: Renderer, results: list[RunResult]) -> None:
     if renderer.json:
         renderer.document({"tables": [result.to_dict() for result in results]})
         return
@@ -203,8 +204,8 @@ def _show_runs(renderer: Renderer, results: list[Any]) -> None:
             renderer.line(f"{result.table}: skipped: {'; '.join(result.warnings)}")
             continue
         if result.error is not None:
-            renderer.line(f"{result.table}: {result.error['message']}", style="bold red")
-            renderer.line(f"  What to do: {result.error['remedy']}")
+            renderer.line(f"{result.table}: {result.error.message}", style="bold red")
+            renderer.line(f"  What to do: {result.error.remedy}")
             continue
         renderer.line(
             f"{result.table}: {result.events:,} changes in {result.commits} commits,"
@@ -220,7 +221,7 @@ def verify(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Compare source and lake row for row, while both move; exit code 3 on any difference."""
+    """Compare source and lake row for row while both change; exit code 3 if they differ."""
     from operate.context import services
     from operate.inventory import on_plan
     from operate.verify.batch import verify_tables
@@ -253,8 +254,8 @@ def _show_verification(renderer: Renderer, result: Any) -> None:
     verdict = "equal" if result.equal else "DIFFERENT"
     renderer.line(
         f"{result.table}: {verdict}, {result.rows_compared:,} rows compared,"
-        f" {result.checked_again:,} of them again because they were in motion;"
-        f" up to source position {result.position}, {seconds(result.seconds)}",
+        f" {result.checked_again:,} of them again because they changed meanwhile; up to source"
+        f" position {result.position}, {seconds(result.seconds)}",
         style="green" if result.equal else "bold red",
     )
     for one in result.differences[:_SHOWN_KEYS]:
@@ -263,9 +264,12 @@ def _show_verification(renderer: Renderer, result: Any) -> None:
     if result.difference_count > _SHOWN_KEYS:
         renderer.line(f"  and {result.difference_count - _SHOWN_KEYS:,} more differences")
     for key in result.unsettled[:_SHOWN_KEYS]:
-        renderer.line(f"  never seen equal, changing all the time: {_key(key)}")
+        renderer.line(f"  never seen equal, since it changes all the time: {_key(key)}")
     if result.unsettled_count > len(result.unsettled[:_SHOWN_KEYS]):
-        renderer.line(f"  {result.unsettled_count:,} keys in all could not be settled")
+        renderer.line(
+            f"  {result.unsettled_count:,} keys in all could not be compared, since they keep"
+            " changing"
+        )
     if result.difference_count:
         renderer.line(f"  What to do: run `tributary resync {result.table}`, which copies it again")
 
@@ -276,12 +280,14 @@ def _key(key: Mapping[str, object]) -> str:
 
 def pause(
     tables: TablesArgument,
-    reason: Annotated[str, typer.Option("--reason", help="Why, for status.")] = "by an operator",
+    reason: Annotated[
+        str, typer.Option("--reason", help="The reason, which `status` shows.")
+    ] = "by an operator",
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Leave tables alone until they are resumed; their changes wait in the topics."""
+    """Stop applying changes to tables until `resume`; the topics keep the changes meanwhile."""
     from operate.context import services
     from operate.inventory import on_plan
     from operate.lifecycle import pause as stop
@@ -303,7 +309,7 @@ def resume(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Let paused tables go on where they were."""
+    """Let paused tables continue from where they stopped."""
     from operate.context import services
     from operate.inventory import on_plan
     from operate.lifecycle import resume as go_on
@@ -323,7 +329,7 @@ def retry(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Let failed tables go on where they were, and restart a failed connector."""
+    """Let failed tables continue from where they stopped, and restart a failed connector."""
     from operate.context import services
     from operate.inventory import on_plan
     from operate.lifecycle import retry as again

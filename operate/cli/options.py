@@ -63,7 +63,7 @@ ConfigOption = Annotated[
     Path | None,
     typer.Option(
         "--config",
-        help="Configuration file; else $TRIBUTARY_CONFIG, else ./tributary.yaml.",
+        help="Configuration file. Default: $TRIBUTARY_CONFIG, or ./tributary.yaml.",
         metavar="FILE",
         show_default=False,
     ),
@@ -72,7 +72,7 @@ OutputOption = Annotated[
     Output,
     typer.Option(
         "--output",
-        help="text for people, json for programs (one document per line).",
+        help="text for people; json for programs, one document per line.",
         callback=_remember_output,
         is_eager=True,
     ),
@@ -83,7 +83,7 @@ VerboseOption = Annotated[
         "--verbose",
         "-v",
         count=True,
-        help="Say more: -v logs and tracebacks, -vv debug.",
+        help="Print more: -v logs and tracebacks, -vv debug logs.",
         callback=_remember_verbosity,
         is_eager=True,
         show_default=False,
@@ -132,7 +132,7 @@ def _unexpected(error: Exception) -> _InternalError:
     text = redact(str(error)).strip().splitlines()
     found = _InternalError(
         f"unexpected {type(error).__name__}: {text[0] if text else 'no message'}",
-        remedy="Run the command again with -v, and report what it prints.",
+        remedy="Run the command again with -v, and report its output.",
     )
     found.__cause__ = error
     return found

@@ -13,7 +13,9 @@ from cdc.errors import ConfigError
 from operate.cli.options import ConfigOption, OutputOption, VerboseOption
 from operate.render import Output, Renderer
 
-config_app = typer.Typer(name="config", help="Describe the configuration.", no_args_is_help=True)
+config_app = typer.Typer(
+    name="config", help="Describe the configuration file.", no_args_is_help=True
+)
 
 
 def register(app: typer.Typer) -> None:
@@ -29,7 +31,7 @@ def starting_config() -> str:
 
 def init(
     config: ConfigOption = None,
-    force: Annotated[bool, typer.Option("--force", help="Replace a file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Replace an existing file.")] = False,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
@@ -40,14 +42,14 @@ def init(
             file.write(starting_config())
     except FileExistsError:
         raise ConfigError(
-            f"{path} is there already",
-            remedy="Edit it, name another file by --config, or replace it with --force.",
+            f"{path} already exists",
+            remedy="Edit it, name another file with --config, or replace it with --force.",
             field=str(path),
         ) from None
     except OSError as error:
         raise ConfigError(
             f"{path} cannot be written: {error.strerror}",
-            remedy="Name a file in a folder that exists and that you can write by --config.",
+            remedy="Name a file with --config whose folder exists and that you can write.",
             field=str(path),
         ) from None
     renderer = Renderer(output)

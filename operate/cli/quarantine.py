@@ -15,7 +15,7 @@ from operate.render import Output, Renderer
 _SHOWN_BYTES = 1024
 
 app = typer.Typer(
-    help="Records that could not be applied and were left out (on_bad_message: quarantine).",
+    help="Records that tables left out since they could not be applied.",
     no_args_is_help=True,
 )
 TableArgument = Annotated[str, typer.Argument(metavar="TABLE", help=r"\[source:]schema.table")]
@@ -33,7 +33,7 @@ def list_(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """List the records that lake tables lack, and why."""
+    """List the quarantined records of tables, each with the reason."""
     from operate.context import services
     from operate.inventory import on_plan
     from operate.quarantined import kept, to_json
@@ -43,7 +43,7 @@ def list_(
         records = kept(opened, on_plan(opened, tables or ()))
     renderer.document({"records": [to_json(record) for record in records]})
     if not records:
-        renderer.line("No record was left out.")
+        renderer.line("No record is in quarantine.")
         return
     renderer.table(
         ("table", "offset", "schema id", "bytes", "quarantined (UTC)", "reason"),
@@ -70,7 +70,7 @@ def show(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show one record with its raw bytes, which hold every column: base64 in JSON."""
+    """Show one record and its raw bytes (base64 in JSON), which hold all columns."""
     from operate.context import services
     from operate.quarantined import hexdump, one, to_json
 
@@ -91,15 +91,15 @@ def replay(
     table: TableArgument,
     offset: Annotated[
         int | None,
-        typer.Option("--offset", min=0, help="Only the records from this offset on."),
+        typer.Option("--offset", min=0, help="Replay only the records from this offset on."),
     ] = None,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Apply what can be read by now, with all changes since: exact, or refused.
+    """Apply the records that can be read now, and all changes since the first of them.
 
-    The topic must hold everything since the first of the records.
+    The topic must still hold all of these changes; otherwise the command refuses.
     """
     from operate.context import services
     from operate.outcome import for_each

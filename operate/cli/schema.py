@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 schema_app = typer.Typer(
     name="schema",
-    help="Compare schemas, ask what a change would mean, look back.",
+    help="Compare schemas, judge planned changes, show past changes.",
     no_args_is_help=True,
 )
 
@@ -39,7 +39,7 @@ TableArgument = Annotated[
 _MEANING = {
     Verdict.IGNORE: "the lake is not touched",
     Verdict.EVOLVE: "the lake follows in place",
-    Verdict.FILL: "the lake follows in place, and old rows get their value",
+    Verdict.FILL: "the lake follows in place, and old rows get the new column's value",
     Verdict.BOOTSTRAP: "the table needs a bootstrap",
 }
 _STYLES = {Verdict.BOOTSTRAP: "bold red", Verdict.FILL: "yellow"}
@@ -57,7 +57,7 @@ def diff(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show source, registry and lake side by side; exit code 4 when a bootstrap is needed."""
+    """Show the columns of source, registry and lake; exit code 4 if a bootstrap is needed."""
     from operate.context import services
     from operate.schema import difference
 
@@ -76,16 +76,16 @@ def diff(
 def check(
     table: TableArgument,
     ddl: Annotated[
-        str, typer.Option("--ddl", help="The planned statements, for example alter table ...")
+        str, typer.Option("--ddl", help="The planned statements, for example: alter table ...")
     ],
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Say what planned statements would mean; none of them is run.
+    """Show the effect of planned statements on the lake table, without running them.
 
-    Exit code 0 when the lake would follow, 4 when the table would need a bootstrap, 2 when the
-    statements are not understood.
+    Exit code 0 if the lake would follow, 4 if the table would need a bootstrap, 2 if the
+    statements cannot be parsed.
     """
     from operate.context import services
     from operate.schema import check as ask
@@ -108,7 +108,7 @@ def history(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show how a table's schema changed, and what was made of it."""
+    """Show the past changes of a table's schema, each with its outcome."""
     from operate.context import services
     from operate.schema import history as look
 
@@ -117,7 +117,7 @@ def history(
         entries = look(opened, opened.config.table_id(table))
     renderer.document({"history": [entry.to_json() for entry in entries]})
     if not entries:
-        renderer.line("No change since it was copied.")
+        renderer.line("The schema has not changed since the table was copied.")
         return
     renderer.table(
         ("generation", "version", "when (UTC)", "schema id before", "verdict", "outcome", "change"),
@@ -140,15 +140,18 @@ def history(
 
 @schema_app.command("types")
 def types(
-    kind: Annotated[Kind, typer.Option("--kind", help="Whose types.")] = Kind.POSTGRES,
+    kind: Annotated[Kind, typer.Option("--kind", help="The kind of source.")] = Kind.POSTGRES,
     markdown: Annotated[
-        bool, typer.Option("--markdown", help="Print the page docs/types.md or types_mysql.md.")
+        bool,
+        typer.Option(
+            "--markdown", help="Print it as the page docs/types.md or docs/types_mysql.md."
+        ),
     ] = False,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Print what each type of a source becomes in the lake, or why it is refused."""
+    """Print the lake type of each source type, or the reason why it is refused."""
     from schemas import type_map, type_map_mysql
 
     renderer = Renderer(output)
@@ -179,6 +182,6 @@ def _finish(renderer: Renderer, changes: Sequence[Change], verdict: Verdict) -> 
     for change in changes:
         style = _STYLES.get(change.verdict)
         renderer.line(f"{change.verdict.value:<10} {change}", style=style)
-    renderer.line(f"Verdict: {_MEANING[verdict] if changes else 'nothing has changed'}.")
+    renderer.line(f"Verdict: {_MEANING[verdict] if changes else 'no change'}.")
     if verdict is Verdict.BOOTSTRAP:
         raise typer.Exit(ExitCode.NEEDS_BOOTSTRAP)

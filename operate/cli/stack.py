@@ -34,13 +34,15 @@ app = typer.Typer(
     no_args_is_help=True,
 )
 FolderOption = Annotated[
-    Path, typer.Option("--dir", metavar="FOLDER", help="Holds all data, logs and secrets.")
+    Path, typer.Option("--dir", metavar="FOLDER", help="Folder of all data, logs and secrets.")
 ]
 
 StackConfigOption = Annotated[
     Path,
     typer.Option(
-        "--config", metavar="FILE", help="Its configuration, which `up` writes if there is none."
+        "--config",
+        metavar="FILE",
+        help="Configuration file for this stack; `up` writes it if it is missing.",
     ),
 ]
 
@@ -57,18 +59,18 @@ def up(
         list[SourceKind] | None,
         typer.Option(
             "--source",
-            help="A kind of source to have from then on; may be repeated. A new stack has"
-            " PostgreSQL unless others are named.",
+            help="Kind of source to add, for this and later starts; may be repeated. Without it, a"
+            " new stack has PostgreSQL.",
         ),
     ] = None,
     metastore: Annotated[
-        bool, typer.Option("--metastore", help="With a Hive Metastore, from then on.")
+        bool, typer.Option("--metastore", help="Add a Hive Metastore, for this and later starts.")
     ] = False,
     config: StackConfigOption = _CONFIG,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Start what does not run, wait until all is ready, and write a ready configuration."""
+    """Start the servers that do not run, wait until all are ready, and write a configuration."""
     renderer = Renderer(output)
     stack = _stack(folder)
     ours = stack.wrote(config)
@@ -79,9 +81,12 @@ def up(
         renderer.note(f"wrote {config}")
     elif ours and not stack.wrote(config):
         config.write_text(stack.config_text(), "utf-8")
-        renderer.note(f"wrote {config} anew: sources or ports are others than before")
+        renderer.note(f"rewrote {config}, since sources or ports have changed")
     elif not stack.wrote(config):
-        renderer.note(f"left {config} as it is; `tributary stack env` prints the addresses")
+        renderer.note(
+            f"{config} has other content and was not changed; `tributary stack env` prints the"
+            " addresses"
+        )
     _show(renderer, servers)
 
 
@@ -91,7 +96,7 @@ def down(
     delete: Annotated[
         bool,
         typer.Option(
-            "--delete", help="Remove data, logs and secrets too, and the configuration as written."
+            "--delete", help="Also remove data, logs, secrets, and the configuration if unchanged."
         ),
     ] = False,
     config: StackConfigOption = _CONFIG,
@@ -114,13 +119,14 @@ def status(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Show every server's port, process, memory and health; exit code 1 unless all are healthy."""
+    """Show each server's port, process, memory and state; exit code 1 unless all are healthy."""
     renderer, stack = Renderer(output), _stack(folder)
     servers = stack.status()
     _show(renderer, servers)
     if servers and not stack.wrote(config):
-        what = "differs from what" if config.is_file() else "is not there;"
-        renderer.note(f"{config} {what} `tributary stack up` writes for this stack")
+        problem = "differs from the file that" if config.is_file() else "is missing;"
+        writes = "writes" if config.is_file() else "writes it"
+        renderer.note(f"{config} {problem} `tributary stack up` {writes} for this stack")
     if not servers or any(server.state != "healthy" for server in servers):
         raise typer.Exit(ExitCode.ERROR)
 
@@ -132,7 +138,7 @@ def env(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Print shell exports of the addresses, for eval "$(tributary stack env)"."""
+    """Print the addresses as shell exports; use it as eval "$(tributary stack env)"."""
     renderer = Renderer(output)
     values = _stack(folder).env()
     if config.is_file():
@@ -153,7 +159,7 @@ def _stack(folder: Path) -> LocalStack:
 def _show(renderer: Renderer, servers: list[ServerStatus]) -> None:
     renderer.document(servers)
     if not servers:
-        renderer.line("no stack here; start one with `tributary stack up`")
+        renderer.line("There is no stack in this folder. Start one with `tributary stack up`.")
         return
     renderer.table(
         ("server", "port", "pid", "memory", "state"),

@@ -60,9 +60,9 @@ def _show_tables(renderer: Renderer, tables: Sequence[TableStatus]) -> None:
 
 def _show_shared(renderer: Renderer, shared: SharedStatus) -> None:
     old = "unknown" if shared.freshness_s is None else seconds(shared.freshness_s)
-    joining = f", {len(shared.joining)} on their way" if shared.joining else ""
+    joining = f", {len(shared.joining)} not published yet" if shared.joining else ""
     renderer.line(
-        f"{shared.name}: {shared.shards} shards{joining}; the oldest is {old} behind",
+        f"{shared.name}: {shared.shards} shards{joining}; freshness of the oldest: {old}",
         style="yellow" if shared.late else None,
     )
     for name, state in shared.held_back.items():
@@ -78,15 +78,16 @@ def _show_messages(renderer: Renderer, table: TableStatus) -> None:
         renderer.line(f"  What to do: {table.remedy}")
     if table.late:
         renderer.line(
-            f"{record.table}: older than its target of {seconds(table.target_s)}", style="yellow"
+            f"{record.table}: freshness exceeds its target of {seconds(table.target_s)}",
+            style="yellow",
         )
     if table.quarantined:
         renderer.line(
-            f"{record.table}: {table.quarantined:,} records were left out, and the watermark"
-            " stands before the first",
+            f"{record.table}: {table.quarantined:,} records are in quarantine; the watermark stays"
+            " before the first",
             style="yellow",
         )
-        renderer.line(f"  What to do: see `tributary quarantine list {record.table}`")
+        renderer.line(f"  What to do: run `tributary quarantine list {record.table}`")
     for note in table.notes:
         renderer.line(f"{record.table}: {note}")
 
@@ -95,8 +96,8 @@ def _show_size(renderer: Renderer, table: TableStatus) -> None:
     if (taken := table.record.size) is None:
         return
     renderer.line(
-        f"{table.record.table}: {size(taken.image_bytes)} in the lake, and for readers"
-        f" {size(taken.kept_bytes)} of older files and"
+        f"{table.record.table}: {size(taken.image_bytes)} of current files,"
+        f" {size(taken.kept_bytes)} of older files that are kept for readers, and"
         f" {size(taken.other_generations_bytes)} of other generations; measured"
         f" {taken.measured_at:%Y-%m-%d %H:%M:%S} UTC"
     )
@@ -105,7 +106,7 @@ def _show_size(renderer: Renderer, table: TableStatus) -> None:
 def _show_last_runs(renderer: Renderer, table: TableId, runs: Sequence[RunEntry]) -> None:
     renderer.line(f"Last runs of {table}:")
     renderer.table(
-        ("began (UTC)", "took", "commits", "events", "then", "error"),
+        ("began (UTC)", "took", "commits", "events", "state after", "error"),
         [
             (
                 f"{run.started_at:%Y-%m-%d %H:%M:%S}",

@@ -19,7 +19,7 @@ TablesArgument = Annotated[
     list[str],
     typer.Argument(
         metavar="TABLE...",
-        help=r"\[source:]schema.table; quoted wildcards (*, ?, [...]) stand for many.",
+        help=r"\[source:]schema.table, or a quoted wildcard (*, ?, [...]).",
         show_default=False,
     ),
 ]
@@ -43,10 +43,10 @@ def discover(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """List the sources' tables: rows, size, key, replica identity, and whether they can travel.
+    """List the sources' tables: rows, size, key, identity, and whether they can be onboarded.
 
-    Tables that are not on the plan are judged by the catalogs alone; `check` looks at the others.
-    `onboard --dry-run` also reads rows: do they fit into a message, does their key find them.
+    It judges tables that are not on the plan by their catalogs alone; `check` examines those on
+    the plan. `onboard --dry-run` also reads rows: their size, and whether their key finds them.
     """
     from operate.context import services
     from operate.inventory import discover as look
@@ -75,22 +75,26 @@ def discover(
     refused = sum(entry.refusal is not None for entry in entries)
     if refused:
         renderer.line(
-            f"{refused} of {len(entries)} cannot be taken as they are; `tributary onboard TABLE"
-            " --dry-run` says what to do."
+            f"{refused} of {len(entries)} tables cannot be onboarded as they are; `tributary"
+            " onboard TABLE --dry-run` prints what to change."
         )
 
 
 def onboard(
     tables: TablesArgument,
     no_bootstrap: Annotated[
-        bool, typer.Option("--no-bootstrap", help="Capture and register, copy later.")
+        bool,
+        typer.Option(
+            "--no-bootstrap",
+            help="Capture and register the tables; copy them later with `bootstrap`.",
+        ),
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Print what would be done, and do nothing.")
+        bool, typer.Option("--dry-run", help="Print the steps, and change nothing.")
     ] = False,
     strict: Annotated[
         bool,
-        typer.Option("--strict", help="Exit code 3 when a wildcard leaves a table out, too."),
+        typer.Option("--strict", help="Exit code 3 also if a wildcard leaves a table out."),
     ] = False,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
@@ -98,7 +102,7 @@ def onboard(
 ) -> None:
     """Capture tables, copy them from the replica and hand over to the stream. Can be repeated.
 
-    A table that cannot be taken fails when it is named; a wildcard leaves it out and says why.
+    A named table that cannot be onboarded fails; a wildcard leaves it out and prints the reason.
     """
     from operate.context import services
     from operate.inventory import at_source
@@ -142,7 +146,7 @@ def _show_plan(renderer: Renderer, planned: Plan, *, strict: bool) -> None:
         for line in step.text.splitlines():
             renderer.line(f"       {line}")
     if not planned.steps:
-        renderer.line("Nothing would be done.")
+        renderer.line("There is no step to do.")
     show_problems(renderer, planned.refused)
     code = exit_code_of(planned.refused, strict=strict or not planned.steps)
     if code:
@@ -155,10 +159,10 @@ def bootstrap(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Copy tables that were never copied or have lost their stream, and hand over to it.
+    """Copy tables that have no copy or lost their stream, and hand over to the stream.
 
-    A table that is kept up to date is left alone; resync copies it again. A paused table continues
-    when it is named; wildcards leave it out.
+    Tables that are up to date are skipped; `resync` copies them again. A paused table continues
+    if it is named; wildcards leave it out.
     """
     from operate.context import services
     from operate.inventory import on_plan
@@ -176,9 +180,10 @@ def resync(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Build a new generation of tables beside what they serve, and publish it in one step.
+    """Build a new generation beside the serving one, and publish it in one step.
 
-    A table that is kept up to date stays so until then. Interrupted, the same command goes on.
+    Until then the serving one is kept up to date. After an interruption, the same command
+    continues.
     """
     from operate.context import services
     from operate.inventory import on_plan
@@ -200,7 +205,7 @@ def offboard(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Take tables off the plan; the last one of a tier takes connector and slot along."""
+    """Take tables off the plan; the last one of a tier also drops its connector and slot."""
     from operate.context import services
     from operate.inventory import on_plan
     from operate.lifecycle import offboard as leave
@@ -222,9 +227,9 @@ def path(
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
 ) -> None:
-    """Print where readers find a table: the path of its published generation.
+    """Print the path of a table's published generation, for readers.
 
-    The name of a table that several source tables feed is one, too.
+    TABLE can also be the name of a lake table that several source tables feed.
     """
     from operate.context import services
     from operate.inventory import on_plan
@@ -271,14 +276,14 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
 
 def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
     """Show each error once, with its tables; then the tables left out, with the reasons."""
-    from operate.outcome import told_once
+    from operate.outcome import problems
 
     failed = [outcome for outcome in outcomes if outcome.failed]
     left_out = [outcome for outcome in outcomes if outcome.left_out]
-    for told in told_once(failed):
-        renderer.problem("Error", told.message, told.remedy, told.tables)
-    for told in told_once(left_out):
-        renderer.problem("Left out", told.message, told.remedy, told.tables)
+    for one in problems(failed):
+        renderer.problem("Error", one.message, one.remedy, one.tables)
+    for one in problems(left_out):
+        renderer.problem("Left out", one.message, one.remedy, one.tables)
 
 
 def size(count: int) -> str:

@@ -39,7 +39,7 @@ _RUNS = 2
 
 
 @dataclass
-class Told:
+class Results:
     """The results of the demo, for ``--output json`` and the exit code.
 
     Args:
@@ -108,9 +108,9 @@ class Demo:
         self.config = self.folder / CONFIG if config is None else config.resolve()
         self._renderer, self._progress = renderer, progress
         self._shop = SHOPS[kind]
-        self.told = Told(kind)
+        self.results = Results(kind)
 
-    def run(self, *, keep: bool) -> Told:
+    def run(self, *, keep: bool) -> Results:
         """Run all steps, and stop the servers afterwards unless they are to be kept."""
         self._refuse_to_replace()
         stack = LocalStack(self.folder / "stack", report=self._renderer.note)
@@ -124,43 +124,43 @@ class Demo:
                 stack.up(sources=[kind])
                 text = stack.config_text(source=SCHEMA, kinds=[kind])
                 self.config.write_text(text, encoding="utf-8")
-            self._tell(opened_on=stack)
+            self._show_shop()
         self._farewell(keep=keep)
-        return self.told
+        return self.results
 
     def _refuse_to_replace(self) -> None:
         if self.config.exists() and self.config.parent != self.folder:
             raise ConfigError(
-                f"{self.config} is there already",
-                remedy="Name another file by --config, or leave the option out: the demo then"
+                f"{self.config} already exists",
+                remedy="Name another file with --config, or leave the option out: the demo then"
                 " writes its configuration into its own folder.",
                 field="--config",
             )
 
-    def _tell(self, *, opened_on: LocalStack) -> None:
+    def _show_shop(self) -> None:
         with services(self.config, self._progress) as opened:
             ((name, source),) = opened.config.sources.items()
             at_source = sessions(name, source)
             self._clean(opened)
-            with self._step("2. Fill a shop with orders, and let customers and shop go on"):
+            with self._step("2. Fill a shop with orders, and start its writers"):
                 self._create(at_source)
             with Writers(at_source, self._shop.deeds) as writers:
                 time.sleep(_WARM_UP_S)
-                with self._step("3. Onboard its tables while they are written to"):
+                with self._step("3. Onboard its tables under writes"):
                     self._onboard(opened, writers)
-                if not self.told.failures:
+                if not self.results.failures:
                     with self._step("4. Change rows by hand, and run"):
                         self._change_and_run(opened, at_source)
-                    with self._step("5. Verify, while the writers go on"):
+                    with self._step("5. Verify under writes"):
                         self._verify(opened)
-                self.told.transactions = writers.deeds
+                self.results.transactions = writers.deeds
             self._renderer.line(
-                f"Meanwhile the writers committed {sum(self.told.transactions.values()):,}"
+                f"Meanwhile the writers committed {sum(self.results.transactions.values()):,}"
                 " transactions: "
-                + ", ".join(f"{name} {n:,}" for name, n in self.told.transactions.items())
+                + ", ".join(f"{name} {n:,}" for name, n in self.results.transactions.items())
             )
             for message in writers.failures:
-                self._renderer.warning(f"a writer was refused: {message}")
+                self._renderer.warning(f"the database refused a writer: {message}")
 
     def _clean(self, opened: Services) -> None:
         """Take an earlier demo's tables off the plan, with their data."""
@@ -174,13 +174,15 @@ class Demo:
 
     def _onboard(self, opened: Services, writers: Writers) -> None:
         before = writers.total
-        self.told.onboarded = onboard(opened, [_table(opened, name) for name in (*TABLES, KEYLESS)])
+        self.results.onboarded = onboard(
+            opened, [_table(opened, name) for name in (*TABLES, KEYLESS)]
+        )
         rows = []
-        for outcome in self.told.onboarded:
+        for outcome in self.results.onboarded:
             if outcome.table.name == KEYLESS:
                 continue
             if outcome.error is not None or outcome.state is not State.INCREMENTAL:
-                self.told.failures.append(outcome)
+                self.results.failures.append(outcome)
                 continue
             handoff = _handoff(opened, outcome.table)
             rows.append(
@@ -199,13 +201,12 @@ class Demo:
             numbers="rows copied,took,O,H,replayed",
         )
         self._renderer.line(
-            "O is the first offset of the stream that is applied, H the one at which the copy is"
-            " overtaken."
+            "O is the first offset that the stream applies; readers see the table from offset H on."
         )
         self._renderer.line(
-            f"While this ran, the writers committed {writers.total - before:,} transactions."
+            f"Meanwhile the writers committed {writers.total - before:,} transactions."
         )
-        for outcome in self.told.onboarded:
+        for outcome in self.results.onboarded:
             if outcome.table.name == KEYLESS:
                 self._refused(outcome)
             elif outcome.error is not None:
@@ -213,10 +214,10 @@ class Demo:
 
     def _refused(self, outcome: Outcome) -> None:
         if outcome.error is None:
-            self.told.failures.append(outcome)
-            self._renderer.warning(f"{outcome.table} has no key and was not refused")
+            self.results.failures.append(outcome)
+            self._renderer.warning(f"{outcome.table} has no key, but `onboard` accepted it")
             return
-        self._renderer.line(f"Refused, as it must be: {outcome.error.message}.")
+        self._renderer.line(f"Refused, as expected: {outcome.error.message}.")
 
     def _change_and_run(self, opened: Services, at_source: Sessions) -> None:
         witnesses = self._shop.witnesses
@@ -242,7 +243,7 @@ class Demo:
         results = run_tables(
             opened.run_context, records, parallel=opened.config.spark.parallel_tables
         )
-        self.told.runs.append(results)
+        self.results.runs.append(results)
         events = sum(result.events for result in results)
         commits = sum(result.commits for result in results)
         took = max((result.seconds for result in results), default=0.0)
@@ -276,10 +277,10 @@ class Demo:
 
     def _verify(self, opened: Services) -> None:
         wanted = [_table(opened, name) for name in TABLES]
-        self.told.verified, failures = verify_tables(opened, wanted)
-        self.told.failures += failures
+        self.results.verified, failures = verify_tables(opened, wanted)
+        self.results.failures += failures
         self._renderer.table(
-            ("table", "result", "rows", "in motion", "up to"),
+            ("table", "result", "rows", "checked again", "up to"),
             [
                 (
                     found.table,
@@ -288,25 +289,25 @@ class Demo:
                     f"{found.checked_again:,}",
                     found.position,
                 )
-                for found in self.told.verified
+                for found in self.results.verified
             ],
-            numbers="rows,in motion",
+            numbers="rows,checked again",
         )
-        for outcome in self.told.failures:
+        for outcome in self.results.failures:
             if outcome.error is not None:
                 self._renderer.error(outcome.error)
 
     def _farewell(self, *, keep: bool) -> None:
         line = self._renderer.line
         line()
-        line("Where to look next:")
+        line("Next steps:")
         if keep:
             line(f"  export TRIBUTARY_CONFIG={self.config}")
             line("  tributary status; tributary verify 'shop.*'; tributary path shop.orders")
-            line("  tributary run --continuous        keeps the lake equal from now on")
+            line("  tributary run --continuous        keeps the lake up to date")
             line(f"  tributary stack down --dir {self.folder / 'stack'}")
         else:
-            line("  tributary demo --keep             leaves the servers up to play with")
+            line("  tributary demo --keep             keeps the servers running")
         line(f"  {self.config}")
         line(f"  {self.folder / 'stack' / 'lake'}   the Hudi tables")
 
@@ -317,7 +318,7 @@ class Demo:
         began = time.monotonic()
         yield
         took = time.monotonic() - began
-        self.told.seconds[title] = took
+        self.results.seconds[title] = took
         self._renderer.line(f"({seconds(took)})", style="dim")
 
 

@@ -74,8 +74,8 @@ class LogComparison:
                 return split, found
         table = self.capture.table
         raise LakeError(
-            f"table {table} was truncated each time that it was compared",
-            remedy=f"Run `tributary verify {table}` when nothing truncates the table.",
+            f"table {table} was truncated during each of {PASSES} comparisons",
+            remedy=f"Run `tributary verify {table}` at a time without TRUNCATE of the table.",
             table=table,
         )
 

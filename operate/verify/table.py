@@ -284,9 +284,9 @@ class _Verification:
         """Refuse an empty comparison unless a separate count shows that the source is empty."""
         if compared == 0 and (rows := self._source.count(self._table)):
             raise LakeError(
-                f"nothing was compared of table {self._id}, and its source holds {rows} rows",
-                remedy="Run verify again; if it repeats, check that credentials.snapshot may read"
-                " the table (row security hides rows).",
+                f"no row of table {self._id} was compared, but its source has {rows} rows",
+                remedy="Run verify again; if this repeats, check that credentials.snapshot may read"
+                " all rows of the table (row security hides rows).",
                 table=self._id,
             )
 
@@ -353,7 +353,7 @@ class _Verification:
             raise LakeError(
                 f"the lake table of {self._id} did not reach offsets {target} of topic"
                 f" {self._topic} within {WAIT_S:.0f} s",
-                remedy=f"See `tributary status {self._id}` and what holds it back.",
+                remedy=f"See `tributary status {self._id}` for what holds it back.",
                 table=self._id,
                 topic=self._topic,
             )

@@ -233,7 +233,7 @@ def test_quarantine_killed_at_each_point_and_repeated(
         assert (record["offset"], record["schema_id"]) == (offset, lost.id)
         shown = project.run("quarantine", "show", name, str(offset), "--output", "json")
         assert base64.b64decode(shown.expect(0).json["value"]) == written
-        assert "1 records were left out" in project.run("status", name).stdout
+        assert "1 records are in quarantine" in project.run("status", name).stdout
         refused = project.run("quarantine", "replay", name, "--output", "json").expect(3)
         assert f"schema id {lost.id}" in refused.stdout
 

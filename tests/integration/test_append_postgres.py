@@ -64,7 +64,7 @@ def test_the_application_goes_on_to_update_and_delete(log: Log) -> None:
     name = f"table {log.shop.table('events')}"
     (line,) = [line for line in check(log.shop.services) if line.name == name]
     assert line.status == "warning"
-    assert "50 rows updated and 50 deleted" in line.detail
+    assert "50 updated and 50 deleted rows" in line.detail
     found = log.shop.verify("events")
     assert not found.equal
     assert found.difference_count == 50 + 50 + 50, "old images, new images, and deleted rows"

@@ -32,7 +32,7 @@ def branch(database: MysqlDatabase, name: str, row: int, *ending: str) -> None:
             cursor.execute(statement)
 
 
-def begin_anew(database: MysqlDatabase) -> None:
+def onboard_again(database: MysqlDatabase) -> None:
     """Restart the primary, whose counters begin at zero then."""
     database.stack.server(database.kind).restart()
     database.catch_up()
@@ -53,7 +53,7 @@ def test_a_table_of_a_server_with_xa_transactions_is_refused(lab: Lab) -> None:
     database = lab.database
     preparation.prepare(lab.connections)
     lab.make("item", "CREATE TABLE item (id int PRIMARY KEY)")
-    begin_anew(database)
+    onboard_again(database)
     # Of one phase it is logged as it commits, like any other.
     branch(database, "one", 1, "XA COMMIT 'one' ONE PHASE")
     branch(database, "none", 2, "XA ROLLBACK 'none'")
@@ -66,11 +66,11 @@ def test_a_table_of_a_server_with_xa_transactions_is_refused(lab: Lab) -> None:
         (problem,) = audit(lab)
         assert problem.startswith("XA transactions are used")
         # A prepared branch outlives the server, whose counters do not.
-        begin_anew(database)
+        onboard_again(database)
         (problem,) = audit(lab)
         assert problem.startswith("XA transactions are used")
     finally:
         database.root("XA COMMIT 'two'")
-        begin_anew(database)
+        onboard_again(database)
     assert database.query("SELECT id FROM item ORDER BY id") == [(1,), (3,)]
     assert audit(lab) == []

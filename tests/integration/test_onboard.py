@@ -324,7 +324,7 @@ def test_a_connector_that_lost_changes_is_corrected_once_no_table_goes_on_from_t
     connect.wait_running(capture.connector)
     shop.database.execute("DELETE FROM orders WHERE id = 1", "DELETE FROM lines WHERE id = 1")
     (refused,) = bootstrap(shop.services, [shop.table("lines")])
-    assert f"not noticed yet: {shop.table('orders')}" in str(refused.error)
+    assert f"no run has marked these tables yet: {shop.table('orders')}" in str(refused.error)
     assert "tributary run" in (refused.error.remedy if refused.error else "")
     (result,) = shop.run()
     assert result.state is State.NEEDS_BOOTSTRAP

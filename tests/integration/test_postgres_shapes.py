@@ -112,7 +112,7 @@ SHAPES = [
             "CREATE UNIQUE INDEX T_i ON T_1 (v)",
             f"{A}_1 REPLICA IDENTITY USING INDEX T_i",
         ),
-        refused="whose replica identity (v) lacks id, so its deletes could not be applied",
+        refused="whose replica identity (v) lacks id, so its deletes cannot be applied",
     ),
     Shape(
         "parts_without_key",
@@ -125,7 +125,7 @@ SHAPES = [
     Shape(
         "deferred",
         ("CREATE TABLE T (id int PRIMARY KEY DEFERRABLE, v int)",),
-        refused="has a primary key that is DEFERRABLE",
+        refused="has a DEFERRABLE primary key",
         breaks=True,
     ),
     Shape(
@@ -136,7 +136,7 @@ SHAPES = [
             f"{A} REPLICA IDENTITY USING INDEX T_i",
             "DROP INDEX T_i",
         ),
-        refused="the log identifies deleted rows by no column",
+        refused="its log identifies deleted rows by no column",
         breaks=True,
     ),
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -39,10 +40,10 @@ def test_names_that_two_tables_would_share_are_parted_as_it_says(early: Person) 
     early.configure()
     early.done("onboard", "--no-bootstrap", label('"a.b"'))
 
-    told = early.refused("onboard", "--no-bootstrap", label('"ORDERS"')).remedy
-    assert told.startswith("Give it a path of its own: tables, ")
-    _, named, field = told.removesuffix(".").split(", ")
-    shop.tables = {**shop.tables, named: {field: "capitals"}}
+    remedy = early.refused("onboard", "--no-bootstrap", label('"ORDERS"')).remedy
+    named = re.fullmatch(r"Set name of (.+), under tables, to a path of its own\.", remedy)
+    assert named, remedy
+    shop.tables = {**shop.tables, named[1]: {"name": "capitals"}}
     early.configure()
     early.done("onboard", "--no-bootstrap", label('"ORDERS"'))
 
@@ -113,7 +114,7 @@ def test_settings_of_topics_and_connectors_fit_after_what_the_checks_say(early: 
     name = shop.services.capture(shop.table("orders")).connector
     early.configure(connect={**connect, "connector": {"max.queue.size": "9321"}})
     line = seen(early)[f"connector {name}: settings"]
-    assert line.remedy.startswith("A connector that tables follow takes over no more than sizes")
+    assert line.remedy.startswith("Tributary changes only sizes of a connector in use")
     running = shop.services.connect.connector(name)
     assert running is not None
     shop.services.connect.put_connector(name, {**running, "max.queue.size": "9321"})

@@ -314,7 +314,7 @@ def test_former_generations_stay_as_many_as_asked_for(table: Table) -> None:
     assert first is not None
     assert not local_folder(first).exists()  # type: ignore[union-attr]
 
-    with pytest.raises(StateError, match="serving and stays"):
+    with pytest.raises(StateError, match="serving and cannot be removed"):
         remove(services, known, ["3"])
     with pytest.raises(StateError, match="no generation 7"):
         remove(services, known, ["2", "7"])

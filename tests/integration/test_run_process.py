@@ -110,5 +110,5 @@ def test_runs_end_with_3_when_a_task_of_spark_never_ends(
     said = words(log)
     assert "no progress for 5 s, which is as long as spark.task_timeout_s lets them" in said
     assert "public.orders" in said
-    assert "never ended hold 1 of its cores" in said
+    assert "did not end hold 1 of its cores" in said
     assert "start the command again" in said

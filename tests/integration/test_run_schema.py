@@ -270,7 +270,7 @@ def test_a_frozen_table_leaves_new_columns_out_and_says_so(orders: Orders) -> No
     services = Services(orders.replication.config, NullProgress(), spark=orders.replication.spark)
     (shown,) = status(services, [orders.replication.table(orders.name)]).tables
     services.close()
-    assert shown.notes == ("it is frozen, and the lake leaves out: n, p",)
+    assert shown.notes == ("the lake lacks the columns n, p (on_schema_change: freeze)",)
     orders.replication.configure(**{f"public__{orders.name}": {}})
     orders.execute("ALTER TABLE T DROP COLUMN p")
     assert orders.run().state is State.NEEDS_BOOTSTRAP, "nobody knows the values of until now"

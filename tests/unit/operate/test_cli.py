@@ -294,7 +294,7 @@ def test_init_leaves_a_file_that_is_there_unless_told(runner: CliRunner) -> None
     Path("mine.yaml").write_text("mine")
     shown = runner.invoke(app, ["init", "--config", "mine.yaml"])
     assert shown.exit_code == ExitCode.ERROR
-    assert "mine.yaml is there already" in shown.stderr
+    assert "mine.yaml already exists" in shown.stderr
     assert Path("mine.yaml").read_text() == "mine"
     shown = runner.invoke(app, ["init", "--config", "mine.yaml", "--force", "--output", "json"])
     assert json.loads(shown.stdout) == {"config": "mine.yaml"}
@@ -336,7 +336,7 @@ def test_a_demo_replaces_no_configuration_of_others(runner: CliRunner) -> None:
     Path("tributary.yaml").write_text("mine: true\n")
     shown = runner.invoke(app, ["demo", "--config", "tributary.yaml"])
     assert shown.exit_code == ExitCode.ERROR
-    assert "is there already" in shown.stderr
+    assert "already exists" in shown.stderr
     assert Path("tributary.yaml").read_text() == "mine: true\n"
     assert not Path(".tributary").exists(), "nothing was started"
 

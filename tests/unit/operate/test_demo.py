@@ -10,7 +10,7 @@ from cdc.config.source import SOURCE_KINDS
 from operate.cli.stack import SourceKind
 from operate.demo.kinds import SHOPS
 from operate.demo.shop import KEYLESS, TABLES, ShopKind
-from operate.demo.story import Told
+from operate.demo.story import Results
 from stack.layout import KINDS
 
 NAMED = re.compile(r"\b(?:INTO|UPDATE|FROM|TABLE(?: IF EXISTS)?) (?:shop\.)(\w+)")
@@ -73,4 +73,4 @@ def test_a_witness_is_a_row_of_a_table_that_travels(shop: ShopKind) -> None:
 
 
 def test_nothing_verified_is_no_success() -> None:
-    assert not Told("mariadb").ok
+    assert not Results("mariadb").ok

@@ -23,7 +23,7 @@ from cdc.sources.values import ServerIdentity
 from cdc.store.lease import Leases
 from cdc.store.table_state import Attempt, Cause, State, TableRecord, transition, with_attempt
 from operate.context import Services
-from operate.lost_capture import counted_otherwise, cut_off, of_another_server
+from operate.lost_capture import after_gtid_change, cut_off, of_another_server
 from schemas.table import TableId
 from tests.handoffs import VIEW
 from tests.unit.cdc.configuration import minimal
@@ -105,7 +105,7 @@ def test_a_generation_beside_goes(services: Services) -> None:
     ("path", "said"),
     [
         ((B, C, I), "Run `tributary run`, which marks them, then"),
-        ((B, C, I, F), "(one that has failed when its next try has come)"),
+        ((B, C, I, F), "(a failed one at its next try)"),
         ((B, C, I, P), "Run `tributary resume shop:public.orders`, then `tributary run`"),
     ],
     ids=str,
@@ -114,7 +114,9 @@ def test_a_followed_table_has_to_be_told(
     services: Services, path: tuple[State, ...], said: str
 ) -> None:
     followed, copied = put(services, "orders", *path), put(services, "lines", B)
-    with pytest.raises(CaptureError, match=r"not noticed yet: shop:public\.orders$") as caught:
+    with pytest.raises(
+        CaptureError, match=r"no run has marked these tables yet: shop:public\.orders$"
+    ) as caught:
         cut(services)
     assert said in caught.value.remedy
     assert services.store.newest(followed) == followed
@@ -169,7 +171,7 @@ def test_a_capture_that_began_under_another_mode_is_made_anew_once(
     place = BinlogPosition.parse("binlog.000001:0")
     log = BinlogHealth("shop", place, lambda: place, None)
     capture = services.capture(table("any"))
-    found = counted_otherwise(services, capture, cast("Source", Positions()), log)
+    found = after_gtid_change(services, capture, cast("Source", Positions()), log)
     assert bool(found) is anew
     assert found is None or "positions of two kinds" in found
 
@@ -202,4 +204,4 @@ def test_a_capture_of_another_server_is_made_anew_once(
         services.store.put(with_attempt(record, attempt, at=NOW))
     found = of_another_server(services, services.capture(table("t0")), cast("Source", Server(now)))
     assert bool(found) is anew
-    assert found is None or "that of server b, and was captured on a" in found
+    assert found is None or "is of server b, but its tables were captured on a" in found

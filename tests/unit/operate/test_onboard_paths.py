@@ -37,7 +37,7 @@ def test_tables_with_folders_of_their_own_are_registered(tmp_path: Path) -> None
 def test_a_folder_that_another_table_has_is_refused(tmp_path: Path, second: str) -> None:
     opened = services(tmp_path, orders="sales", customers=second)
     register(opened, table("orders"))
-    with pytest.raises(ConfigError, match=r"which table shop:public\.orders has or lies in"):
+    with pytest.raises(ConfigError, match=r"overlaps with the path of table shop:public\.orders"):
         register(opened, table("customers"))
     assert opened.store.get(table("customers")) is None
     opened.close()

@@ -10,7 +10,7 @@ import typer
 from cdc.errors import CaptureError
 from operate.cli.tables import finish
 from operate.exit_codes import ExitCode
-from operate.outcome import Outcome, exit_code_of, told_once
+from operate.outcome import Outcome, exit_code_of, problems
 from operate.render import Output, Renderer
 from schemas.table import TableId
 
@@ -22,8 +22,8 @@ def refused(table: TableId, why: str = "has no key", *, left_out: bool = False) 
     return Outcome(table, "check", error=error, left_out=left_out)
 
 
-def test_an_error_of_several_tables_is_told_once_with_their_names() -> None:
-    alike, other = told_once([refused(A), refused(B), Outcome(C, "done"), refused(C, "is odd")])
+def test_an_error_of_several_tables_is_shown_once_with_their_names() -> None:
+    alike, other = problems([refused(A), refused(B), Outcome(C, "done"), refused(C, "is odd")])
     assert (alike.tables, alike.message) == ((A, B), "table <table> has no key")
     assert alike.remedy == "ALTER TABLE <table> ..."
     assert (other.tables, other.message) == ((C,), f"table {C} is odd")

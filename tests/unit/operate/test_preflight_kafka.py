@@ -23,8 +23,13 @@ def test_on_one_broker_there_is_nothing_to_choose() -> None:
     ("replicas", "setting", "value", "says"),
     [
         (1, "min.insync.replicas", "2", "on one broker only"),
-        (3, "unclean.leader.election.enable", "true", "a broker that is behind may lead"),
-        (3, "min.insync.replicas", "1", "that one broker has"),
+        (
+            3,
+            "unclean.leader.election.enable",
+            "true",
+            "a broker that is behind may become the leader",
+        ),
+        (3, "min.insync.replicas", "1", "a single broker has it"),
     ],
 )
 def test_what_can_lose_changes_is_named_with_its_remedy(

@@ -42,7 +42,7 @@ def test_a_table_that_is_named_says_what_it_takes_and_what_stays_for_readers(
 
     told = " ".join(capsys.readouterr().out.split())
     text = (
-        "1 GiB in the lake, and for readers 6 GiB of older files and 2 GiB of other generations;"
-        " measured 2026-01-02 03:04:05 UTC"
+        "1 GiB of current files, 6 GiB of older files that are kept for readers, and 2 GiB of"
+        " other generations; measured 2026-01-02 03:04:05 UTC"
     )
     assert (text in told) is named

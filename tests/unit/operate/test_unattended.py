@@ -73,7 +73,11 @@ def test_a_first_copy_is_finished_by_who_asked_for_it() -> None:
         ({"max_rows": 10}, 11, "about 11 rows"),
         ({"max_rows": 10}, None, "an unknown number of rows"),
         ({"window": "22:00-05:00"}, None, None),
-        ({"window": "05:00-22:00"}, None, "resync.window is 05:00-22:00 UTC, and it is 23:04"),
+        (
+            {"window": "05:00-22:00"},
+            None,
+            "resync.window is 05:00-22:00 UTC, and the time is 23:04",
+        ),
     ],
 )
 def test_limits(limits: dict[str, Any], rows: int | None, reason: str | None) -> None:
@@ -84,7 +88,7 @@ def test_limits(limits: dict[str, Any], rows: int | None, reason: str | None) ->
 
 
 def test_a_copy_that_failed_is_tried_again_after_a_pause() -> None:
-    assert "failed and is tried again after" in (waits_for(failed(), ASKS, None, NOW) or "")
+    assert "failed, and the next try is after" in (waits_for(failed(), ASKS, None, NOW) or "")
     assert waits_for(failed(), ASKS, None, NOW + timedelta(seconds=31)) is None
 
 

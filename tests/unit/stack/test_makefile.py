@@ -73,13 +73,13 @@ def test_an_unsupported_python_is_refused_with_what_to_do(clone: Path) -> None:
 def test_a_supported_python_beside_the_default_one_is_taken(clone: Path) -> None:
     python(clone, "python3", fits=False)
     python(clone, "python3.12", fits=True)
-    assert "making .venv with Python of python3.12" in make(clone, "setup").stdout
+    assert "creating .venv with Python of python3.12" in make(clone, "setup").stdout
 
 
 def test_the_named_python_goes_first(clone: Path) -> None:
     python(clone, "python3", fits=True)
     python(clone, "mine", fits=True)
-    assert "making .venv with Python of mine" in make(clone, "setup", "PYTHON=mine").stdout
+    assert "creating .venv with Python of mine" in make(clone, "setup", "PYTHON=mine").stdout
 
 
 def test_a_python_without_venv_is_named_and_leaves_nothing(clone: Path) -> None:
@@ -117,7 +117,7 @@ def test_an_image_without_a_digest_ends_the_pinning(clone: Path, answer: str) ->
     before = docker(clone, answer)
     refused = make(clone, "pin-images")
     assert refused.returncode != 0
-    assert "apache/kafka:4.3.1 has no digest that can be read" in refused.stderr
+    assert "apache/kafka:4.3.1: its digest cannot be read" in refused.stderr
     assert (clone / "docker-compose.yml").read_text("utf-8") == before
 
 

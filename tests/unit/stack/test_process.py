@@ -227,5 +227,5 @@ def test_a_wait_ends_early_when_another_server_failed(server: ServerProcess) -> 
     server.start(fake.command())
     abort = threading.Event()
     abort.set()
-    with pytest.raises(StackError, match="fake was not waited for"):
+    with pytest.raises(StackError, match="the wait for fake was given up"):
         wait_ready(fake, server, abort=abort)

@@ -112,7 +112,7 @@ def test_a_section_that_is_no_map_is_refused_by_its_path(path: Path_) -> None:
 def test_an_unknown_key_is_refused_by_its_path(path: Path_) -> None:
     error = refusal(changed((*path, "zzz"), 1))
     assert error.context["field"] == dotted((*path, "zzz"))
-    assert "unknown key; known are" in error.message
+    assert "unknown key; the allowed keys are" in error.message
 
 
 @pytest.mark.parametrize("path", CLOSED_MAPS, ids=dotted)
@@ -183,9 +183,14 @@ def test_all_problems_are_reported_at_once() -> None:
             "sources.shop.replica.sslmode",
             "certif",
         ),
-        (("kafka", "security", "protocol"), "SSL", "kafka.security.mechanism", "takes no login"),
+        (("kafka", "security", "protocol"), "SSL", "kafka.security.mechanism", "has no login"),
         (("kafka", "security", "protocol"), "SASL_PLAINTEXT", "kafka.security.ca_file", "no TLS"),
-        (("kafka", "security", "password"), None, "kafka.security.password", "needs it"),
+        (
+            ("kafka", "security", "password"),
+            None,
+            "kafka.security.password",
+            "is required for mechanism",
+        ),
         (("kafka", "security", "key_file"), None, "kafka.security.key_file", "go together"),
         (("kafka", "topic", "replication_factor"), 0, "kafka.topic.replication_factor", "-1"),
         (
@@ -201,12 +206,12 @@ def test_all_problems_are_reported_at_once() -> None:
             "retention_ms",
         ),
         (("kafka", "registry", "url"), "registry:8080", "kafka.registry.url", "http://"),
-        (("kafka", "registry", "url"), "http://a:b@c", "kafka.registry.url", "holds a login"),
+        (("kafka", "registry", "url"), "http://a:b@c", "kafka.registry.url", "contains a login"),
         (
             ("kafka", "registry", "url"),
             "http://a:b/hidden@c",
             "kafka.registry.url",
-            "holds a login",
+            "contains a login",
         ),
         (
             ("kafka", "registry", "url"),
@@ -219,24 +224,34 @@ def test_all_problems_are_reported_at_once() -> None:
             ("kafka", "bootstrap_servers"),
             "a:hidden@b:9092",
             "kafka.bootstrap_servers",
-            "holds a login",
+            "contains a login",
         ),
         (("catalog", "metastore"), "thrift://a:hidden@b:9083", "catalog.metastore", "pattern"),
-        (("lake", "url"), "s3a://key:hid/den@bucket", "lake.url", "holds a login"),
-        (("lake", "url"), "s3a://key:hidden@bucket", "lake.url", "holds a login"),
-        (("lake", "url"), "s3a://hidden@bucket", "lake.url", "holds a login"),
-        (("lake", "url"), "abfss://a:hidden@b.dfs.core.windows.net", "lake.url", "holds a login"),
-        (("lake", "url"), "abfss://a@b:hidden@c.example.com", "lake.url", "holds a login"),
+        (("lake", "url"), "s3a://key:hid/den@bucket", "lake.url", "contains a login"),
+        (("lake", "url"), "s3a://key:hidden@bucket", "lake.url", "contains a login"),
+        (("lake", "url"), "s3a://hidden@bucket", "lake.url", "contains a login"),
+        (
+            ("lake", "url"),
+            "abfss://a:hidden@b.dfs.core.windows.net",
+            "lake.url",
+            "contains a login",
+        ),
+        (("lake", "url"), "abfss://a@b:hidden@c.example.com", "lake.url", "contains a login"),
         (("lake", "name"), "../{table}", "lake.name", "relative path"),
         (("lake", "name"), "{source}//{table}", "lake.name", "relative path"),
-        (("lake", "name"), "{tabel}", "lake.name", "{tabel} is not known"),
+        (("lake", "name"), "{tabel}", "lake.name", "unknown placeholder {tabel}"),
         (("lake", "name"), "{table", "lake.name", "not a template"),
-        (("lake", "name"), "{table!r}", "lake.name", "is not known"),
-        (("lake", "name"), "{table}", "lake.name", "it must hold {schema}"),
-        (("defaults", "name"), "sales", "defaults.name", "it must hold {schema}, {table}"),
-        (("tables", "*.orders"), {"name": "x"}, 'tables."*.orders".name', "must hold {schema}"),
+        (("lake", "name"), "{table!r}", "lake.name", "unknown placeholder"),
+        (("lake", "name"), "{table}", "lake.name", "it must contain {schema}"),
+        (("defaults", "name"), "sales", "defaults.name", "it must contain {schema}, {table}"),
+        (("tables", "*.orders"), {"name": "x"}, 'tables."*.orders".name', "must contain {schema}"),
         (("tables", "public.orders", "name"), "/x", 'tables."public.orders".name', "relative"),
-        (("sources", "shop", "slot"), "slot_{tire}", "sources.shop.slot", "{tire} is not known"),
+        (
+            ("sources", "shop", "slot"),
+            "slot_{tire}",
+            "sources.shop.slot",
+            "unknown placeholder {tire}",
+        ),
         (("sources", "shop", "slot"), "Slot", "sources.shop.slot", "match pattern"),
         (("spark", "driver_memory"), "4 GB", "spark.driver_memory", "match pattern"),
         (
@@ -387,7 +402,7 @@ def test_anchors_and_merges_work() -> None:
 
 def test_where_the_file_is_looked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(ConfigError, match=r"there is no configuration file tributary\.yaml"):
+    with pytest.raises(ConfigError, match=r"configuration file tributary\.yaml does not exist"):
         load()
     for name, url in (("tributary", "a"), ("named", "b"), ("given", "c")):
         document = changed(("lake", "url"), f"s3a://{url}", minimal())

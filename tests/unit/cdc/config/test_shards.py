@@ -80,7 +80,7 @@ def test_a_shards_name_never_leaves_its_folder() -> None:
 
 def test_a_table_that_would_feed_two_is_refused() -> None:
     found = config({"a": {"from": ["*.orders"]}, "b": {"from": ["shop.*"]}})
-    with pytest.raises(ConfigError, match="would feed a and b"):
+    with pytest.raises(ConfigError, match="would feed more than one lake table: a, b"):
         found.shard(table(found, "shop", "orders"))
 
 
@@ -91,10 +91,14 @@ def test_a_table_that_would_feed_two_is_refused() -> None:
         ({"a.b.c": {"from": ["s.t"]}}, "a.b.c", "letters, digits and _"),
         ({"a": {"from": ["nowhere:s.t"]}}, "a.from.0", "names no configured source"),
         ({"a": {"from": ["t"]}}, "a.from.0", "source:schema.table"),
-        ({"a": {"from": ["s.t"], "shard": "{tier}"}}, "a.shard", "is not known here"),
-        ({"a": {"from": ["s.t"], "name": "x/{table}"}}, "a.name", "is not known here"),
+        ({"a": {"from": ["s.t"], "shard": "{tier}"}}, "a.shard", "unknown placeholder"),
+        ({"a": {"from": ["s.t"], "name": "x/{table}"}}, "a.name", "unknown placeholder"),
         ({"a": {"from": ["s.t"], "name": "../x"}}, "a.name", "without empty, . or .. parts"),
-        ({"a": {"from": ["s.t"], "mode": "append"}}, "a.mode", "tables of one source table"),
+        (
+            {"a": {"from": ["s.t"], "mode": "append"}},
+            "a.mode",
+            "lake table of several source tables",
+        ),
     ],
 )
 def test_sections_that_cannot_work(tables: dict[str, Any], where: str, reason: str) -> None:
@@ -122,4 +126,4 @@ def test_a_catalog_needs_a_database_and_the_defaults_take_no_from() -> None:
     )
     told = dict(broken._shard_conflicts())
     assert "database.table" in told[("tables", "orders")]
-    assert "is for a section of tables" in told[("defaults", "from")]
+    assert "only in sections under tables" in told[("defaults", "from")]

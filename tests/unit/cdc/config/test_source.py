@@ -65,12 +65,12 @@ def test_every_key_of_a_mysql_source_is_in_the_document_above() -> None:
     ("changes", "field", "reason"),
     [
         ({"kind": "oracle"}, "sources.orders.kind", "one of postgres, mysql, mariadb"),
-        ({"slot": "s"}, "sources.orders.slot", "unknown key; known are kind, primary"),
+        ({"slot": "s"}, "sources.orders.slot", "unknown key; the allowed keys are kind, primary"),
         ({"conector": "s"}, "sources.orders.conector", "did you mean 'connector'"),
         ({"primary": {"port": 1}}, "sources.orders.primary.host", "is required"),
         ({"primary": {"host": "h", "database": "d"}}, "sources.orders.primary.database", "unknown"),
         ({"databases": []}, "sources.orders.databases", "at least 1 item"),
-        ({"connector": "{slot}"}, "sources.orders.connector", "{slot} is not known"),
+        ({"connector": "{slot}"}, "sources.orders.connector", "unknown placeholder {slot}"),
         (
             {"primary": {"host": "h", "ssl_cert": "c"}},
             "sources.orders.primary.ssl_key",
@@ -79,7 +79,7 @@ def test_every_key_of_a_mysql_source_is_in_the_document_above() -> None:
         (
             {"primary": {"host": "h", "ssl_mode": "verify_identity"}},
             "sources.orders.primary.ssl_ca",
-            "is needed",
+            "is required",
         ),
         (
             {"credentials": {"admin": {"user": "a", "password": "plain"}}},

@@ -72,7 +72,7 @@ def test_a_file_of_someone_else_is_left_alone_and_named(
     services.close()
     assert mode(file) == 0o640
     assert (first.status, second.status) == ("ok", "warning")
-    assert f"{file} can be read by other users" in second.detail
+    assert f"other users of this machine can read {file}" in second.detail
     assert f"chmod 600 {file}" in second.remedy
 
 
