@@ -33,7 +33,7 @@ def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
     return ExitCode.SOME_FAILED if failed else ExitCode.OK
 
 
-def asks_for_bootstrap(error: BaseException | None) -> bool:
+def requires_bootstrap(error: BaseException | None) -> bool:
     """Whether only another bootstrap of the table resolves the error."""
     if isinstance(error, TributaryError) and error.context.get("state") == _NEEDS:
         return True

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc.store.table_state import State, TableRecord
-from operate.exit_codes import ExitCode, asks_for_bootstrap, exit_code
+from operate.exit_codes import ExitCode, exit_code, requires_bootstrap
 from schemas.errors import TributaryError
 from schemas.redaction import redact
 from schemas.table import TableId
@@ -45,7 +45,7 @@ class Outcome:
     @property
     def needs_bootstrap(self) -> bool:
         """Whether only another bootstrap helps the table."""
-        return asks_for_bootstrap(self.error) or self.state is State.NEEDS_BOOTSTRAP
+        return requires_bootstrap(self.error) or self.state is State.NEEDS_BOOTSTRAP
 
     def to_json(self) -> dict[str, Any]:
         """The outcome as plain values."""

@@ -202,7 +202,7 @@ def _connect(services: Services) -> list[Check]:
                 "Connect: cluster",
                 "error",
                 f"the worker writes to Kafka cluster {worker.kafka_cluster_id}, not to {cluster}",
-                "Let connect.url and kafka.bootstrap_servers name the same cluster.",
+                "Set connect.url and kafka.bootstrap_servers to the same Kafka cluster.",
             )
         )
     return lines

@@ -57,13 +57,13 @@ class Unattended:
                 due.append(record.table)
             else:
                 waiting[record.table] = why
-        outcomes = resync(self._services, due, still=self._asks) if due else []
+        outcomes = resync(self._services, due, still=self._needs_copy) if due else []
         # Another process copies these already: a manual command, or one on another machine.
         held = {o.table: str(o.error) for o in outcomes if isinstance(o.error, LeaseHeldError)}
         self.waiting = {**waiting, **held}
         return [outcome for outcome in outcomes if outcome.table not in held]
 
-    def _asks(self, record: TableRecord) -> bool:
+    def _needs_copy(self, record: TableRecord) -> bool:
         return is_candidate(record, self._services.config.table_settings(record.table))
 
     def repeat(

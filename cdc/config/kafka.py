@@ -252,7 +252,7 @@ class ConnectConfig(Section):
     secrets: Annotated[Mapping[str, ConnectReference], Verbatim(), RawOptions()] = Field(
         default_factory=dict
     )
-    """ConfigProvider references by connector property, if the worker has another ConfigProvider."""
+    """ConfigProvider references by connector property, for secrets kept elsewhere."""
     connector: Annotated[Mapping[str, OptionText], Verbatim(), RawOptions()] = Field(
         default_factory=dict, repr=False
     )

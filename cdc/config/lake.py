@@ -37,7 +37,7 @@ def _state_url(url: str, info: ValidationInfo) -> str:
 
 
 class LakeConfig(Section):
-    """Where the tables are written."""
+    """The lake that the tables are written to."""
 
     url: Annotated[LoginFreeUrl, AfterValidator(_lake_url)]
     """URL of the lake's folder on any Hadoop file system, for example s3a://bucket/lake."""
@@ -61,7 +61,7 @@ class CatalogConfig(Section):
 
 
 class StateConfig(Section):
-    """Where the tables' states, leases and run history are kept."""
+    """The store of states, leases and run history."""
 
     url: Annotated[str, Verbatim(), Field(min_length=1), AfterValidator(_state_url)] = (
         "sqlite:///.tributary/state.db"

@@ -17,7 +17,7 @@ SourceName = Annotated[str, Field(pattern=r"^[a-z][a-z0-9_]{0,29}$")]
 
 
 class Endpoint(Section):
-    """One database server as one of the programs sees it."""
+    """The address of a database server."""
 
     host: NonEmpty
     """Host name or address."""
@@ -57,7 +57,7 @@ class Credential(Section):
 
 
 class Credentials(Section):
-    """Logins by purpose; all but ``admin`` default to it."""
+    """Logins by purpose; the default of the others is admin."""
 
     admin: Credential
     """Login that owns the publication and the schema tributary, and drops slots."""
@@ -70,7 +70,7 @@ class Credentials(Section):
 
 
 class PostgresSourceConfig(Section):
-    """One PostgreSQL database and, best, a read replica of it."""
+    """One PostgreSQL database and, preferably, a read replica of it."""
 
     kind: Literal["postgres"] = "postgres"
     """The kind of server."""
@@ -79,15 +79,15 @@ class PostgresSourceConfig(Section):
     replica: Endpoint | None = None
     """A physical standby of the primary; snapshots read it and spare the primary."""
     endpoint_for_connect: Endpoint | None = None
-    """The primary as Kafka Connect sees it, when that differs."""
+    """The primary's address for Kafka Connect, if it differs."""
     credentials: Credentials
     """Logins by purpose."""
     topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._{}-]+$")] = "{source}_{tier}"
-    """Prefix of the topics' names."""
+    """Template of the prefix of the topics' names."""
     publication: Annotated[str, Field(pattern=r"^[a-z0-9_{}]+$")] = "tributary_{source}_{tier}"
-    """Name of the publication."""
+    """Template of the publication's name."""
     slot: Annotated[str, Field(pattern=r"^[a-z0-9_{}]+$")] = "tributary_{source}_{tier}"
-    """Name of the replication slot."""
+    """Template of the replication slot's name, which the connector shares."""
     heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000
     """How often the connector writes a heartbeat row."""
 
@@ -101,7 +101,7 @@ class PostgresSourceConfig(Section):
 
 
 class MysqlEndpoint(Section):
-    """One MySQL or MariaDB server as one of the programs sees it."""
+    """The address of a MySQL or MariaDB server."""
 
     host: NonEmpty
     """Host name or address."""
@@ -130,7 +130,7 @@ class MysqlEndpoint(Section):
 
 
 class MysqlSourceConfig(Section):
-    """One MySQL or MariaDB server and, best, a replica of it."""
+    """One MySQL or MariaDB server and, preferably, a replica of it."""
 
     kind: Literal["mysql", "mariadb"]
     """The kind of server: mysql and mariadb differ in GTIDs, types and Debezium's connector."""
@@ -139,15 +139,15 @@ class MysqlSourceConfig(Section):
     replica: MysqlEndpoint | None = None
     """A replica of the primary, by GTID if it has them; snapshots read it and spare the primary."""
     endpoint_for_connect: MysqlEndpoint | None = None
-    """The primary as Kafka Connect sees it, when that differs."""
+    """The primary's address for Kafka Connect, if it differs."""
     credentials: Credentials
     """Logins by purpose."""
     databases: Annotated[tuple[NonEmpty, ...], Field(min_length=1)] = ("*",)
     """Databases whose tables can be replicated; * and ? are wildcards."""
     topic_prefix: Annotated[str, Field(pattern=r"^[A-Za-z0-9._{}-]+$")] = "{source}_{tier}"
-    """Prefix of the topics' names."""
+    """Template of the prefix of the topics' names."""
     connector: Annotated[str, Field(pattern=r"^[a-z0-9_{}]+$")] = "tributary_{source}_{tier}"
-    """Name of the connector."""
+    """Template of the connector's name."""
     heartbeat_interval_ms: Annotated[int, Field(ge=100)] = 1000
     """How often the connector writes a heartbeat row."""
 

@@ -63,7 +63,7 @@ LakeType = Annotated[
 
 
 class ColumnRules(Section):
-    """Which columns are replicated."""
+    """The columns to replicate, and the form of their values."""
 
     include: tuple[NonEmpty, ...] = ()
     """Only these columns; empty means all."""
@@ -102,7 +102,7 @@ class ResyncLimits(Section):
     max_rows: Positive | None = None
     """The largest estimated number of rows of the table. Default: no limit."""
     window: Annotated[str, Field(pattern=_WINDOW)] | None = None
-    """The time in which it may begin, in UTC, for example 22:00-05:00. Default: any time."""
+    """The time in which a resync may begin, in UTC, for example 22:00-05:00. Default: any time."""
 
     def allows(self, at: datetime) -> bool:
         """Return whether a resync may begin at a time.
@@ -119,7 +119,7 @@ class ResyncLimits(Section):
 
 
 class TableSettings(Section):
-    """How one table, or each table that matches a pattern, is replicated."""
+    """Settings of one table, or of each table that matches a pattern."""
 
     from_: Annotated[tuple[NonEmpty, ...], Field(alias="from", default_factory=tuple)]
     """Patterns of the source tables that feed one lake table together. The key under tables is then
@@ -148,7 +148,7 @@ class TableSettings(Section):
     partition_by: tuple[NonEmpty, ...] = ()
     """Lake partition columns."""
     columns: ColumnRules = Field(default_factory=defaults)
-    """Which columns are replicated."""
+    """The columns to replicate, and the form of their values."""
     max_events_per_run: Positive = 1_000_000
     """The most events in one commit; it limits memory and the size of commits."""
     allowed_lateness_s: Annotated[int, Field(ge=0)] = 0

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from operate.exit_codes import ExitCode, asks_for_bootstrap
+from operate.exit_codes import ExitCode, requires_bootstrap
 from operate.render import Output, Renderer
 from schemas.errors import TributaryError
 from schemas.redaction import redact
@@ -38,7 +38,7 @@ class Commands(TyperGroup):
         try:
             return super().invoke(ctx)
         except TributaryError as error:
-            code = ExitCode.NEEDS_BOOTSTRAP if asks_for_bootstrap(error) else ExitCode.ERROR
+            code = ExitCode.NEEDS_BOOTSTRAP if requires_bootstrap(error) else ExitCode.ERROR
             _show(error, ctx.obj)
         except Exception as error:  # an unforeseen one is shown like ours, not as a traceback
             if _is_typers_own(error):

@@ -275,7 +275,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "It is no replica of this primary",
         "Let `primary` lead",
         "Let `replica` lead",
-        "Let connect.url and kafka.bootstrap_servers",
+        "Set connect.url and kafka.bootstrap_servers",
         "Let it reach its primary",
         "Let nobody write to it",
         "Lower kafka.topic.replication_factor",
