@@ -71,7 +71,7 @@ class Capture:
             exactly_once=self.exactly_once,
         )
         evidence.require_answers()
-        obstacles = self.source.audit_table(names.publication, table, append=names.append)
+        obstacles = self.source.capture(names).audit_table(table)
         policy = cleanup_policy(self.kafka.topic_config(self.topic))
         findings = [
             *of_capture(evidence),
@@ -205,7 +205,7 @@ class Capture:
         )
 
     def _captured(self) -> LogPosition | None:
-        log = self.source.log_health(self.names.slot)
+        log = self.source.capture(self.names).log_health()
         if (problem := log.problem()) is not None:
             raise CaptureError(
                 f"{log.title} {problem}, while table {self.table} waits for what it holds",
@@ -254,7 +254,7 @@ class Capture:
         return f"connector {self.names.connector} {status.state}, {tasks}{failure}"
 
     def _log_facts(self) -> str:
-        log = self.source.log_health(self.names.slot)
+        log = self.source.capture(self.names).log_health()
         facts = ", ".join(f"{name} {value}" for name, value in log.facts().items())
         return f"{log.title}: {log.problem() or facts}"
 

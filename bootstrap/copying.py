@@ -288,9 +288,8 @@ class Copying:
         Raises:
             AttemptSpoiledError: A change does; names it.
         """
-        now = self.source.fingerprint(
-            self.record.table, self.record.publication, on_replica=self.source.has_replica
-        )
+        capture = self.source.capture(self.context.capture(self.record))
+        now = capture.fingerprint(self.record.table, on_replica=self.source.has_replica)
         attempt = unspoiled(self.source, self.settings, self.record, self._attempt, now)
         if attempt is not self._attempt:
             self.record = self.save(attempt)

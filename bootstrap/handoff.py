@@ -334,7 +334,7 @@ class _Bootstrap:
         """Commit the handoff to the lake as an empty commit; from here on the lake has offsets."""
         self._require_start()
         crash("bootstrap.before_handoff_commit")
-        described, now = self._source.described(self._table, self._record.publication)
+        described, now = self._source.capture(self._capture.names).described(self._table)
         self._require_unspoiled(now)
         schema = self._source.schema(described, self._settings)
         lake = self._context.copied(self._record, schema, self._settings)
@@ -375,7 +375,8 @@ class _Bootstrap:
         self._store(transition(self._record, State.INCREMENTAL, at=_now(), attempt=shown))
 
     def _fingerprint(self) -> Fingerprint:
-        return self._source.fingerprint(self._table, self._record.publication, on_replica=False)
+        capture = self._source.capture(self._capture.names)
+        return capture.fingerprint(self._table, on_replica=False)
 
     def _require_unspoiled(self, now: Fingerprint) -> None:
         attempt = unspoiled(self._source, self._settings, self._record, self._attempt, now)

@@ -64,12 +64,13 @@ def _spoiling(
     before, after = Catalog.read(known.facts), Catalog.read(now.facts)
     if not after.numbered:
         return known.diff(now)
+    files = source.partition_files
     attached = [leaf["oid"] for name, leaf in after.leaves.items() if name not in before.leaves]
     return spoiling(
         before,
         after,
         wanted=source.columns(source.table(record.table), settings),
-        empty=source.empty_partitions(attached) if attached else (),
+        empty=files.empty(attached) if attached and files is not None else (),
         keyed=not settings.appends,
         keeps_deleted=settings.delete_mode == "soft",
     )

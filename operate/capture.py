@@ -153,6 +153,7 @@ def prepare(services: Services, group: Group) -> None:
         SourceError: The source refuses.
     """
     capture, source = group.capture, services.source(group.capture.source)
+    on_source = source.capture(capture)
     wanted = wanted_connector(services, capture, group.tables)
     # Before anything is created: a connector that was created with them would always be refused.
     _refuse_unsound(services, capture, wanted)
@@ -160,11 +161,13 @@ def prepare(services: Services, group: Group) -> None:
         services.kafka.ensure_topic(topic, config=capture.topic_config(topic))
     crash("onboard.after_topic")
     _heal_log(services, capture, source)
-    source.prepare_capture(capture.publication, append=capture.append)
+    on_source.prepare()
     _require_known(services, capture, source, group.tables)
-    source.add_to_publication(capture.publication, group.tables)
+    if on_source.sent_tables is not None:
+        on_source.sent_tables.add(group.tables)
     crash("onboard.after_publication")
-    source.ensure_slot(capture.slot)
+    if on_source.kept_log is not None:
+        on_source.kept_log.create()
     looks = _looks(source, group)
     upto = source.write_marker().position if looks else None
     beats = services.kafka.stable_offsets(capture.heartbeat_topic)
@@ -192,7 +195,7 @@ def _looks(source: Source, group: Group) -> dict[TableId, str]:
     """The digests of the tables' catalogs; none for a binlog, which each copy waits for anyway."""
     if group.capture.tells_definitions:
         return {}
-    found = source.fingerprints(group.tables, group.capture.publication)
+    found = source.capture(group.capture).fingerprints(group.tables)
     return {table: fingerprint.digest for table, fingerprint in found.items()}
 
 
@@ -204,7 +207,8 @@ def _captured(services: Services, capture: CaptureNames, source: Source, upto: L
     """
 
     def behind() -> bool:
-        seen = source.log_health(capture.slot).captured(
+        log = source.capture(capture).log_health()
+        seen = log.captured(
             lambda: stored_position(services.connect, capture),
             exactly_once=services.config.connect.exactly_once,
         )
@@ -295,7 +299,8 @@ def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
     if listed is None:
-        listed = services.source(capture.source).published_tables(capture.publication)
+        sent = services.source(capture.source).capture(capture).sent_tables
+        listed = [] if sent is None else sent.tables()
     return frozenset(listed)
 
 
@@ -305,9 +310,9 @@ def leave(services: Services, capture: CaptureNames, table: TableId) -> bool:
     The other tables' changes keep flowing. A connector with a list of tables gets a shorter list
     and continues from its position.
     """
-    source = services.source(capture.source)
-    if not listing(capture, ()):
-        return bool(source.remove_from_publication(capture.publication, [table]))
+    sent = services.source(capture.source).capture(capture).sent_tables
+    if sent is not None:
+        return bool(sent.remove([table]))
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
     if effective is None or listed is None or table not in listed:
@@ -400,13 +405,14 @@ def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None
     with cut_off(services, capture, lost[0]):
         if made:
             services.connect.delete(capture.connector, progress=services.progress)
-        source.drop_slot(capture.slot)
+        if (kept := source.capture(capture).kept_log) is not None:
+            kept.drop()
 
 
 def dismantle(
     services: Services, capture: CaptureNames, *, delete_topics: bool = False
 ) -> list[str]:
-    """Remove connector, slot and publication of a tier after its last table has left.
+    """Remove the connector of a tier, and its parts on the source, after its last table has left.
 
     Args:
         services: The services of the command.
@@ -416,15 +422,15 @@ def dismantle(
     Returns:
         The removed parts, in words.
     """
-    source = services.source(capture.source)
+    on_source = services.source(capture.source).capture(capture)
     removed = []
     if services.connect.delete(capture.connector, progress=services.progress):
         removed.append(f"connector {capture.connector}")
-    if source.drop_slot(capture.slot):
-        removed.append(f"slot {capture.slot}")
-    if not listing(capture, ()):
-        source.drop_publication(capture.publication)
-        removed.append(f"publication {capture.publication}")
+    if (kept := on_source.kept_log) is not None and kept.drop():
+        removed.append(kept.title)
+    if (sent := on_source.sent_tables) is not None:
+        sent.drop()
+        removed.append(sent.title)
     # Nothing writes to them any more.
     topics = capture.own_topics if delete_topics else ()
     removed += [f"topic {topic}" for topic in topics if services.kafka.delete_topic(topic)]

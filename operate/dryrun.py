@@ -93,9 +93,7 @@ def _group(services: Services, group: capture.Group, *, with_bootstrap: bool) ->
     where = f"primary of {names.source}"
     steps += [
         Step("sql", where, f"{statement};")
-        for statement in source.planned_capture(
-            names.publication, names.slot, group.tables, append=names.append
-        )
+        for statement in source.capture(names).planned(group.tables)
     ]
     if services.connect.connector(names.connector) is None:
         body = json.dumps(

@@ -186,7 +186,7 @@ def about(table: TableId, message: str) -> str:
 
 
 def _require_rights(services: Services, source: Source, table: SourceTable) -> None:
-    missing = source.missing_rights(table, services.capture(table.table).publication)
+    missing = source.capture(services.capture(table.table)).missing_rights(table)
     if missing is not None:
         problem, remedy = missing
         raise CaptureError(

@@ -130,8 +130,9 @@ def _planned_table(
             f"Run `tributary offboard {table}` if the table is gone for good.",
         )
     source = services.source(table.source)
-    described, capture = source.table(table), services.capture(table)
-    if missing := source.missing_rights(described, capture.publication):
+    described, names = source.table(table), services.capture(table)
+    capture = source.capture(names)
+    if missing := capture.missing_rights(described):
         return _one(name, "error", *missing)
     settings = services.config.table_settings(table)
     keeps = services.config.connect.keeps_nulls
@@ -140,8 +141,8 @@ def _planned_table(
         return _one(name, "error", verdict.problem, verdict.remedy)
     require_named(described, settings)
     source.schema(described, settings)
-    obstacles = source.audit_table(capture.publication, described, append=capture.append)
-    if findings := of_table(evidence(capture), table, obstacles):
+    obstacles = capture.audit_table(described)
+    if findings := of_table(evidence(names), table, obstacles):
         problems = "; ".join(finding.message for finding in findings)
         return _one(name, "error", problems, findings[0].remedy)
     key = ", ".join(settings.key_columns or described.primary_key)

@@ -170,7 +170,7 @@ def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, State
             table=table,
         )
     source = services.source(table.source)
-    source_table, fingerprint = source.described(table, record.publication)
+    source_table, fingerprint = source.capture(services.capture_of(record)).described(table)
     settings = services.config.table_settings(table)
     lake = services.config.lake
     look = Look(source_table, fingerprint)

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from cdc.debezium import listing
 from operate.capture import leave, members
 from operate.lost_capture import on_plan
 from schemas.errors import TributaryError
@@ -32,12 +31,12 @@ class Found:
 
     Args:
         connector: Whether its connector existed.
-        slot: Whether its slot existed, or none is needed.
+        kept_log: Whether the source kept its log, or needs nothing for that.
         tables: The tables in it.
     """
 
     connector: bool
-    slot: bool
+    kept_log: bool
     tables: frozenset[TableId]
 
 
@@ -50,10 +49,10 @@ def look(services: Services, names: CaptureNames) -> Found | None:
     """
     if on_plan(services, names):
         return None
-    source = services.source(names.source)
+    kept = services.source(names.source).capture(names).kept_log
     return Found(
         connector=services.connect.connector(names.connector) is not None,
-        slot=source.has_slot(names.slot),
+        kept_log=kept is None or kept.exists(),
         tables=members(services, names),
     )
 
@@ -64,22 +63,22 @@ def undo(services: Services, group: Group, before: Found | None) -> str:
     Returns:
         The parts that could not be removed and how to do it by hand; empty when nothing is left.
     """
-    names, source = group.capture, services.source(group.capture.source)
+    names = group.capture
     if before is None or on_plan(services, names):
         return ""
+    on_source = services.source(names.source).capture(names)
     steps: list[tuple[str, Callable[[], object]]] = []
     if not before.connector:
         delete = partial(services.connect.delete, names.connector, progress=services.progress)
         steps.append((f"connector {names.connector}", delete))
-    if not before.slot:
-        steps.append((f"slot {names.slot}", partial(source.drop_slot, names.slot)))
-    if before.connector or before.slot or before.tables:
+    if not before.kept_log and (kept := on_source.kept_log) is not None:
+        steps.append((kept.title, kept.drop))
+    if before.connector or before.kept_log or before.tables:
         for table in group.tables:
             if table not in before.tables:
                 steps.append((f"table {table} in it", partial(leave, services, names, table)))
-    elif not listing(names, ()):
-        drop = partial(source.drop_publication, names.publication)
-        steps.append((f"publication {names.publication}", drop))
+    elif (sent := on_source.sent_tables) is not None:
+        steps.append((sent.title, sent.drop))
     left = [text for what, step in steps if (text := _failure(what, step)) is not None]
     if not left:
         return ""

@@ -80,7 +80,7 @@ def gather(
             leaves them out.
     """
     database, workers, topics = _Server(source), _Server(connect), _Server(kafka)
-    log = database.ask(lambda it: it.log_health(names.slot))
+    log = database.ask(lambda it: it.capture(names).log_health())
     connector = workers.ask(lambda it: _connector(it, names, exactly_once))
     # After the log, as `LogHealth.problem` requires.
     stored = workers.ask(lambda it: stored_position(it, names))
@@ -90,10 +90,8 @@ def gather(
         names=names,
         log=log,
         lost=database.ask(lambda _: known(log).problem(at)),
-        unreadable=database.ask(lambda it: it.unreadable(names.publication, names.slot)),
-        obstacles=database.ask(
-            lambda it: tuple(it.audit_capture(names.publication, append=names.append))
-        ),
+        unreadable=database.ask(lambda it: it.capture(names).unreadable()),
+        obstacles=database.ask(lambda it: tuple(it.capture(names).audit())),
         server=database.ask(lambda it: it.identity()),
         topics=topics.ask(lambda it: _policies(it, names)),
         connector=connector,

@@ -69,7 +69,7 @@ def of_table(
     Args:
         evidence: The evidence of its capture.
         table: The table.
-        obstacles: What `Source.audit_table` reports of it.
+        obstacles: What `SourceCapture.audit_table` reports of it.
     """
     subject, connector = f"table {table}", evidence.connector_facts
     remedy = f"Run `tributary onboard {table}`, which adds it; correct by hand what remains."

@@ -25,7 +25,7 @@ from schemas.table import Column
 if TYPE_CHECKING:
     from cdc.config import LakeConfig, TableSettings
     from cdc.lake.handoff import Handoff
-    from cdc.sources.base import TableReader
+    from cdc.sources.base import PartitionFiles, TableReader
     from cdc.sources.values import Look, SourceTable
     from schemas.changes import Change
     from schemas.fingerprint import Fingerprint
@@ -83,11 +83,12 @@ def compare(
     renamed = allowed.followed(before, now, lake.types.keys() - lake.dropped)
     ruled = frozen(settings, source_table, lake, renamed)
     wanted = source.columns(source_table, ruled)
+    files = source.partition_files
     attached = [leaf["oid"] for name, leaf in now.leaves.items() if name not in before.leaves]
     evidence = Evidence(
         stored={column.name: column.old_values for column in source_table.columns},
-        empty=source.empty_partitions(attached) if attached else (),
-        truncated=_truncated(source, source_table.table, before, now),
+        empty=files.empty(attached) if attached and files is not None else (),
+        truncated=_truncated(files, source_table.table, before, now),
         statements=look.statements or StatementEffects(),
     )
     rules = Rules(
@@ -110,7 +111,7 @@ def compare(
 
 
 def _truncated(
-    source: TableReader, table: TableId, before: Catalog, now: Catalog
+    files: PartitionFiles | None, table: TableId, before: Catalog, now: Catalog
 ) -> frozenset[int]:
     """Partitions that may have been truncated separately, which sends no event.
 
@@ -123,10 +124,10 @@ def _truncated(
         for name, oid in kept.items()
         if before.files[name] != now.files[name]
     }
-    if not renewed:
+    if not renewed or files is None:
         return frozenset()
-    found = source.truncated_partitions(table, renewed, before.horizon)
-    whole = found == set(kept.values()) and source.written_together(found)
+    found = files.truncated(table, renewed, before.horizon)
+    whole = found == set(kept.values()) and files.written_together(found)
     return frozenset() if whole else found
 
 

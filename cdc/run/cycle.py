@@ -134,14 +134,15 @@ def _changed_unseen(
     """
     groups: dict[tuple[str, str], list[TableRecord]] = {}
     for record in idle:
-        groups.setdefault((record.table.source, record.publication), []).append(record)
+        groups.setdefault((record.table.source, record.tier), []).append(record)
     found: set[TableId] = set()
-    for (source, publication), records in groups.items():
+    for (source, _), records in groups.items():
         try:
             # This result needs no catalog, so it stays if the catalog cannot be read after it.
             found |= {one.table for one in records if _capture_broken(context, captures, one)}
             tables = [record.table for record in records]
-            now = context.sources[source].fingerprints(tables, publication)
+            capture = context.sources[source].capture(context.capture(records[0]))
+            now = capture.fingerprints(tables)
         except TributaryError as error:
             _log.warning("%d idle tables of %s were not checked: %s", len(records), source, error)
             continue

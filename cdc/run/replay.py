@@ -158,7 +158,8 @@ class _Replay:
         recorded in a commit.
         """
         source = self._context.sources[self._table.source]
-        source_table, fingerprint = source.described(self._table, self._record.publication)
+        capture = source.capture(self._context.capture(self._record))
+        source_table, fingerprint = capture.described(self._table)
         handoff = latest.record.require_handoff()
         lake = self._context.config.lake
         look = Look(source_table, fingerprint)

@@ -249,9 +249,9 @@ class _TableRun:
             handoff.view, handoff.reads_upto, newest.position, handoff.told_upto
         )
         position_check.check_stream(self._table, rests, evidence, source)
-        source_table, fingerprint = source.described(self._table, self._record.publication)
-        capture = evidence.names
-        obstacles = source.audit_table(capture.publication, source_table, append=capture.append)
+        capture = source.capture(evidence.names)
+        source_table, fingerprint = capture.described(self._table)
+        obstacles = capture.audit_table(source_table)
         findings = [*of_capture(evidence), *of_table(evidence, self._table, obstacles)]
         position_check.check_capture(self._table, stopping(findings))
         lake = self._context.config.lake

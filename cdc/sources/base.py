@@ -30,20 +30,50 @@ from schemas.table import Column, TableId, TableSchema
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
+    from cdc.debezium import CaptureNames
     from cdc.runtime.progress import Progress
 
 __all__ = [
     "Fingerprint",
+    "KeptLog",
     "Marker",
+    "PartitionFiles",
     "Replay",
     "RowLookup",
+    "SentTables",
     "SnapshotReader",
     "Source",
+    "SourceCapture",
     "SourceLog",
     "SourceTable",
     "TableReader",
     "View",
 ]
+
+
+class PartitionFiles(Protocol):
+    """What files show of partitions that come, or lose their rows, without an event.
+
+    A partition is named by the number that its fingerprint has.
+    """
+
+    def empty(self, partitions: Collection[int]) -> frozenset[int]:
+        """The partitions whose file is empty now."""
+
+    def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
+        """The partitions with a new file since a reading of the catalog and no row from before it.
+
+        Args:
+            table: The table.
+            files: Each partition's file at that reading, by the partition.
+            since: The transaction id below which all had ended at that reading.
+        """
+
+    def written_together(self, partitions: Collection[int]) -> bool:
+        """Whether one transaction wrote the catalog rows of these partitions last.
+
+        TRUNCATE of their root does so. Upkeep (VACUUM FULL, pg_repack) has one for each partition.
+        """
 
 
 class TableReader(Protocol):
@@ -101,32 +131,9 @@ class TableReader(Protocol):
             SourceError: The check takes too long, or the table cannot be read.
         """
 
-    def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
-        """The partitions whose file is empty now.
-
-        Args:
-            oids: Object ids of partitions.
-        """
-
-    def truncated_partitions(
-        self, table: TableId, files: Mapping[int, int], since: str
-    ) -> frozenset[int]:
-        """The partitions with a new file since a reading of the catalog and no row from before it.
-
-        Args:
-            table: The table.
-            files: Each partition's file at that reading, by the partition's object id.
-            since: The transaction id below which all had ended at that reading.
-        """
-
-    def written_together(self, oids: Collection[int]) -> bool:
-        """Whether one transaction wrote the catalog rows of these partitions last.
-
-        TRUNCATE of their root does so. Upkeep (VACUUM FULL, pg_repack) has one for each partition.
-
-        Args:
-            oids: Object ids of partitions.
-        """
+    @property
+    def partition_files(self) -> PartitionFiles | None:
+        """The files of partitions; None if statements in the log report what happens to them."""
 
 
 class SourceLog(Protocol):
@@ -366,6 +373,96 @@ class SnapshotReader(Protocol):
         """
 
 
+class SentTables(Protocol):
+    """The server's own list of the tables whose changes it sends to one capture."""
+
+    @property
+    def title(self) -> str:
+        """Its kind and name."""
+
+    def add(self, tables: Sequence[TableId]) -> list[TableId]:
+        """Add the tables that it lacks; returns the ones that were added."""
+
+    def remove(self, tables: Sequence[TableId]) -> list[TableId]:
+        """Remove the tables that it has; returns the ones that were removed."""
+
+    def tables(self) -> list[TableId]:
+        """The application's tables in it; empty when it does not exist."""
+
+    def drop(self) -> None:
+        """Drop it if it exists."""
+
+
+class KeptLog(Protocol):
+    """The part of the log that the server keeps for one capture until its connector has read it."""
+
+    @property
+    def title(self) -> str:
+        """The kind and name of what keeps it."""
+
+    def exists(self) -> bool:
+        """Whether the server keeps the log for the capture."""
+
+    def create(self) -> bool:
+        """Keep the log from now on; returns whether it was not kept before.
+
+        Raises:
+            CaptureError: The name serves something else.
+        """
+
+    def drop(self, *, timeout_s: float = 30.0) -> bool:
+        """Let the log go, waiting until its reader has gone; returns whether it was kept."""
+
+
+class SourceCapture(Protocol):
+    """One capture, as far as the source has a part in it."""
+
+    @property
+    def sent_tables(self) -> SentTables | None:
+        """The list of captured tables; None if the connector has the list."""
+
+    @property
+    def kept_log(self) -> KeptLog | None:
+        """The log that is kept; None if the server keeps its log whether or not it is read."""
+
+    def prepare(self) -> None:
+        """Create what is missing: schema ``tributary``, its tables and grants, and `sent_tables`.
+
+        The schema's own tables are captured from the start.
+        """
+
+    def planned(self, tables: Sequence[TableId]) -> list[str]:
+        """The statements that capturing these tables would run now; nothing is run."""
+
+    def unreadable(self) -> str | None:
+        """Why the capture cannot continue to read the kept log; None if it can."""
+
+    def log_health(self) -> LogHealth:
+        """The state of the log that the capture depends on."""
+
+    def audit(self) -> list[str]:
+        """The problems that keep changes of all tables from being captured as they must be."""
+
+    def audit_table(self, table: SourceTable) -> list[str]:
+        """The problems that keep only this table's changes from being captured as they must be."""
+
+    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
+        """The rights that logins lack to replicate the table, and what grants them, or None."""
+
+    def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
+        """The table and its fingerprint, read from the primary's catalog at one moment.
+
+        Raises:
+            SourceError: There is no such table.
+        """
+
+    def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
+        """The catalog facts of the table and of its capture, read in a fresh transaction."""
+
+    def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
+        """The fingerprints of many tables, of one moment; tables that are gone are left out."""
+
+
 class Source(TableReader, SourceLog, RowLookup, Replay, SnapshotReader, Protocol):
     """A configured source. A function that needs a part of it takes only the protocol of that part.
 
@@ -376,86 +473,8 @@ class Source(TableReader, SourceLog, RowLookup, Replay, SnapshotReader, Protocol
     def checks(self) -> list[Check]:
         """Pre-flight of connections, versions, settings, privileges and the replica."""
 
-    def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
-        """The table and its fingerprint, read from the primary's catalog at one moment.
-
-        Raises:
-            SourceError: There is no such table.
-        """
-
-    def fingerprint(self, table: TableId, publication: str, *, on_replica: bool) -> Fingerprint:
-        """The catalog facts of the table and of its capture, read in a fresh transaction."""
-
-    def fingerprints(
-        self, tables: Collection[TableId], publication: str
-    ) -> dict[TableId, Fingerprint]:
-        """The fingerprints of many tables, of one moment; tables that are gone are left out."""
-
-    def prepare_capture(self, publication: str, *, append: bool = False) -> None:
-        """Create what is missing: schema ``tributary``, its tables, grants and the publication.
-
-        The publication publishes insert, update, delete and truncate via partition roots. A
-        publication of logs (``append``) publishes insert and truncate only. Both contain our own
-        two tables from the start.
-        """
-
-    def unreadable(self, publication: str, slot: str) -> str | None:
-        """Why the capture cannot continue to read the kept log; None if it can."""
-
-    def planned_capture(
-        self, publication: str, slot: str, tables: Sequence[TableId], *, append: bool = False
-    ) -> list[str]:
-        """The statements that capturing these tables would run now; nothing is run."""
-
-    def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """Add the tables that the publication lacks; returns the ones that were added."""
-
-    def remove_from_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove the tables that the publication has; returns the ones that were removed."""
-
-    def published_tables(self, publication: str) -> list[TableId]:
-        """The application's tables that are in the publication; empty when there is none."""
-
-    def drop_publication(self, publication: str) -> None:
-        """Drop the publication if it exists."""
-
-    def audit_capture(self, publication: str, *, append: bool) -> list[str]:
-        """The problems that keep changes of all tables from being captured as they must be.
-
-        Args:
-            publication: The publication.
-            append: Whether only inserts and TRUNCATE may be captured.
-        """
-
-    def audit_table(
-        self, publication: str, table: SourceTable, *, append: bool = False
-    ) -> list[str]:
-        """The problems that keep only this table's changes from being captured as they must be.
-
-        Args:
-            publication: The publication.
-            table: The table.
-            append: Whether it is a log, of which only inserts and TRUNCATE are captured.
-        """
-
-    def ensure_slot(self, slot: str) -> bool:
-        """Create the logical slot if it is missing; returns whether it was created.
-
-        Raises:
-            CaptureError: A slot of that name exists for another plugin or database.
-        """
-
-    def has_slot(self, slot: str) -> bool:
-        """Whether the slot exists; always true for sources that keep their log without slots."""
-
-    def log_health(self, slot: str) -> LogHealth:
-        """The state of the log that the capture of that slot depends on."""
-
-    def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
-        """Drop the slot, waiting until its reader has gone; returns whether there was one."""
-
     def capture_obstacle(self) -> tuple[str, str] | None:
         """Why no table of the source can be captured now, and what to do; None if tables can."""
 
-    def missing_rights(self, table: SourceTable, publication: str) -> tuple[str, str] | None:
-        """The rights that logins lack to replicate the table, and what grants them, or None."""
+    def capture(self, names: CaptureNames) -> SourceCapture:
+        """The capture of those names, whether or not it exists."""

@@ -89,8 +89,8 @@ class Captured:
         """Bring up the capture of no table yet."""
         for topic in (self.names.heartbeat_topic, self.names.marker_topic):
             self.kafka.ensure_topic(topic)
-        self.source.prepare_capture(self.names.publication)
-        self.source.ensure_slot(self.names.slot)
+        self.source.capture(self.names).prepare()
+        self.source.capture(self.names).kept_log.create()
         self.connect.put_connector(self.names.connector, self.settings())
         self.connect.wait_running(self.names.connector, timeout_s=WAIT_S)
 
@@ -102,7 +102,7 @@ class Captured:
         table = self.table(name, schema)
         topic = self.names.topic(table)
         self.kafka.ensure_topic(topic)
-        self.source.add_to_publication(self.names.publication, [table])
+        self.source.capture(self.names).sent_tables.add([table])
         return topic
 
     def events(self, topic: str, count: int, *, timeout_s: float = WAIT_S) -> list[Event]:

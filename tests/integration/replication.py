@@ -97,15 +97,15 @@ class Replication:
 
     def add(self, *created: str) -> list[TableRecord]:
         """Capture tables that exist and are empty, and hand each over at its topic's end."""
-        self.source.prepare_capture(self.capture.publication)
+        self.source.capture(self.capture).prepare()
         ids = [self.table(name) for name in created]
         for table in ids:
             self.kafka.ensure_topic(self.capture.topic(table))
         own = (self.capture.heartbeat_topic, self.capture.marker_topic)
         for topic in own:
             self.kafka.ensure_topic(topic)
-        self.source.add_to_publication(self.capture.publication, ids)
-        self.source.ensure_slot(self.capture.slot)
+        self.source.capture(self.capture).sent_tables.add(ids)
+        self.source.capture(self.capture).kept_log.create()
         config = connector_config(
             self.database.name,
             self.config.source(self.database.name),
@@ -123,7 +123,7 @@ class Replication:
         base = self.config.table_path(table)
         attempt_id = uuid.uuid4()
         marker = self.source.write_marker()
-        fingerprint = self.source.fingerprint(table, self.capture.publication, on_replica=False)
+        fingerprint = self.source.capture(self.capture).fingerprint(table, on_replica=False)
         offsets = self.kafka.stable_offsets(topic)
         now = datetime.now(timezone.utc)
         attempt = Attempt(
@@ -182,7 +182,7 @@ class Replication:
         deadline = time.monotonic() + CAPTURE_TIMEOUT_S
         seen: Lsn | None = None
         while time.monotonic() < deadline:
-            slot = self.source.slot_health(self.capture.slot)
+            slot = self.source.capture(self.capture).kept_log.health()
             seen = slot.confirmed_flush_lsn if slot is not None else None
             if seen is not None and seen >= upto:
                 return

@@ -182,7 +182,7 @@ def overlook_the_catalog(shop: Shop, name: str) -> None:
     """Let the table go on although its catalog tells that changes were lost."""
     record = shop.record(name)
     source = shop.services.source(shop.database.name)
-    described, now = source.described(record.table, record.publication)
+    described, now = source.capture(shop.services.capture_of(record)).described(record.table)
     assert record.attempt is not None
     assert record.attempt.fingerprint is not None
     assert record.attempt.fingerprint.digest != now.digest

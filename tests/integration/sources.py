@@ -10,9 +10,11 @@ from typing import Any
 import yaml
 from pyspark.sql import DataFrame, SparkSession
 
-from cdc.config import Config, PostgresSourceConfig
+from cdc.config import Config, PostgresSourceConfig, TableSettings
+from cdc.debezium import CaptureNames
 from cdc.runtime import spark as spark_module
 from cdc.runtime.progress import NullProgress
+from cdc.sources.base import Source
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import KeyRange, SourceTable
 from cdc.sources.views import View
@@ -31,6 +33,24 @@ def source_config(database: Database, **changes: Any) -> PostgresSourceConfig:
 def open_source(database: Database, **changes: Any) -> PostgresSource:
     """The source, named as the database."""
     return PostgresSource(database.name, source_config(database, **changes))
+
+
+def capture_of(
+    source: Source, publication: str = "pub_test", slot: str = "slot_test", *, append: bool = False
+) -> Any:
+    """The capture of a source that has those names."""
+    settings = TableSettings(mode="append" if append else "upsert")
+    return source.capture(
+        CaptureNames(
+            source=source.name,
+            tier=settings.capture_tier,
+            publication=publication,
+            slot=slot,
+            connector=slot,
+            topic_prefix=slot,
+            kind="postgres",
+        )
+    )
 
 
 def table_id(database: Database, name: str, schema: str = "public") -> TableId:

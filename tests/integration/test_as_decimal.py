@@ -177,10 +177,10 @@ def again(shop: Shop, name: str) -> None:
 def wait_for_all(shop: Shop, name: str) -> None:
     """Wait until everything that is committed can be read from Kafka."""
     services, record = shop.services, shop.record(name)
-    source, slot = services.source(record.table.source), services.capture_of(record).slot
+    source, names = services.source(record.table.source), services.capture_of(record)
     upto = source.write_marker().position
     for _ in range(600):
-        health = source.slot_health(slot)
+        health = source.capture(names).kept_log.health()
         if health and health.confirmed_flush_lsn and health.confirmed_flush_lsn >= upto:
             return
         time.sleep(0.1)

@@ -426,7 +426,7 @@ def test_without_exactly_once_connects_stored_position_decides(shop: Bootstrappi
 def test_a_table_that_is_not_captured_is_refused(shop: Bootstrapping) -> None:
     fill(shop.database, "orders", 10)
     shop.add("orders")
-    shop.source.remove_from_publication(shop.capture.publication, [shop.table("orders")])
+    shop.source.capture(shop.capture).sent_tables.remove([shop.table("orders")])
     with pytest.raises(CaptureError, match="not captured in full") as refused:
         shop.bootstrap("orders")
     assert "onboard" in refused.value.remedy
@@ -439,9 +439,9 @@ def test_a_table_out_of_the_publication_during_the_copy_spoils_the_attempt(
     shop.add("orders")
 
     def out_and_in() -> None:
-        shop.source.remove_from_publication(shop.capture.publication, [shop.table("orders")])
+        shop.source.capture(shop.capture).sent_tables.remove([shop.table("orders")])
         shop.database.execute("UPDATE orders SET v = v + 1")
-        shop.source.add_to_publication(shop.capture.publication, [shop.table("orders")])
+        shop.source.capture(shop.capture).sent_tables.add([shop.table("orders")])
 
     result = shop.bootstrap("orders", Watch(on_advance={"copy": out_and_in}))
     assert result.attempts == 2

@@ -208,7 +208,7 @@ def test_heartbeats_carry_the_servers_identity_and_move_the_slot(shared: Capture
     goal = shared.source.current_position()
 
     def confirmed() -> bool:
-        slot = shared.source.slot_health(shared.names.slot)
+        slot = shared.source.capture(shared.names).kept_log.health()
         assert slot is not None
         return slot.confirmed_flush_lsn is not None and slot.confirmed_flush_lsn >= goal
 

@@ -21,6 +21,7 @@ from stack.local import LocalStack
 from stack.ports import choose
 from tests.integration.captured import Captured, capturing, wait_until
 from tests.integration.conftest import Database
+from tests.integration.sources import capture_of
 
 
 @pytest.fixture
@@ -148,9 +149,9 @@ def test_a_slot_that_was_created_again_stops_the_connector(captured: Captured) -
     connect, name, slot = captured.connect, captured.names.connector, captured.names.slot
     wait_until(lambda: connect.offset(name) is not None, "a stored position")
     connect.stop(name)
-    captured.source.drop_slot(slot)
+    capture_of(captured.source, slot=slot).kept_log.drop()
     captured.database.execute("CREATE TABLE between (id int PRIMARY KEY)")
-    captured.source.ensure_slot(slot)
+    capture_of(captured.source, slot=slot).kept_log.create()
     connect.resume(name)
     with pytest.raises(ConnectError) as caught:
         connect.wait_running(name)
@@ -194,7 +195,7 @@ def test_nothing_is_lost_or_doubled_when_the_worker_is_killed(
     goal = captured.source.current_position()
 
     def confirmed() -> bool:
-        slot = captured.source.slot_health(captured.names.slot)
+        slot = captured.source.capture(captured.names).kept_log.health()
         assert slot is not None
         return slot.confirmed_flush_lsn is not None and slot.confirmed_flush_lsn >= goal
 

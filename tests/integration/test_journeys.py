@@ -192,8 +192,8 @@ def test_offboarding_the_last_table_takes_the_capture_along(shop: Shop) -> None:
     succeeded(shop.onboard("orders", "parts"))
     services, capture = shop.services, shop.services.capture(shop.table("orders"))
     offboard(services, shop.table("parts"), delete_data=True)
-    source = services.source(shop.database.name)
-    assert source.has_slot(capture.slot)
+    kept = services.source(shop.database.name).capture(capture).kept_log
+    assert kept is None or kept.exists()
     assert members(services, capture) == {shop.table("orders")}
     own = set(services.kafka.topics(capture.own_topics))
     assert own == set(capture.own_topics)
@@ -202,7 +202,7 @@ def test_offboarding_the_last_table_takes_the_capture_along(shop: Shop) -> None:
 
     offboard(services, shop.table("orders"), delete_data=False)
     assert set(services.kafka.topics(own)) == own
-    assert not source.drop_slot(capture.slot), "it was there"
+    assert kept is None or not kept.drop(), "it was there"
     assert services.connect.connector(capture.connector) is None
     assert services.kafka.topics([capture.topic(shop.table("parts"))]) == {}
     assert Path(shop.record("orders").base_path).exists()
@@ -231,7 +231,7 @@ def test_a_lost_log_stops_its_tables_and_bootstrap_begins_anew(shop: Shop) -> No
     shop.database.lose_log()
     shop.database.execute("UPDATE orders SET v = 1 WHERE id = 2")
 
-    title = source.log_health(capture.slot).title
+    title = source.capture(capture).log_health().title
     refused = shop.onboard("orders")
     assert refused[0].failed
     assert title in str(refused[0].error)

@@ -38,6 +38,7 @@ from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.mysql_lab import Lab, as_schema
 from tests.integration.mysql_lab import lab as lab
+from tests.integration.sources import capture_of
 
 
 @pytest.mark.breadth
@@ -246,12 +247,12 @@ def test_a_login_that_may_not_read_a_whole_table_is_told_before_anything_is_made
         try:
             if role != ADMIN:  # who cannot even open the database now
                 lab.database.catch_up()
-            lacking = source.missing_rights(made, "")
+            lacking = capture_of(source).missing_rights(made)
             assert lacking is not None
             assert f"as a whole, by the login of {purpose}" in lacking[0]
             if role == ADMIN:
                 with pytest.raises(SourceError, match="denied"):
-                    source.described(made.table, "")
+                    capture_of(source).described(made.table)
             lab.database.root(f"REVOKE SELECT (id) ON {name}.`of all` FROM {role}@'127.0.0.1'")
             if role != ADMIN:
                 lab.database.catch_up()
@@ -261,7 +262,7 @@ def test_a_login_that_may_not_read_a_whole_table_is_told_before_anything_is_made
             statement, _, _ = lacking[1].removeprefix("Run ").partition(";")
             lab.database.root(statement)
             lab.database.catch_up()
-            assert source.missing_rights(made, "") is None
+            assert capture_of(source).missing_rights(made) is None
         finally:
             lab.database.root(f"GRANT {held} ON {name}.* TO {role}@'127.0.0.1'")
             lab.database.catch_up()

@@ -25,6 +25,7 @@ from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.mysql_lab import Lab
 from tests.integration.mysql_lab import lab as lab
+from tests.integration.sources import capture_of
 
 pytestmark = pytest.mark.breadth
 
@@ -35,7 +36,7 @@ SESSIONS = 4
 def source(lab: Lab) -> Iterator[MysqlSource]:
     lab.database.let_pause()
     source = MysqlSource(lab.connections.source, lab.connections.config)
-    source.prepare_capture("of nobody")
+    capture_of(source, "of nobody").prepare()
     lab.database.catch_up()
     yield source
     assert not source.replay_paused(), "the replica's applier stands still"

@@ -24,6 +24,7 @@ from tests.integration.mysql import mysql_stack as mysql_stack
 from tests.integration.running import spark as spark
 from tests.integration.shop import Shop, run_without_error, succeeded
 from tests.integration.shop import shop as shop
+from tests.integration.sources import capture_of
 
 pytestmark = pytest.mark.breadth
 
@@ -242,7 +243,7 @@ def test_a_statement_that_is_logged_is_looked_for_until_the_catalog_shows_it(sho
         listed = "SELECT column_name FROM information_schema.columns WHERE table_name = 't' AND"
         columns = database.rows(f"{listed} table_schema = '{database.name}'")
         assert ("n",) not in columns, "it is committed already: nothing is shown here"
-        found, fingerprint = source.described(table, "")
+        found, fingerprint = capture_of(source).described(table)
         assert "n" in [column.name for column in found.columns]
         assert source.position(str(fingerprint.facts[READ_AT])).reaches(logged)
     finally:

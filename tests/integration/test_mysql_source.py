@@ -28,6 +28,7 @@ from tests.integration.captured import wait_until
 from tests.integration.mysql import MysqlDatabase
 from tests.integration.mysql import database as database
 from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.sources import capture_of
 from tests.integration.test_postgres_shapes import APPEND, BY_ID, KEYED, Shape
 from tests.integration.test_refusals import (
     PLAIN,
@@ -293,11 +294,11 @@ def test_a_server_that_writes_no_binlog_is_told(
                 f"CREATE USER {login} IDENTIFIED BY '{stack.passwords.get(ADMIN)}'",
                 f"GRANT ALL ON *.* TO {login}",
             )
-            health = source.log_health("")
+            health = capture_of(source).log_health()
             assert health == NoBinlog(name)
             assert "is off (log_bin)" in (health.problem() or "")
             assert "log_bin is OFF and must be ON" in source.audit_log(append=False)
         finally:
             process.terminate()
             process.wait(60)
-    assert isinstance(services.source(name).log_health(""), BinlogHealth)
+    assert isinstance(capture_of(services.source(name)).log_health(), BinlogHealth)

@@ -15,6 +15,7 @@ from cdc.connect import ConnectClient
 from cdc.errors import CaptureError, ConnectError, LeaseHeldError, SourceError, StateError
 from cdc.run import silences
 from cdc.runtime.progress import NullProgress
+from cdc.sources.postgres.capture import Slot
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, transition
 from cdc.store.tables import restart_rows
@@ -74,8 +75,8 @@ def test_one_process_at_a_time_changes_what_tables_share(
         assert isinstance(cold.onboard("lines", with_bootstrap=False)[0].error, LeaseHeldError)
     services.close()
     source = cold.services.source(cold.database.name)
-    assert source.published_tables(names.publication) == [cold.table("orders")]
-    assert source.slot_health(names.slot) is not None
+    assert source.capture(names).sent_tables.tables() == [cold.table("orders")]
+    assert source.capture(names).kept_log.health() is not None
 
 
 @pytest.mark.breadth
@@ -85,9 +86,9 @@ def test_a_slot_made_anew_behind_the_connector_stops_its_tables(shop: Shop) -> N
     capture = shop.services.capture(shop.table("orders"))
     source, connect = shop.services.source(shop.database.name), shop.services.connect
     connect.stop(capture.connector)
-    source.drop_slot(capture.slot)
+    source.capture(capture).kept_log.drop()
     shop.database.execute("UPDATE orders SET v = 1 WHERE id = 1")
-    source.ensure_slot(capture.slot)
+    source.capture(capture).kept_log.create()
     connect.resume(capture.connector)
 
     (result,) = shop.run()
@@ -119,13 +120,13 @@ def test_a_lost_slot_is_not_made_anew_under_tables_that_follow_it(shop: Shop) ->
     capture = shop.services.capture(shop.table("orders"))
     source = shop.services.source(shop.database.name)
     shop.services.connect.delete(capture.connector)
-    source.drop_slot(capture.slot)
+    source.capture(capture).kept_log.drop()
     shop.database.execute("UPDATE orders SET v = 1 WHERE id = 1")
 
     (refused,) = shop.onboard("more")
     assert refused.failed
     assert str(shop.table("orders")) in str(refused.error)
-    assert source.slot_health(capture.slot) is None
+    assert source.capture(capture).kept_log.health() is None
     (result,) = shop.run()
     assert result.state is State.NEEDS_BOOTSTRAP
     succeeded(shop.onboard("more"))
@@ -142,7 +143,7 @@ def test_a_slot_is_made_anew_whose_publication_was_dropped(cold: Shop) -> None:
     # It waits for a heartbeat, which comes only from a slot that can be read.
     succeeded(cold.onboard("orders", with_bootstrap=False))
     source = cold.services.source(cold.database.name)
-    assert source.published_tables(capture.publication) == [cold.table("orders")]
+    assert source.capture(capture).sent_tables.tables() == [cold.table("orders")]
 
 
 def test_a_slot_lost_while_a_table_is_copied_is_made_anew_for_another_attempt(shop: Shop) -> None:
@@ -154,7 +155,7 @@ def test_a_slot_lost_while_a_table_is_copied_is_made_anew_for_another_attempt(sh
     left = {name: copying(shop, name) for name in ("orders", "lines", "logs")}
     source = shop.services.source(shop.database.name)
     shop.services.connect.stop(capture.connector)
-    source.drop_slot(capture.slot)
+    source.capture(capture).kept_log.drop()
     shop.database.execute("UPDATE orders SET v = 7", "UPDATE lines SET v = 8 WHERE id > 9")
 
     other = Services(shop.config(), NullProgress())
@@ -187,7 +188,7 @@ def test_a_generation_that_is_built_does_not_outlive_its_slot(shop: Shop) -> Non
     build = shop.services.store.put(beside)
     pause(shop.services, table, reason="a migration")
     shop.services.connect.stop(capture.connector)
-    source.drop_slot(capture.slot)
+    source.capture(capture).kept_log.drop()
     shop.database.execute("UPDATE orders SET v = 7")
 
     (refused,) = resync(shop.services, [table])
@@ -202,7 +203,7 @@ def test_a_generation_that_is_built_does_not_outlive_its_slot(shop: Shop) -> Non
     other.close()
     shop.onboard("orders")
     assert shop.services.store.builds() == []
-    assert source.slot_health(capture.slot) is not None
+    assert source.capture(capture).kept_log.health() is not None
     succeeded(bootstrap(shop.services, [table]))
     assert shop.verify("orders").equal
 
@@ -217,7 +218,7 @@ def test_a_first_onboarding_that_fails_leaves_no_slot_behind(
     source = cold.services.source(cold.database.name)
     overridden(cold, poll__interval__ms="never")
     assert cold.onboard("orders", with_bootstrap=False)[0].failed
-    assert source.slot_health(capture.slot) is None
+    assert source.capture(capture).kept_log.health() is None
     assert cold.scalar("SELECT count(*) FROM pg_publication") == 0
 
     overridden(cold)
@@ -227,19 +228,19 @@ def test_a_first_onboarding_that_fails_leaves_no_slot_behind(
     assert "no heartbeat" in str(refused.error)
     assert refused.error is not None
     assert refused.error.remedy == "Wait."
-    assert source.slot_health(capture.slot) is None
+    assert source.capture(capture).kept_log.health() is None
     assert connect.connector(capture.connector) is None
 
     # What somebody else made is left, and a table on the plan keeps everything.
-    source.ensure_slot(capture.slot)
+    source.capture(capture).kept_log.create()
     cold.onboard("orders", with_bootstrap=False)
-    assert source.slot_health(capture.slot) is not None
+    assert source.capture(capture).kept_log.health() is not None
     assert connect.connector(capture.connector) is None
     monkeypatch.undo()
     succeeded(cold.onboard("orders", with_bootstrap=False))
     monkeypatch.setattr(capture_module, "wait_for_heartbeat", _silent)
     assert cold.onboard("lines", with_bootstrap=False)[0].failed
-    assert source.slot_health(capture.slot) is not None
+    assert source.capture(capture).kept_log.health() is not None
     assert connect.connector(capture.connector) is not None
 
 
@@ -253,8 +254,7 @@ def test_what_a_failed_onboarding_could_not_remove_is_told(
     def held(*_: object, **__: object) -> bool:
         raise SourceError("the slot is in use", remedy="none")
 
-    source = cold.services.source(cold.database.name)
-    monkeypatch.setattr(source, "drop_slot", held)
+    monkeypatch.setattr(Slot, "drop", held)
     (refused,) = cold.onboard("orders", with_bootstrap=False)
     assert refused.error is not None
     assert f"slot {slot} (the slot is in use)" in refused.error.remedy
@@ -298,8 +298,8 @@ def test_settings_that_break_the_capture_are_refused_before_anything_is_made(col
     assert isinstance(refused.error, CaptureError)
     assert refused.error.context["field"] == "skipped.operations"
     source = cold.services.source(cold.database.name)
-    assert source.slot_health(capture.slot) is None
-    assert source.published_tables(capture.publication) == []
+    assert source.capture(capture).kept_log.health() is None
+    assert source.capture(capture).sent_tables.tables() == []
     assert cold.services.connect.connector(capture.connector) is None
     overridden(cold)
     succeeded(cold.onboard("orders", with_bootstrap=False))

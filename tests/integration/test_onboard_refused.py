@@ -8,6 +8,7 @@ from operate.inventory import at_source, discover
 from operate.onboard import onboard
 from tests.integration.shop import Shop, succeeded
 from tests.integration.shop import cold as cold
+from tests.integration.sources import capture_of
 
 
 def test_a_table_without_a_key_is_refused_and_the_others_go_on(cold: Shop) -> None:
@@ -21,7 +22,7 @@ def test_a_table_without_a_key_is_refused_and_the_others_go_on(cold: Shop) -> No
     assert outcomes[1].state is State.REGISTERED
     source = cold.services.source(cold.database.name)
     publication = cold.services.capture(cold.table("orders")).publication
-    assert source.published_tables(publication) == [cold.table("orders")]
+    assert capture_of(source, publication).sent_tables.tables() == [cold.table("orders")]
     cold.database.execute("INSERT INTO history VALUES (now(), 'a')", "UPDATE history SET note = ''")
 
 
@@ -46,7 +47,7 @@ def test_a_table_whose_path_is_taken_leaves_the_publication_again(cold: Shop) ->
     assert "would be written to" in str(outcomes[1].error)
     publication = cold.services.capture(cold.table("first")).publication
     source = cold.services.source(cold.database.name)
-    assert source.published_tables(publication) == [cold.table("first")]
+    assert capture_of(source, publication).sent_tables.tables() == [cold.table("first")]
 
 
 def test_a_dry_run_tells_everything_and_does_nothing(cold: Shop) -> None:

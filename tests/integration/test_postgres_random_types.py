@@ -26,7 +26,14 @@ from pyspark.sql import SparkSession
 
 from cdc.config import TableSettings
 from tests.integration.conftest import Database
-from tests.integration.sources import local_spark, on_replica, open_source, read, table_id
+from tests.integration.sources import (
+    capture_of,
+    local_spark,
+    on_replica,
+    open_source,
+    read,
+    table_id,
+)
 from tests.integration.typed import Stream, collected, comparable
 
 CELLS = int(os.environ.get("TRIBUTARY_TYPE_CELLS", "2000"))
@@ -300,7 +307,7 @@ def test_random_cells_are_the_same_in_snapshot_stream_and_source(
     database: Database, spark: SparkSession
 ) -> None:
     source = open_source(database)
-    source.prepare_capture("pub_test")
+    capture_of(source, "pub_test").prepare()
     for extension in ("citext", "ltree"):
         database.stack.psql(f"CREATE EXTENSION {extension}", database=database.name)
     quoted = ", ".join("'" + label.replace("'", "''") + "'" for label in LABELS)

@@ -13,7 +13,7 @@ from cdc.sources.postgres.source import PostgresSource
 from operate.verdict import judge
 from stack.roles import ADMIN
 from tests.integration.conftest import Database
-from tests.integration.sources import open_source, table_id
+from tests.integration.sources import capture_of, open_source, table_id
 
 PUBLICATION = "pub_test"
 KEYED = "CREATE TABLE T (id int PRIMARY KEY, v int NOT NULL)"
@@ -145,8 +145,8 @@ SHAPES = [
 @pytest.fixture
 def source(database: Database) -> PostgresSource:
     opened = open_source(database)
-    opened.prepare_capture(PUBLICATION)
-    opened.prepare_capture("logs", append=True)
+    capture_of(opened, PUBLICATION).prepare()
+    capture_of(opened, "logs", append=True).prepare()
     return opened
 
 
@@ -168,7 +168,9 @@ def test_what_is_captured_breaks_no_statement_of_the_application(
         assert verdict.ok == (not shape.refused), (shape.name, verdict)
         assert shape.refused in verdict.problem
         assert verdict.ok or verdict.remedy
-        source.add_to_publication("logs" if shape.settings.appends else PUBLICATION, [table])
+        capture_of(source, "logs" if shape.settings.appends else PUBLICATION).sent_tables.add(
+            [table]
+        )
         broken = []
         for statement in shape.sql(shape.then):
             try:

@@ -24,7 +24,7 @@ from schemas.losses import identified_otherwise, lost_events
 from schemas.table import TableId
 from stack.postgres import ADMIN
 from tests.integration.conftest import Database
-from tests.integration.sources import open_source, source_config, table_id
+from tests.integration.sources import capture_of, open_source, source_config, table_id
 
 QUIET = NullProgress()
 PUBLICATION = "pub_test"
@@ -33,7 +33,7 @@ PUBLICATION = "pub_test"
 @pytest.fixture
 def source(database: Database) -> PostgresSource:
     opened = open_source(database)
-    opened.prepare_capture(PUBLICATION)
+    capture_of(opened, PUBLICATION).prepare()
     opened.wait_for_marker_on_replica(opened.write_marker(), timeout_s=60, progress=QUIET)
     return opened
 
@@ -161,7 +161,9 @@ def test_fingerprint_shows_what_row_events_do_not(
     def fingerprints(*, on_replica: bool) -> list[Fingerprint]:
         if on_replica:
             source.wait_for_marker_on_replica(source.write_marker(), timeout_s=60, progress=QUIET)
-        return [source.fingerprint(table, "none", on_replica=on_replica) for table in tables]
+        return [
+            capture_of(source, "none").fingerprint(table, on_replica=on_replica) for table in tables
+        ]
 
     tables = []
     for number, (change, _) in enumerate(CHANGES):
@@ -176,7 +178,7 @@ def test_fingerprint_shows_what_row_events_do_not(
         tables.append(table_id(database, name, f"s{number}"))
     before = fingerprints(on_replica=False)
     gone = table_id(database, "t", "nowhere")
-    at_once = source.fingerprints([*tables, gone], "none")
+    at_once = capture_of(source, "none").fingerprints([*tables, gone])
     # Not the facts themselves: the moment of the look is one, and is compared by nobody.
     assert {table: found.digest for table, found in at_once.items()} == {
         table: found.digest for table, found in zip(tables, before, strict=True)
@@ -218,7 +220,7 @@ def test_another_identity_for_a_while_is_told_from_upkeep_of_indexes(
     tables = [table_id(database, name) for name in ("t", "p")]
 
     def look() -> list[Catalog]:
-        found = source.fingerprints(tables, "none")
+        found = capture_of(source, "none").fingerprints(tables)
         return [Catalog.read(found[table].facts) for table in tables]
 
     def told(*statements: str) -> list[str]:
@@ -276,12 +278,12 @@ def test_a_look_waits_for_no_lock_on_a_table(database: Database, source: Postgre
     tables = [table_id(database, name) for name in ("parts", "plain")]
 
     def looked() -> list[object]:
-        described = [source.described(table, "none") for table in tables]
-        both = source.fingerprints(tables, "none")
+        described = [capture_of(source, "none").described(table) for table in tables]
+        both = capture_of(source, "none").fingerprints(tables)
         return [*((one, facts.digest) for one, facts in described), *(both[t].digest for t in both)]
 
     before = looked()
-    parts, _ = source.described(tables[0], "none")
+    parts, _ = capture_of(source, "none").described(tables[0])
     assert [leaf.table.name for leaf in parts.leaves] == ["high", "one"]
     assert parts.columns[2].old_values == ("{7}",)
     with database.begin() as session:
@@ -294,10 +296,10 @@ def test_a_look_waits_for_no_lock_on_a_table(database: Database, source: Postgre
 def test_a_temporary_child_is_its_sessions_own(database: Database, source: PostgresSource) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     table = table_id(database, "t")
-    alone = source.fingerprint(table, "none", on_replica=False).digest
+    alone = capture_of(source, "none").fingerprint(table, on_replica=False).digest
     with psycopg.connect(database.dsn(), autocommit=True) as session:
         session.execute("CREATE TEMP TABLE x () INHERITS (t)")
-        assert source.fingerprint(table, "none", on_replica=False).digest == alone
+        assert capture_of(source, "none").fingerprint(table, on_replica=False).digest == alone
         assert source.table(table).children == ()
     database.execute("CREATE TABLE c () INHERITS (t)")
     assert source.table(table).children == ("public.c",)
@@ -337,11 +339,11 @@ def test_a_partition_whose_rows_moved_is_told_from_one_that_lost_them(
         f"INSERT INTO {root} VALUES (1, 'z')",
     )
     table = table_id(database, 'a%sb"{c}')
-    before = Catalog.read(source.fingerprint(table, "none", on_replica=False).facts)
+    before = Catalog.read(capture_of(source, "none").fingerprint(table, on_replica=False).facts)
     files = {int(leaf["oid"]): int(before.files[name]) for name, leaf in before.leaves.items()}
 
     def found(since: str = before.horizon) -> set[str]:
-        lost = source.truncated_partitions(table, files, since)
+        lost = source.partition_files.truncated(table, files, since)
         return {name for name, leaf in before.leaves.items() if leaf["oid"] in lost}
 
     assert found() == set()
@@ -352,13 +354,13 @@ def test_a_partition_whose_rows_moved_is_told_from_one_that_lost_them(
     database.execute(f"INSERT INTO {root} SELECT g, '1%' FROM generate_series(51, 99) g")
     database.execute("VACUUM FULL emptied")
     assert found() == {"public.emptied"}
-    assert not source.written_together(files)
+    assert not source.partition_files.written_together(files)
     database.execute(f"TRUNCATE {root}", "VACUUM (ANALYZE, FREEZE)", "REINDEX TABLE moved")
-    assert source.written_together(files)
+    assert source.partition_files.written_together(files)
     database.execute("TRUNCATE emptied")
-    assert not source.written_together(files)
+    assert not source.partition_files.written_together(files)
     database.execute("GRANT SELECT ON ALL TABLES IN SCHEMA public TO PUBLIC")
-    assert not source.written_together(files)
+    assert not source.partition_files.written_together(files)
 
 
 # ---- capture
@@ -369,14 +371,14 @@ def test_another_owner_of_the_publication_is_told_from_other_settings(
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     table = table_id(database, "t")
-    source.add_to_publication(PUBLICATION, [table])
+    capture_of(source, PUBLICATION).sent_tables.add([table])
 
     def told(*statements: str) -> list[str]:
-        before = source.fingerprint(table, PUBLICATION, on_replica=False)
+        before = capture_of(source, PUBLICATION).fingerprint(table, on_replica=False)
         for statement in statements:
             altered = f"ALTER PUBLICATION {PUBLICATION} {statement}"
             database.stack.psql(altered, database=database.name)
-        now = source.fingerprint(table, PUBLICATION, on_replica=False)
+        now = capture_of(source, PUBLICATION).fingerprint(table, on_replica=False)
         catalogs = (Catalog.read(one.facts) for one in (before, now))
         return [lost.fact for lost in lost_events(*catalogs, empty=(), truncated=(), told=())]
 
@@ -394,20 +396,20 @@ def test_another_owner_of_the_publication_is_told_from_other_settings(
 def test_publication_is_built_once_and_audited(database: Database, source: PostgresSource) -> None:
     database.execute("CREATE TABLE a (id int PRIMARY KEY, v text)", "CREATE TABLE b (x int)")
     a, b = table_id(database, "a"), table_id(database, "b")
-    source.prepare_capture(PUBLICATION)  # again: nothing to do
-    assert "not in publication" in source.audit_table(PUBLICATION, source.table(a))[0]
-    assert source.add_to_publication(PUBLICATION, [a, b]) == [a, b]
-    assert source.add_to_publication(PUBLICATION, [a]) == []
-    assert source.audit_table(PUBLICATION, source.table(a)) == []
+    capture_of(source, PUBLICATION).prepare()  # again: nothing to do
+    assert "not in publication" in capture_of(source, PUBLICATION).audit_table(source.table(a))[0]
+    assert capture_of(source, PUBLICATION).sent_tables.add([a, b]) == [a, b]
+    assert capture_of(source, PUBLICATION).sent_tables.add([a]) == []
+    assert capture_of(source, PUBLICATION).audit_table(source.table(a)) == []
     database.execute(
         "CREATE TABLE whole (id int PRIMARY KEY, v text) PARTITION BY LIST (id)",
         "ALTER TABLE whole ATTACH PARTITION a DEFAULT",
     )
-    assert "whole now" in source.audit_table(PUBLICATION, source.table(a))[0]
+    assert "whole now" in capture_of(source, PUBLICATION).audit_table(source.table(a))[0]
     database.execute("ALTER TABLE whole DETACH PARTITION a")
-    assert source.published_tables(PUBLICATION) == [a, b]
-    assert source.remove_from_publication(PUBLICATION, [b]) == [b]
-    assert source.remove_from_publication(PUBLICATION, [b]) == []
+    assert capture_of(source, PUBLICATION).sent_tables.tables() == [a, b]
+    assert capture_of(source, PUBLICATION).sent_tables.remove([b]) == [b]
+    assert capture_of(source, PUBLICATION).sent_tables.remove([b]) == []
     for change, told in (
         (f"ALTER PUBLICATION {PUBLICATION} SET TABLE a (id)", "leaves out columns"),
         (f"ALTER PUBLICATION {PUBLICATION} SET TABLE a WHERE (id > 5)", "filters rows"),
@@ -419,23 +421,23 @@ def test_publication_is_built_once_and_audited(database: Database, source: Postg
         # only a superuser may publish whole schemas
         database.stack.psql(change, database=database.name)
         findings = [
-            *source.audit_capture(PUBLICATION, append=False),
-            *source.audit_table(PUBLICATION, source.table(a)),
+            *capture_of(source, PUBLICATION).audit(),
+            *capture_of(source, PUBLICATION).audit_table(source.table(a)),
         ]
         assert any(told in finding for finding in findings), (told, findings)
-    assert "does not exist" in source.audit_capture("nowhere", append=False)[0]
+    assert "does not exist" in capture_of(source, "nowhere").audit()[0]
     with pytest.raises(CaptureError, match="nowhere"):
-        source.add_to_publication("nowhere", [a])
-    source.drop_publication(PUBLICATION)
-    assert source.published_tables(PUBLICATION) == []
+        capture_of(source, "nowhere").sent_tables.add([a])
+    capture_of(source, PUBLICATION).sent_tables.drop()
+    assert capture_of(source, PUBLICATION).sent_tables.tables() == []
 
 
 def test_slots_are_created_watched_and_dropped(database: Database, source: PostgresSource) -> None:
     slot = f"{database.name}_slot"
-    assert source.slot_health(slot) is None
-    assert source.ensure_slot(slot)
-    assert not source.ensure_slot(slot)
-    health = source.slot_health(slot)
+    assert capture_of(source, slot=slot).kept_log.health() is None
+    assert capture_of(source, slot=slot).kept_log.create()
+    assert not capture_of(source, slot=slot).kept_log.create()
+    health = capture_of(source, slot=slot).kept_log.health()
     assert health is not None
     assert (health.active, health.wal_status) == (False, "reserved")
     assert health.confirmed_flush_lsn is not None
@@ -445,14 +447,14 @@ def test_slots_are_created_watched_and_dropped(database: Database, source: Postg
     beyond = Lsn(now.value + (1 << 40))
     for known in ((beyond, None), (None, beyond)):
         assert "restored to an earlier state" in (health.problem(*known) or "")
-    assert source.drop_slot(slot)
-    assert not source.drop_slot(slot)
+    assert capture_of(source, slot=slot).kept_log.drop()
+    assert not capture_of(source, slot=slot).kept_log.drop()
     database.stack.psql(
         f"SELECT pg_create_logical_replication_slot('{slot}', 'test_decoding')",
         database=database.name,
     )
     with pytest.raises(CaptureError, match="test_decoding"):
-        source.ensure_slot(slot)
+        capture_of(source, slot=slot).kept_log.create()
 
 
 def test_wait_for_older_transactions_names_what_blocks(

@@ -21,7 +21,15 @@ from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import KeyRange, SourceTable
 from schemas.table import TableSchema
 from tests.integration.conftest import Database
-from tests.integration.sources import WHOLE, local_spark, on_replica, open_source, read, table_id
+from tests.integration.sources import (
+    WHOLE,
+    capture_of,
+    local_spark,
+    on_replica,
+    open_source,
+    read,
+    table_id,
+)
 
 QUIET = NullProgress()
 
@@ -35,7 +43,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def source(database: Database) -> PostgresSource:
     opened = open_source(database)
-    opened.prepare_capture("pub_test")
+    capture_of(opened, "pub_test").prepare()
     return opened
 
 

@@ -12,7 +12,14 @@ from cdc.config import ColumnRules, TableSettings
 from cdc.sources.postgres.source import PostgresSource
 from stack.roles import ADMIN, CAPTURE, SNAPSHOT
 from tests.integration.conftest import Database
-from tests.integration.sources import local_spark, on_replica, open_source, read, table_id
+from tests.integration.sources import (
+    capture_of,
+    local_spark,
+    on_replica,
+    open_source,
+    read,
+    table_id,
+)
 from tests.integration.typed import Stream, collected
 
 
@@ -25,7 +32,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
 @pytest.fixture
 def source(database: Database) -> PostgresSource:
     opened = open_source(database)
-    opened.prepare_capture("pub_test")
+    capture_of(opened, "pub_test").prepare()
     return opened
 
 

@@ -18,7 +18,7 @@ from cdc.sources.values import Marker
 from cdc.sources.views import View
 from stack.postgres import ADMIN, SNAPSHOT
 from tests.integration.conftest import Database
-from tests.integration.sources import open_source, table_id
+from tests.integration.sources import capture_of, open_source, table_id
 
 QUIET = NullProgress()
 PUBLICATION = "pub_test"
@@ -27,7 +27,7 @@ PUBLICATION = "pub_test"
 @pytest.fixture
 def source(database: Database) -> PostgresSource:
     opened = open_source(database)
-    opened.prepare_capture(PUBLICATION)
+    capture_of(opened, PUBLICATION).prepare()
     opened.wait_for_marker_on_replica(opened.write_marker(), timeout_s=60, progress=QUIET)
     return opened
 
@@ -106,7 +106,7 @@ def test_a_replica_of_another_cluster_is_refused(
 def test_a_replica_that_is_no_standby_is_refused(database: Database) -> None:
     config = open_source(database)._config
     source = open_source(database, replica=config.primary.model_dump(exclude_unset=True))
-    source.prepare_capture(PUBLICATION)
+    capture_of(source, PUBLICATION).prepare()
     with pytest.raises(ReplicaError, match="not in recovery"):
         source.wait_for_marker_on_replica(source.write_marker(), timeout_s=5, progress=QUIET)
 
@@ -149,7 +149,7 @@ def test_without_a_replica_the_view_waits_for_transactions_that_may_be_committin
 ) -> None:
     database.execute("CREATE TABLE t (id int PRIMARY KEY)")
     source = open_source(database, replica=None)
-    source.prepare_capture(PUBLICATION)
+    capture_of(source, PUBLICATION).prepare()
     marker = source.write_marker()
     with psycopg.connect(database.dsn()) as open_one:
         open_one.execute("INSERT INTO t VALUES (1)")
@@ -215,7 +215,7 @@ def test_a_rewrite_under_the_view_is_found_although_the_view_reads_on(
     database.execute("CREATE TABLE t (id int PRIMARY KEY, v text)", "INSERT INTO t VALUES (1, 'a')")
     table = table_id(database, "t")
     with view_of(source) as (_, view):
-        before = source.fingerprint(table, "none", on_replica=True)
+        before = capture_of(source, "none").fingerprint(table, on_replica=True)
         database.execute("ALTER TABLE t ALTER COLUMN v TYPE text USING v || 'x'")
         source.wait_for_marker_on_replica(source.write_marker(), timeout_s=20, progress=QUIET)
         with psycopg.connect(database.dsn(SNAPSHOT, replica=True)) as session:
@@ -223,7 +223,7 @@ def test_a_rewrite_under_the_view_is_found_although_the_view_reads_on(
             session.execute(f"SET TRANSACTION SNAPSHOT '{view.snapshot_id}'".encode())
             assert session.execute("SELECT count(*) FROM t").fetchone() == (0,)
         source.assert_view_alive(view)
-        assert before.diff(source.fingerprint(table, "none", on_replica=True))
+        assert before.diff(capture_of(source, "none").fingerprint(table, on_replica=True))
 
 
 # ---- privileges and errors
@@ -260,7 +260,7 @@ def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
     name = table_id(database, "t", "app")
     described = open_source(database).table(name)
     with pytest.raises(SourceError, match="permission denied") as caught:
-        source.prepare_capture(PUBLICATION)
+        capture_of(source, PUBLICATION).prepare()
     assert "Grant role" in caught.value.remedy
     checks = {check.name: check for check in source.checks()}
     assert checks["privileges admin"].status == checks["privileges capture"].status == "error"
@@ -271,26 +271,28 @@ def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
     assert f'GRANT SELECT ON "app"."t" TO "{roles["snapshot"]}";' in (
         checks["tables snapshot"].remedy
     )
-    problem, remedy = source.missing_rights(described, PUBLICATION) or ("", "")
+    problem, remedy = capture_of(source, PUBLICATION).missing_rights(described) or ("", "")
     assert "belongs to" in problem
     assert "permission denied" in problem
     told = [line.remedy for line in checks.values() if line.name.startswith("privileges")]
     for statements in (*told, remedy):
         _, _, pasted = statements.partition("Run as a superuser: ")
         database.stack.psql(pasted.partition(" (")[0], database=database.name)
-    assert source.missing_rights(described, PUBLICATION) is None
-    source.prepare_capture(PUBLICATION)
+    assert capture_of(source, PUBLICATION).missing_rights(described) is None
+    capture_of(source, PUBLICATION).prepare()
     slot = f"{database.name}_granted"
-    source.add_to_publication(PUBLICATION, [name])
-    assert source.audit_table(PUBLICATION, described) == []
+    capture_of(source, PUBLICATION).sent_tables.add([name])
+    assert capture_of(source, PUBLICATION).audit_table(described) == []
     owner, admin = f'"{described.owner}"', f'"{roles["admin"]}"'
     database.stack.psql(f"REVOKE {owner} FROM {admin}")
-    assert source.missing_rights(described, PUBLICATION) is None, "it is in there already"
-    assert "belongs to" in (source.missing_rights(described, "another") or "")[0]
-    assert source.add_to_publication(PUBLICATION, [name]) == []
+    assert capture_of(source, PUBLICATION).missing_rights(described) is None, (
+        "it is in there already"
+    )
+    assert "belongs to" in (capture_of(source, "another").missing_rights(described) or "")[0]
+    assert capture_of(source, PUBLICATION).sent_tables.add([name]) == []
     database.stack.psql(f"GRANT {owner} TO {admin}")
-    assert source.ensure_slot(slot)
-    assert source.drop_slot(slot)
+    assert capture_of(source, slot=slot).kept_log.create()
+    assert capture_of(source, slot=slot).kept_log.drop()
     source.settle(timeout_s=20, progress=QUIET)
     marker = source.write_marker()
     with source.open_view(marker, timeout_s=20, progress=QUIET) as view:
@@ -300,7 +302,10 @@ def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
         assert source.fetch_by_key(described, schema, [(1,)], ["v"], on_replica=True) == [
             {"id": 1, "v": "a"}
         ]
-        assert source.fingerprint(name, "none", on_replica=True).facts["oid"] == described.oid
+        assert (
+            capture_of(source, "none").fingerprint(name, on_replica=True).facts["oid"]
+            == described.oid
+        )
     assert source.replica_position() is not None
     assert [check for check in source.checks() if check.status == "error"] == []
     names = {check.name for check in source.checks() if check.status != "ok"}

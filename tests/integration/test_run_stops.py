@@ -14,6 +14,7 @@ from cdc.capture.checks import cut_off, one_topic, topic_facts
 from cdc.errors import ConfigError, FencedError, SourceError
 from cdc.lake.pointer import local_folder
 from cdc.run import expiring, plan, run_table, run_tables
+from cdc.sources.postgres.capture import PostgresCapture, Slot
 from cdc.store.lease import Leases
 from cdc.store.table_state import Cause, State, transition
 from tests.integration.captured import wait_until
@@ -210,7 +211,7 @@ def test_a_recreated_topic_needs_a_bootstrap(orders: Orders, shared: Replication
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
     orders.run()
     topic = shared.record(orders.name).topic
-    shared.source.remove_from_publication(shared.capture.publication, [shared.table(orders.name)])
+    shared.source.capture(shared.capture).sent_tables.remove([shared.table(orders.name)])
     shared.kafka.delete_topic(topic)
     deadline = time.monotonic() + 30
     while shared.kafka.topics([topic]) and time.monotonic() < deadline:
@@ -227,7 +228,7 @@ def test_a_table_that_left_the_publication_needs_a_bootstrap(
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
     shared.settle()
     table = shared.table(orders.name)
-    shared.source.remove_from_publication(shared.capture.publication, [table])
+    shared.source.capture(shared.capture).sent_tables.remove([table])
     result = orders.run()
     assert result.state is State.NEEDS_BOOTSTRAP
     assert "not in publication" in (shared.record(orders.name).reason or "")
@@ -238,10 +239,10 @@ def test_a_table_that_was_out_of_the_publication_for_a_while_needs_a_bootstrap(
 ) -> None:
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
     orders.run()
-    table, publication = shared.table(orders.name), shared.capture.publication
-    shared.source.remove_from_publication(publication, [table])
+    table = shared.table(orders.name)
+    shared.source.capture(shared.capture).sent_tables.remove([table])
     orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1)")
-    shared.source.add_to_publication(publication, [table])
+    shared.source.capture(shared.capture).sent_tables.add([table])
     orders.execute("INSERT INTO T VALUES (3, 'a', 'b', 1)")
     assert orders.run().state is State.NEEDS_BOOTSTRAP
     assert "publication_entry" in (shared.record(orders.name).reason or "")
@@ -284,7 +285,7 @@ def test_a_table_that_was_dropped_and_created_again_needs_a_bootstrap(
         "DROP TABLE T",
         "CREATE TABLE T (id int PRIMARY KEY, note text, body text, price numeric(10,2))",
     )
-    shared.source.add_to_publication(shared.capture.publication, [shared.table(orders.name)])
+    shared.source.capture(shared.capture).sent_tables.add([shared.table(orders.name)])
     orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1)")
     assert orders.run().state is State.NEEDS_BOOTSTRAP
 
@@ -386,8 +387,8 @@ def test_a_lost_slot_is_found_while_the_catalog_cannot_be_asked(
     def away(*_: object) -> None:
         raise SourceError("the catalog cannot be read now", remedy="Wait.")
 
-    monkeypatch.setattr(type(shared.source), "fingerprints", away)
-    monkeypatch.setattr(type(shared.source), "slot_health", lambda *_: None)
+    monkeypatch.setattr(PostgresCapture, "fingerprints", away)
+    monkeypatch.setattr(Slot, "health", lambda *_: None)
     (result,) = run_tables(shared.context(), [shared.record(orders.name)])
     assert result.state is State.NEEDS_BOOTSTRAP
     assert "slot" in (shared.record(orders.name).reason or "")

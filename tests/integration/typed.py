@@ -82,9 +82,9 @@ class Stream:
         captured = self._names
         for topic in (captured.topic(table.table), captured.marker_topic, captured.heartbeat_topic):
             self._kafka.ensure_topic(topic)
-        self._source.prepare_capture(captured.publication)
-        self._source.add_to_publication(captured.publication, [table.table])
-        self._source.ensure_slot(captured.slot)
+        self._source.capture(captured).prepare()
+        self._source.capture(captured).sent_tables.add([table.table])
+        self._source.capture(captured).kept_log.create()
         section = self._config.sources[table.table.source]
         self._connect.put_connector(
             captured.connector,

@@ -76,3 +76,22 @@ def test_the_columns_that_we_add_are_named_in_one_module_only() -> None:
         and name(file) != "cdc/config/tables.py"  # the help of a setting, for people
     ]
     assert found == []
+
+
+SOURCES = ROOT / "cdc" / "sources"
+
+
+def test_a_source_is_asked_in_words_that_fit_every_kind() -> None:
+    text = (SOURCES / "base.py").read_text("utf-8")
+    found = [word for word in ("publication", "slot", "oid", "attnum", "binlog") if word in text]
+    assert found == [], "name what it is for; the kind's own package has the kind's words"
+
+
+def test_a_protocol_of_a_source_is_about_one_use() -> None:
+    large = {
+        node.name: asked
+        for node in ast.parse((SOURCES / "base.py").read_text("utf-8")).body
+        if isinstance(node, ast.ClassDef)
+        and (asked := sum(isinstance(part, ast.FunctionDef) for part in node.body)) > 14
+    }
+    assert large == {}, "split it"

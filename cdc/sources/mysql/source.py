@@ -8,6 +8,7 @@ from datetime import datetime, timezone
 from typing import Any
 
 from cdc.config import MysqlSourceConfig, TableSettings
+from cdc.debezium import CaptureNames
 from cdc.errors import ReplicaError, SnapshotLostError
 from cdc.log.position import LogPosition
 from cdc.runtime.progress import Progress
@@ -25,16 +26,13 @@ from cdc.sources.mysql import (
     primary,
     reader,
     replica,
-    rights,
 )
-from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
+from cdc.sources.mysql.capture import BinlogCapture
 from cdc.sources.mysql.connection import Connections, Role
-from cdc.sources.mysql.whole_log import WholeLog
 from cdc.sources.values import (
     Boundaries,
     Check,
     KeyRange,
-    LogHealth,
     Marker,
     Planned,
     ReplicaPosition,
@@ -49,13 +47,13 @@ from cdc.sources.values import (
 from cdc.sources.views import View
 from schemas.ddl.mysql_planned import read_planned
 from schemas.errors import TributaryError
-from schemas.fingerprint import READ_AT, Fingerprint
+from schemas.fingerprint import Fingerprint
 from schemas.table import Column, TableId, TableSchema
 
 _SAMPLE_S, _LOOK_S = 1800.0, 10.0
 
 
-class MysqlSource(WholeLog):
+class MysqlSource:
     """A source of kind ``mysql`` or ``mariadb``; see `cdc.sources.base.Source` for each method.
 
     Args:
@@ -79,6 +77,8 @@ class MysqlSource(WholeLog):
         return self._config.replica is not None
 
     shares_views = False
+    partition_files = None
+    """Partitions come and go by statements that the log contains."""
 
     def tables(self) -> list[TableStats]:
         """All tables of its databases, without our own, sorted by name."""
@@ -93,13 +93,6 @@ class MysqlSource(WholeLog):
         """The table as the primary's catalog describes it."""
         with self._connections.open("admin") as session:
             return catalog.read_table(session, table)
-
-    def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
-        """The table and its fingerprint, read from the primary's catalog at one moment."""
-        with self._connections.open("admin") as session:
-            read_at = str(primary.shown(session, self._config.kind, table))
-            found, fingerprint = catalog.read_described(session, table)
-        return found, Fingerprint({**fingerprint.facts, READ_AT: read_at})
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
         """The columns that reach the lake, whether or not there is a usable key."""
@@ -120,32 +113,6 @@ class MysqlSource(WholeLog):
         """The lake schema: column rules applied, and the record key."""
         return selection.lake_schema(table, settings)
 
-    def fingerprint(self, table: TableId, publication: str, *, on_replica: bool) -> Fingerprint:
-        """The catalog facts of the table, read in a fresh transaction.
-
-        For a replica, the definitions are the replica's own, and the facts of files and log are the
-        primary's. The primary is read last, so its facts include each statement that the replica
-        shows.
-        """
-        if not on_replica:
-            return self._fingerprint(table)
-        with self._connections.open("snapshot", on_replica=True) as session:
-            found = catalog.read_fingerprint(session, table, on_replica=True)
-        return catalog.with_files(found, self._fingerprint(table))
-
-    def _fingerprint(self, table: TableId) -> Fingerprint:
-        with self._connections.open("admin") as session:
-            read_at = str(primary.shown(session, self._config.kind, table))
-            found = catalog.read_fingerprint(session, table)
-        return Fingerprint({**found.facts, READ_AT: read_at})
-
-    def fingerprints(
-        self, tables: Collection[TableId], publication: str
-    ) -> dict[TableId, Fingerprint]:
-        """The fingerprints of many tables on the primary, without tables that are gone."""
-        with self._connections.open("admin") as session:
-            return catalog.read_fingerprints(session, tables)
-
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
         """The identity of the server."""
         role: Role = "snapshot" if on_replica else "marker"
@@ -153,50 +120,19 @@ class MysqlSource(WholeLog):
             server, reads_only = primary.identity(session, self._config.kind)
         return ServerIdentity(server, None, in_recovery=reads_only)
 
-    def prepare_capture(self, publication: str, *, append: bool = False) -> None:
-        """Create what is missing: database ``tributary``, its tables and their grants."""
-        preparation.prepare(self._connections)
-
-    def unreadable(self, publication: str, slot: str) -> str | None:
-        """None: the connector reads the whole binlog by one list of tables."""
-        return None
-
-    def planned_capture(
-        self, publication: str, slot: str, tables: Sequence[TableId], *, append: bool = False
-    ) -> list[str]:
-        """The statements that capturing would run now; nothing is run."""
-        return preparation.planned(self._connections, tables)
+    def capture(self, names: CaptureNames) -> BinlogCapture:
+        """The capture of those names."""
+        return BinlogCapture(self._connections, names)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
         """Why the connector of this server would stop, and what to do, or None."""
         with self._connections.open("admin") as session:
             return compressed.obstacle(session)
 
-    def audit_capture(self, publication: str, *, append: bool) -> list[str]:
-        """What keeps changes of all tables out of the binlog, or makes them unusable."""
-        with self._connections.open("admin") as session:
-            return preparation.audit_server(session, append=append)
-
-    def audit_table(
-        self, publication: str, table: SourceTable, *, append: bool = False
-    ) -> list[str]:
-        """What keeps changes of only this table out of the binlog, or makes them unusable."""
-        with self._connections.open("admin") as session:
-            return preparation.audit_table(session, table, append=append)
-
     def cascades_unseen(self) -> bool:
         """Whether InnoDB itself changes rows by foreign keys; only the server would log that."""
         with self._connections.open("admin") as session:
             return preparation.cascades_unseen(session)
-
-    def log_health(self, slot: str) -> LogHealth:
-        """The state of the binlog, of which a capture can lose what is purged."""
-        kind = self._config.kind
-        with self._connections.open("admin") as session:
-            if str(session.value("SELECT @@global.log_bin")) in ("0", "OFF"):
-                return NoBinlog(self._name)
-            purged, size = primary.purged(session, kind), primary.binlog_bytes(session)
-        return BinlogHealth(self._name, purged, self.current_position, size)
 
     def position(self, text: str) -> LogPosition:
         """The GTID set that the server printed; without GTIDs, the place in its binlog."""
@@ -348,10 +284,6 @@ class MysqlSource(WholeLog):
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
-
-    def missing_rights(self, table: SourceTable, publication: str) -> tuple[str, str] | None:
-        """Which logins may not read all of the table, and the statements that grant it."""
-        return rights.missing(self._connections, table.table)
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
         """Why dates in the key that no calendar has do not identify rows; None without any."""

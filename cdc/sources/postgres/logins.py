@@ -1,4 +1,4 @@
-"""What keeps the database, or one of its tables, from being captured: mainly missing rights.
+"""The rights that logins lack to replicate a table.
 
 Without these checks, a table that cannot be read or added to the publication would fail in the
 middle of a copy, or in the middle of an onboarding, where it stops other tables.
@@ -6,65 +6,36 @@ middle of a copy, or in the middle of an onboarding, where it stops other tables
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import psycopg
 from psycopg import sql
 
-from cdc.sources.postgres import checks, letter_case, version
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.publication import members
-from cdc.sources.values import Check, SourceTable
+from cdc.sources.values import SourceTable
 
 # A role that adds a table to a publication needs the owner's rights, by a role that it inherits.
 _OWNS = "SELECT pg_catalog.pg_has_role(%s::name, 'USAGE')"
 _POLICY = "row-level security"
 
 
-class Logins:
-    """The methods of `cdc.sources.base.Source` about logins, their rights and other obstacles.
+def missing_rights(
+    connections: Connections, table: SourceTable, publication: str
+) -> tuple[str, str] | None:
+    """The rights that logins lack to replicate the table, and what grants them, or None.
 
     Args:
         connections: Opens sessions.
+        table: The table.
+        publication: The table's publication. A table that is already in it may stay without the
+            owner's rights.
     """
-
-    def __init__(self, connections: Connections) -> None:
-        self._connections = connections
-
-    def checks(self) -> list[Check]:
-        """Pre-flight of connections, versions, settings, privileges and the replica."""
-        return checks.run(self._connections)
-
-    def capture_obstacle(self) -> tuple[str, str] | None:
-        """Why a connector of this database would stop or miss changes, and what to do, or None."""
-        with self._connections.open("admin") as session:
-            return version.obstacle(session.info.server_version) or letter_case.obstacle(session)
-
-    def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """None: the lake can hold every value of the types that a key may have."""
-
-    def cascades_unseen(self) -> bool:
-        """False: the server changes such rows by its own statements, which send events."""
-        return False
-
-    def missing_rights(self, table: SourceTable, publication: str) -> tuple[str, str] | None:
-        """The rights that logins lack to replicate the table, and what grants them, or None.
-
-        Args:
-            table: The table.
-            publication: The table's publication. A table that is already in it may stay without the
-                owner's rights.
-        """
-        looked = (
-            _not_owned(self._connections, table, publication),
-            _unreadable(self._connections, table),
-        )
-        problems = [found for found in looked if found is not None]
-        if not problems:
-            return None
-        return "; and ".join(what for what, _ in problems), (
-            "Run as a superuser: " + " ".join(statement for _, statement in problems)
-        )
+    looked = (_not_owned(connections, table, publication), _unreadable(connections, table))
+    problems = [found for found in looked if found is not None]
+    if not problems:
+        return None
+    return "; and ".join(what for what, _ in problems), (
+        "Run as a superuser: " + " ".join(statement for _, statement in problems)
+    )
 
 
 def _not_owned(

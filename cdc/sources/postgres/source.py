@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from cdc.config import PostgresSourceConfig, TableSettings
+from cdc.debezium import CaptureNames
 from cdc.errors import SourceError
 from cdc.log.position import Lsn
 from cdc.runtime.progress import Progress
@@ -14,23 +15,24 @@ from cdc.sources import selection
 from cdc.sources.postgres import (
     boundaries,
     catalog,
+    checks,
     exact_view,
-    fingerprint,
     key_order,
+    letter_case,
     lookup,
     planned,
     primary,
     reader,
     replica,
+    version,
 )
-from cdc.sources.postgres import publication as capture
+from cdc.sources.postgres.capture import PostgresCapture
 from cdc.sources.postgres.connection import Connections, Role, is_recovery_conflict
-from cdc.sources.postgres.logins import Logins
-from cdc.sources.postgres.slot import NoSlot, SlotHealth
+from cdc.sources.postgres.partition_files import PartitionFiles
 from cdc.sources.values import (
     Boundaries,
+    Check,
     KeyRange,
-    LogHealth,
     Marker,
     Planned,
     ReplicaPosition,
@@ -47,10 +49,10 @@ from schemas.ddl.postgres_planned import read_ddl
 from schemas.fingerprint import Fingerprint
 from schemas.table import Column, TableId, TableSchema
 
-_SLOT_TIMEOUT_S, _SAMPLE_S, _LOOK_S = 120.0, 1800.0, 10.0
+_SAMPLE_S, _LOOK_S = 1800.0, 10.0
 
 
-class PostgresSource(Logins):
+class PostgresSource:
     """A source of kind ``postgres``; see `cdc.sources.base.Source` for what each method does.
 
     Args:
@@ -64,7 +66,7 @@ class PostgresSource(Logins):
     def __init__(self, name: str, config: PostgresSourceConfig) -> None:
         self._name = name
         self._config = config
-        super().__init__(Connections(name, config))
+        self._connections = Connections(name, config)
         self._exporters: dict[str, replica.Exporter] = {}
 
     @property
@@ -82,15 +84,23 @@ class PostgresSource(Logins):
         with self._connections.open("admin") as session:
             return catalog.read_tables(session, self._name)
 
+    def checks(self) -> list[Check]:
+        """Pre-flight of connections, versions, settings, privileges and the replica."""
+        return checks.run(self._connections)
+
+    def capture_obstacle(self) -> tuple[str, str] | None:
+        """Why a connector of this database would stop or miss changes, and what to do, or None."""
+        with self._connections.open("admin") as session:
+            return version.obstacle(session.info.server_version) or letter_case.obstacle(session)
+
+    def capture(self, names: CaptureNames) -> PostgresCapture:
+        """The capture of those names."""
+        return PostgresCapture(self._connections, names)
+
     def table(self, table: TableId) -> SourceTable:
         """The table as the primary's catalog describes it."""
         with self._connections.open("admin") as session:
             return catalog.read_table(session, table)
-
-    def described(self, table: TableId, publication: str) -> tuple[SourceTable, Fingerprint]:
-        """The table and its fingerprint, read from the primary's catalog at one moment."""
-        with self._connections.open("admin") as session:
-            return fingerprint.read_described(session, table, publication)
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
         """The columns that reach the lake, whether or not there is a usable key."""
@@ -107,39 +117,14 @@ class PostgresSource(Logins):
         with self._connections.open("admin") as session:
             return lookup.stored_value(session, table, column, stored)
 
-    def empty_partitions(self, oids: Collection[int]) -> frozenset[int]:
-        """The partitions whose file is empty now."""
-        with self._connections.open("admin") as session:
-            return fingerprint.empty_files(session, oids)
-
-    def truncated_partitions(
-        self, table: TableId, files: Mapping[int, int], since: str
-    ) -> frozenset[int]:
-        """The partitions with a new file since a reading of the catalog and no row from before."""
-        with self._connections.open("snapshot") as session:
-            return fingerprint.truncated(session, table, files, since)
-
-    def written_together(self, oids: Collection[int]) -> bool:
-        """Whether one transaction wrote the catalog rows of these partitions last."""
-        with self._connections.open("admin") as session:
-            return fingerprint.written_together(session, oids)
+    @property
+    def partition_files(self) -> PartitionFiles:
+        """The files of partitions."""
+        return PartitionFiles(self._connections)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
         """The lake schema: column rules applied, generated columns left out, the record key."""
         return selection.lake_schema(table, settings)
-
-    def fingerprint(self, table: TableId, publication: str, *, on_replica: bool) -> Fingerprint:
-        """The catalog facts of the table, read in a fresh transaction."""
-        role: Role = "snapshot" if on_replica else "admin"
-        with self._connections.open(role, on_replica=on_replica) as session:
-            return fingerprint.read_fingerprint(session, table, publication)
-
-    def fingerprints(
-        self, tables: Collection[TableId], publication: str
-    ) -> dict[TableId, Fingerprint]:
-        """The fingerprints of many tables on the primary, in one statement, if they exist."""
-        with self._connections.open("admin") as session:
-            return fingerprint.read_fingerprints(session, tables, publication)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
         """The identity of the server: its cluster, timeline and whether it is a standby."""
@@ -147,87 +132,14 @@ class PostgresSource(Logins):
         with self._connections.open(role, on_replica=on_replica) as session:
             return primary.identity(session)
 
-    def prepare_capture(self, publication: str, *, append: bool = False) -> None:
-        """Create what is missing: schema ``tributary``, its tables, grants and the publication."""
-        with self._connections.open("admin") as session:
-            capture.prepare(session, publication, self._config.credentials, append=append)
-
-    def planned_capture(
-        self, publication: str, slot: str, tables: Sequence[TableId], *, append: bool = False
-    ) -> list[str]:
-        """The statements that capturing these tables would run now; nothing is run."""
-        users = self._config.credentials
-        with self._connections.open("admin") as session:
-            return capture.planned(session, publication, slot, tables, users, append=append)
-
-    def unreadable(self, publication: str, slot: str) -> str | None:
-        """Why the slot cannot be read further without its publication; None if it can.
-
-        The server looks up the publication as of each change, so to create it again does not help.
-        """
-        with self._connections.open("admin") as session:
-            known = not self.has_slot(slot) or capture.exists(session, publication)
-        return None if known else f"cannot be read on: publication {publication} does not exist"
-
-    def add_to_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """Add the tables that the publication lacks; returns the ones that were added."""
-        with self._connections.open("admin") as session:
-            return capture.add_tables(session, publication, tables)
-
-    def remove_from_publication(self, publication: str, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove the tables that the publication has; returns the ones that were removed."""
-        with self._connections.open("admin") as session:
-            return capture.remove_tables(session, publication, tables)
-
-    def published_tables(self, publication: str) -> list[TableId]:
-        """The application's tables that are in the publication; empty when there is none."""
-        with self._connections.open("admin") as session:
-            return capture.published(session, publication, self._name)
-
-    def drop_publication(self, publication: str) -> None:
-        """Drop the publication if it exists."""
-        with self._connections.open("admin") as session:
-            capture.drop(session, publication)
-
-    def audit_capture(self, publication: str, *, append: bool) -> list[str]:
-        """What keeps changes of all tables from being published as they must be."""
-        with self._connections.open("admin") as session:
-            return capture.audit(session, publication, append=append)
-
-    def audit_table(
-        self, publication: str, table: SourceTable, *, append: bool = False
-    ) -> list[str]:
-        """What keeps changes of only this table from being published as they must be."""
-        with self._connections.open("admin") as session:
-            return capture.audit_table(session, publication, table)
-
-    def ensure_slot(self, slot: str) -> bool:
-        """Create the logical slot if it is missing; returns whether it was created."""
-        with self._connections.open("capture", statement_timeout_s=_SLOT_TIMEOUT_S) as session:
-            return capture.ensure_slot(session, slot, self._name)
-
-    def slot_health(self, slot: str) -> SlotHealth | None:
-        """The slot now, or None if no slot has that name."""
-        with self._connections.open("admin") as session:
-            return capture.slot_health(session, slot, self.current_position)
-
-    def has_slot(self, slot: str) -> bool:
-        """Whether the slot exists."""
-        return self.slot_health(slot) is not None
-
-    def log_health(self, slot: str) -> LogHealth:
-        """The state of the slot, on which its capture depends."""
-        return self.slot_health(slot) or NoSlot(slot)
-
     def commit_position(self, last: str) -> str | None:
         """The end of the commit before the event: the first half of the event's position."""
         ended = int(last.partition(":")[0], 16)
         return str(Lsn(ended)) if ended else None
 
-    def drop_slot(self, slot: str, *, timeout_s: float = 30.0) -> bool:
-        """Drop the slot, waiting until its reader has gone; returns whether there was one."""
-        with self._connections.open("capture") as session:
-            return capture.drop_slot(session, slot, self._name, timeout_s)
+    def cascades_unseen(self) -> bool:
+        """False: the server changes such rows by its own statements, which send events."""
+        return False
 
     def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
         """Take x0 now, and wait until the primary has no open transaction up to x0."""
@@ -358,6 +270,9 @@ class PostgresSource(Logins):
         opened = self._connections.open("snapshot", on_replica=True, statement_timeout_s=_LOOK_S)
         with opened as session:
             return boundaries.largest_row(session, table)
+
+    def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
+        """None: the lake can hold every value of the types that a key may have."""
 
     def sample_boundaries(
         self,

@@ -87,7 +87,7 @@ def test_a_copy_whose_spark_is_killed_as_the_command_ends_has_not_failed(
 ) -> None:
     """A failure would make it wait, longer with each."""
     record = command.put(State.BOOTSTRAPPING)
-    sources = {"shop": cast("Any", SimpleNamespace(fingerprint=command.fails))}
+    sources = {"shop": cast("Any", SimpleNamespace(capture=command.fails))}
     with pytest.raises(LakeError, match="Spark is gone"):
         bootstrap_table(command.context(sources=sources), cast("Any", None), record)
     failed = (State.FAILED, 1)

@@ -39,7 +39,9 @@ def prove(patch: pytest.MonkeyPatch, evidence: CaptureEvidence, policy: str = "d
         table=TABLE,
         topic="t.orders",
         names=NAMES,
-        source=cast("Any", SimpleNamespace(audit_table=lambda *_, **__: [])),
+        source=cast(
+            "Any", SimpleNamespace(capture=lambda _: SimpleNamespace(audit_table=lambda _: []))
+        ),
         connect=cast("Any", SimpleNamespace(wait_running=lambda *_, **__: None)),
         kafka=cast("Any", SimpleNamespace(topic_config=lambda _: {"cleanup.policy": policy})),
         definitions=cast("Any", None),

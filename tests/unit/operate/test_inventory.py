@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -79,18 +80,20 @@ def test_discover_reads_no_rows_and_looks_at_no_table_that_is_on_the_plan(
     source = services.source("shop")
     asked: list[tuple[str, TableId]] = []
 
-    def answer(name: str, value: object) -> None:
+    def answer(name: str, value: object, of: object = source) -> None:
         def method(table: TableId | SourceTable, *_: object, **__: object) -> object:
             asked.append((name, table if isinstance(table, TableId) else table.table))
             return value
 
-        monkeypatch.setattr(source, name, method)
+        monkeypatch.setattr(of, name, method, raising=False)
 
     monkeypatch.setattr(source, "tables", lambda: stats)
     monkeypatch.setattr(source, "capture_obstacle", lambda: None)
     for rows in ROWS:
         answer(rows, None)
-    answer("missing_rights", None)
+    captured = SimpleNamespace()
+    answer("missing_rights", None, captured)
+    monkeypatch.setattr(source, "capture", lambda _: captured)
     answer("table", found(new))
 
     assert [(entry.summary, entry.to_json()["ready"]) for entry in discover(services)] == [

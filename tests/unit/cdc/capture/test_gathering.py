@@ -20,7 +20,7 @@ ASKED = (
     ("log_health", SourceError),
     ("problem", SourceError),
     ("unreadable", SourceError),
-    ("audit_capture", SourceError),
+    ("audit_source", SourceError),
     ("identity", SourceError),
     ("topic_configs", KafkaError),
     ("definitions", KafkaError),
@@ -53,11 +53,13 @@ class Servers:
             patch.setattr(gathering, name, self.answers(name, ()))
         patch.setattr(gathering, "stored_position", self.answers("stored_position", None))
         log = SimpleNamespace(title="the log", problem=self.answers("problem", None))
-        self.source = SimpleNamespace(
-            identity=self.answers("identity", None),
+        captured = SimpleNamespace(
             log_health=self.answers("log_health", log),
             unreadable=self.answers("unreadable", None),
-            audit_capture=self.answers("audit_capture", ["binlog_format is MIXED"]),
+            audit=self.answers("audit_source", ["binlog_format is MIXED"]),
+        )
+        self.source = SimpleNamespace(
+            identity=self.answers("identity", None), capture=lambda _: captured
         )
         running = SimpleNamespace(running=True, failure=None)
         self.connect = SimpleNamespace(

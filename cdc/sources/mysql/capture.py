@@ -1,0 +1,103 @@
+"""One capture of a MySQL or MariaDB source, which reads the server's one binlog."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from cdc.debezium import CaptureNames
+from cdc.log.position import LogPosition
+from cdc.sources.mysql import catalog, preparation, primary, rights
+from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
+from cdc.sources.mysql.connection import Connections
+from cdc.sources.values import LogHealth, SourceTable
+from schemas.fingerprint import READ_AT, Fingerprint
+from schemas.table import TableId
+
+
+class BinlogCapture:
+    """A capture of a source of kind ``mysql`` or ``mariadb``; see `cdc.sources.base.SourceCapture`.
+
+    Args:
+        connections: Opens sessions.
+        names: Its names.
+    """
+
+    sent_tables = None
+    """The binlog contains all tables, and the connector's own list selects the captured ones."""
+    kept_log = None
+    """The server keeps the binlog for a configured time, whether or not it is read."""
+
+    def __init__(self, connections: Connections, names: CaptureNames) -> None:
+        self._connections = connections
+        self._names = names
+        self._kind = connections.config.kind
+
+    def prepare(self) -> None:
+        """Create what is missing: database ``tributary``, its tables and their grants."""
+        preparation.prepare(self._connections)
+
+    def planned(self, tables: Sequence[TableId]) -> list[str]:
+        """The statements that capturing would run now; nothing is run."""
+        return preparation.planned(self._connections, tables)
+
+    def unreadable(self) -> str | None:
+        """None: the connector reads the whole binlog by one list of tables."""
+        return None
+
+    def log_health(self) -> LogHealth:
+        """The state of the binlog, of which a capture can lose what is purged."""
+        source = self._connections.source
+        with self._connections.open("admin") as session:
+            if str(session.value("SELECT @@global.log_bin")) in ("0", "OFF"):
+                return NoBinlog(source)
+            purged, size = primary.purged(session, self._kind), primary.binlog_bytes(session)
+        return BinlogHealth(source, purged, self._executed, size)
+
+    def _executed(self) -> LogPosition:
+        with self._connections.open("admin") as session:
+            return primary.executed(session, self._kind)
+
+    def audit(self) -> list[str]:
+        """What keeps changes of all tables out of the binlog, or makes them unusable."""
+        with self._connections.open("admin") as session:
+            return preparation.audit_server(session, append=self._names.append)
+
+    def audit_table(self, table: SourceTable) -> list[str]:
+        """What keeps changes of only this table out of the binlog, or makes them unusable."""
+        with self._connections.open("admin") as session:
+            return preparation.audit_table(session, table, append=self._names.append)
+
+    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
+        """Which logins may not read all of the table, and the statements that grant it."""
+        return rights.missing(self._connections, table.table)
+
+    def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
+        """The table and its fingerprint, read from the primary's catalog at one moment."""
+        with self._connections.open("admin") as session:
+            read_at = str(primary.shown(session, self._kind, table))
+            found, fingerprint = catalog.read_described(session, table)
+        return found, Fingerprint({**fingerprint.facts, READ_AT: read_at})
+
+    def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
+        """The catalog facts of the table, read in a fresh transaction.
+
+        For a replica, the definitions are the replica's own, and the facts of files and log are the
+        primary's. The primary is read last, so its facts include each statement that the replica
+        shows.
+        """
+        if not on_replica:
+            return self._on_primary(table)
+        with self._connections.open("snapshot", on_replica=True) as session:
+            found = catalog.read_fingerprint(session, table, on_replica=True)
+        return catalog.with_files(found, self._on_primary(table))
+
+    def _on_primary(self, table: TableId) -> Fingerprint:
+        with self._connections.open("admin") as session:
+            read_at = str(primary.shown(session, self._kind, table))
+            found = catalog.read_fingerprint(session, table)
+        return Fingerprint({**found.facts, READ_AT: read_at})
+
+    def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
+        """The fingerprints of many tables on the primary, without tables that are gone."""
+        with self._connections.open("admin") as session:
+            return catalog.read_fingerprints(session, tables)

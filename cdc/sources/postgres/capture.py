@@ -1,0 +1,181 @@
+"""One capture of a PostgreSQL source, which has a publication and a replication slot of its own."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from cdc.debezium import CaptureNames
+from cdc.log.position import Lsn
+from cdc.sources.postgres import fingerprint, logins, primary, publication
+from cdc.sources.postgres.connection import Connections, Role
+from cdc.sources.postgres.slot import NoSlot, SlotHealth
+from cdc.sources.values import LogHealth, SourceTable
+from schemas.fingerprint import Fingerprint
+from schemas.table import TableId
+
+_SLOT_TIMEOUT_S = 120.0
+
+
+class Publication:
+    """The tables that a publication has; a `cdc.sources.base.SentTables`.
+
+    Args:
+        connections: Opens sessions.
+        name: Its name.
+    """
+
+    def __init__(self, connections: Connections, name: str) -> None:
+        self._connections = connections
+        self._name = name
+        self.title = f"publication {name}"
+
+    def add(self, tables: Sequence[TableId]) -> list[TableId]:
+        """Add the tables that the publication lacks; returns the ones that were added."""
+        with self._connections.open("admin") as session:
+            return publication.add_tables(session, self._name, tables)
+
+    def remove(self, tables: Sequence[TableId]) -> list[TableId]:
+        """Remove the tables that the publication has; returns the ones that were removed."""
+        with self._connections.open("admin") as session:
+            return publication.remove_tables(session, self._name, tables)
+
+    def tables(self) -> list[TableId]:
+        """The application's tables that are in the publication; empty when there is none."""
+        with self._connections.open("admin") as session:
+            return publication.published(session, self._name, self._connections.source)
+
+    def exists(self) -> bool:
+        """Whether there is such a publication."""
+        with self._connections.open("admin") as session:
+            return publication.exists(session, self._name)
+
+    def drop(self) -> None:
+        """Drop the publication if it exists."""
+        with self._connections.open("admin") as session:
+            publication.drop(session, self._name)
+
+
+class Slot:
+    """The log that a replication slot keeps; a `cdc.sources.base.KeptLog`.
+
+    Args:
+        connections: Opens sessions.
+        name: Its name.
+    """
+
+    def __init__(self, connections: Connections, name: str) -> None:
+        self._connections = connections
+        self._name = name
+        self.title = f"slot {name}"
+
+    def exists(self) -> bool:
+        """Whether the slot exists."""
+        return self.health() is not None
+
+    def create(self) -> bool:
+        """Create the logical slot if it is missing; returns whether it was created."""
+        opened = self._connections.open("capture", statement_timeout_s=_SLOT_TIMEOUT_S)
+        with opened as session:
+            return publication.ensure_slot(session, self._name, self._connections.source)
+
+    def drop(self, *, timeout_s: float = 30.0) -> bool:
+        """Drop the slot, waiting until its reader has gone; returns whether there was one."""
+        with self._connections.open("capture") as session:
+            return publication.drop_slot(session, self._name, self._connections.source, timeout_s)
+
+    def health(self) -> SlotHealth | None:
+        """The slot now, or None if no slot has that name."""
+        with self._connections.open("admin") as session:
+            return publication.slot_health(session, self._name, self._current)
+
+    def _current(self) -> Lsn:
+        with self._connections.open("admin") as session:
+            return primary.current_lsn(session)
+
+
+class PostgresCapture:
+    """A capture of a source of kind ``postgres``; see `cdc.sources.base.SourceCapture`.
+
+    Args:
+        connections: Opens sessions.
+        names: Its names.
+    """
+
+    def __init__(self, connections: Connections, names: CaptureNames) -> None:
+        self._connections = connections
+        self._names = names
+
+    @property
+    def sent_tables(self) -> Publication:
+        """The publication, which selects the tables."""
+        return Publication(self._connections, self._names.publication)
+
+    @property
+    def kept_log(self) -> Slot:
+        """The slot, which keeps the log."""
+        return Slot(self._connections, self._names.slot)
+
+    def prepare(self) -> None:
+        """Create what is missing: schema ``tributary``, its tables, grants and the publication.
+
+        The publication publishes insert, update, delete and truncate via partition roots. A
+        publication of logs publishes insert and truncate only. Both contain our own two tables
+        from the start.
+        """
+        users, name = self._connections.config.credentials, self._names.publication
+        with self._connections.open("admin") as session:
+            publication.prepare(session, name, users, append=self._names.append)
+
+    def planned(self, tables: Sequence[TableId]) -> list[str]:
+        """The statements that capturing these tables would run now; nothing is run."""
+        names, users = self._names, self._connections.config.credentials
+        with self._connections.open("admin") as session:
+            return publication.planned(
+                session, names.publication, names.slot, tables, users, append=names.append
+            )
+
+    def unreadable(self) -> str | None:
+        """Why the slot cannot be read further without its publication; None if it can.
+
+        The server looks up the publication as of each change, so to create it again does not help.
+        """
+        if not self.kept_log.exists() or self.sent_tables.exists():
+            return None
+        return f"cannot be read on: {self.sent_tables.title} does not exist"
+
+    def log_health(self) -> LogHealth:
+        """The state of the slot, on which the capture depends."""
+        return self.kept_log.health() or NoSlot(self._names.slot)
+
+    def audit(self) -> list[str]:
+        """What keeps changes of all tables from being published as they must be."""
+        with self._connections.open("admin") as session:
+            return publication.audit(session, self._names.publication, append=self._names.append)
+
+    def audit_table(self, table: SourceTable) -> list[str]:
+        """What keeps changes of only this table from being published as they must be."""
+        with self._connections.open("admin") as session:
+            return publication.audit_table(session, self._names.publication, table)
+
+    def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
+        """The rights that logins lack to replicate the table, and what grants them, or None.
+
+        A table that is already in the publication may stay without the owner's rights.
+        """
+        return logins.missing_rights(self._connections, table, self._names.publication)
+
+    def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
+        """The table and its fingerprint, read from the primary's catalog at one moment."""
+        with self._connections.open("admin") as session:
+            return fingerprint.read_described(session, table, self._names.publication)
+
+    def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
+        """The catalog facts of the table, read in a fresh transaction."""
+        role: Role = "snapshot" if on_replica else "admin"
+        with self._connections.open(role, on_replica=on_replica) as session:
+            return fingerprint.read_fingerprint(session, table, self._names.publication)
+
+    def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
+        """The fingerprints of many tables on the primary, in one statement, if they exist."""
+        with self._connections.open("admin") as session:
+            return fingerprint.read_fingerprints(session, tables, self._names.publication)
