@@ -60,8 +60,6 @@ class SourceColumn:
     Args:
         name: Exactly as in the catalog.
         type: Its type, taken apart.
-        attnum: Its number in the catalog. PostgreSQL never reuses it after a drop. MySQL has no
-            such numbers, so it is made from the column's name.
         nullable: Whether the table allows NULL.
         generated: Whether it is a generated column that the log does not carry.
         default_sql: The default as the catalog prints it.
@@ -69,15 +67,17 @@ class SourceColumn:
             value when a column is added with a default, and keeps it when the default is dropped.
             Each is the text of an array with one element. Partitions with the same value share one
             entry; None is for partitions without a stored value.
+        number: Its number in the catalog, which no later column of the table gets; None if the
+            server does not number columns.
     """
 
     name: str
     type: SourceType
-    attnum: int
     nullable: bool
     generated: bool
     default_sql: str | None
     old_values: tuple[str | None, ...] = ()
+    number: int | None = None
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,6 @@ class SourceTable:
 
     Args:
         table: Which table.
-        oid: Its object id.
         kind: What it is.
         columns: Live columns in catalog order.
         primary_key: Its columns in key order; empty without one.
@@ -120,10 +119,11 @@ class SourceTable:
         leaves: The partitions that hold its rows.
         withheld: Generated columns that are not published. They make the server refuse UPDATE and
             DELETE once the table is published, if its replica identity is the whole old row.
+        number: Its number in the catalog, which stays when it is renamed; None if the server does
+            not number tables.
     """
 
     table: TableId
-    oid: int
     kind: TableKind
     columns: tuple[SourceColumn, ...]
     primary_key: tuple[str, ...]
@@ -138,6 +138,7 @@ class SourceTable:
     children: tuple[str, ...] = ()
     leaves: tuple[Leaf, ...] = ()
     withheld: tuple[str, ...] = ()
+    number: int | None = None
 
 
 @dataclass(frozen=True)

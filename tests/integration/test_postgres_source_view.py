@@ -304,7 +304,7 @@ def _with_printed_grants(database: Database, roles: dict[str, str]) -> None:
         ]
         assert (
             capture_of(source, "none").fingerprint(name, on_replica=True).facts["oid"]
-            == described.oid
+            == described.number
         )
     assert source.replica_position() is not None
     assert [check for check in source.checks() if check.status == "error"] == []

@@ -141,7 +141,6 @@ def _source_table(found: Described) -> SourceTable:
     table, columns = found.table, found.source_columns()
     return SourceTable(
         table=table,
-        oid=min(found.stored.ids.values(), default=0) if found.stored else 0,
         kind=_kind(found.engine, found.kind, partitioned=found.partitioned),
         columns=columns,
         primary_key=found.primary_key,

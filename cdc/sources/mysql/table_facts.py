@@ -83,7 +83,6 @@ class Described:
             SourceColumn(
                 name=row["name"],
                 type=MysqlType.parse(row["shown"], row["charset"] or ""),
-                attnum=number(row["name"]),
                 nullable=row["nullable"] == "YES",
                 generated=False,
                 default_sql=self._default(row),

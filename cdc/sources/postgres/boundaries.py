@@ -149,10 +149,10 @@ def sampled_share(main_bytes: int, chunks: int) -> float | None:
 
 def _largest(session: Session, table: SourceTable) -> int:
     """Pages of the table, or of its largest partition."""
-    row = session.execute(_PAGES, {"oid": table.oid}).fetchone()
+    row = session.execute(_PAGES, {"oid": table.number}).fetchone()
     return int(row[0]) if row else 0
 
 
 def _bytes(session: Session, table: SourceTable) -> tuple[int, int]:
-    row = session.execute(_BYTES, {"oid": table.oid}).fetchone()
+    row = session.execute(_BYTES, {"oid": table.number}).fetchone()
     return (int(row[0]), int(row[1])) if row else (0, 0)

@@ -172,8 +172,8 @@ def read_table(session: Session, table: TableId) -> SourceTable:
         identity_index = facts.pop("identity_index")
         for measured in ("rows_estimate", "total_bytes"):
             del facts[measured]
-        columns = _columns(session, facts["oid"])
-        unique = [tuple(row[0]) for row in session.execute(_UNIQUE, (facts["oid"],))]
+        columns = _columns(session, facts["number"])
+        unique = [tuple(row[0]) for row in session.execute(_UNIQUE, (facts["number"],))]
         leaves = [
             Leaf(
                 TableId(table.source, schema, name),
@@ -182,7 +182,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
                 tuple(names),
             )
             for schema, name, kind, persistence, identity, names in session.execute(
-                _LEAVES, (facts["oid"],)
+                _LEAVES, (facts["number"],)
             )
         ]
     identity: dict[ReplicaIdentity, tuple[str, ...]] = {
@@ -217,7 +217,7 @@ def _described(session: Session, source: str, only: TableId | None) -> Iterable[
         primary, identity_index, root_schema, root_name, updated, deleted, children = row[9:]
         yield {
             "table": TableId(source, schema, name),
-            "oid": oid,
+            "number": oid,
             "kind": "chunk"
             if schema == _CHUNKS
             else "hypertable"
@@ -256,13 +256,13 @@ def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
         SourceColumn(
             name=name,
             type=types.describe(type_oid, typmod),
-            attnum=attnum,
+            number=number,
             nullable=nullable,
             generated=generated,
             default_sql=default,
             old_values=tuple(old_values),
         )
-        for name, attnum, type_oid, typmod, nullable, generated, default, old_values in rows
+        for name, number, type_oid, typmod, nullable, generated, default, old_values in rows
     )
 
 

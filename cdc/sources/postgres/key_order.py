@@ -83,7 +83,7 @@ def versions(session: Session, table: SourceTable, key: Sequence[str]) -> dict[s
     ``bytes`` if it is compared without a library; None if the server does not know the version.
     """
     query = versions_query(session.info.server_version)
-    rows = session.execute(query, (table.oid, list(key))).fetchall()
+    rows = session.execute(query, (table.number, list(key))).fetchall()
     return {str(name): version for name, version in rows}
 
 

@@ -85,7 +85,7 @@ def plan(
             raise _refused(table.table, f"there is no function {', '.join(unknown)}")
         return frozenset(row[0] for row in rows if row[1])
 
-    known = session.execute(_CONSTRAINTS, (table.oid,)).fetchall()
+    known = session.execute(_CONSTRAINTS, (table.number,)).fetchall()
     lookups = Lookups(resolved, volatile, {row[0]: (row[1], row[2]) for row in known})
     return planned(table, fingerprint, actions, lookups)
 
@@ -108,7 +108,9 @@ class _Draft:
     def __init__(self, table: SourceTable, fingerprint: Fingerprint, lookups: Lookups) -> None:
         self._table, self._lookups = table, lookups
         self._facts: dict[str, Any] = deepcopy(dict(fingerprint.facts))
-        self._columns = {column.attnum: column for column in table.columns}
+        self._columns = {
+            column.number: column for column in table.columns if column.number is not None
+        }
         self._key = table.primary_key
         self._told: list[Change] = []
         self._next = int(self._facts["attributes"])
@@ -155,7 +157,7 @@ class _Draft:
         self._columns[self._next] = SourceColumn(
             name=action.name,
             type=kind,
-            attnum=self._next,
+            number=self._next,
             nullable=action.nullable,
             generated=action.generated,
             default_sql=None if default is None else default.sql,

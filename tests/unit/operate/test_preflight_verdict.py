@@ -18,12 +18,11 @@ BIGINT = PostgresType("int8", display="bigint")
 
 
 def column(name: str, number: int, *, nullable: bool = False, generated: bool = False):
-    return SourceColumn(name, BIGINT, number, nullable, generated, None)
+    return SourceColumn(name, BIGINT, nullable, generated, None, number=number)
 
 
 KEYED = SourceTable(
     table=TABLE,
-    oid=1,
     kind="table",
     columns=(column("id", 1), column("code", 2), column("note", 3, nullable=True)),
     primary_key=("id",),

@@ -17,7 +17,7 @@ def catalog(
     shown: str, charset: str = "", *, name: str = "c", nullable: bool = True
 ) -> SourceColumn:
     kind = MysqlType.parse(shown, charset)
-    return SourceColumn(name, kind, 1, nullable, generated=False, default_sql=None)
+    return SourceColumn(name, kind, nullable, generated=False, default_sql=None)
 
 
 def known(

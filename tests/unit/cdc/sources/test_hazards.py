@@ -15,8 +15,8 @@ def array(name: str, kind: str = "b") -> PostgresType:
 def hazards(
     kind: PostgresType, identity: ReplicaIdentity = "default", *, generated: bool = False
 ) -> tuple[str, ...]:
-    key = SourceColumn("id", PostgresType("int4"), 1, False, False, None)
-    return of_columns((key, SourceColumn("c", kind, 2, True, generated, None)), identity)
+    key = SourceColumn("id", PostgresType("int4"), False, False, None)
+    return of_columns((key, SourceColumn("c", kind, True, generated, None)), identity)
 
 
 @pytest.mark.parametrize(

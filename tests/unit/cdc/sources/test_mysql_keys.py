@@ -25,8 +25,8 @@ TABLE = TableId("shop", "db", "t")
 
 @pytest.mark.parametrize("kind", ["json", "point", "geomcollection"])
 def test_documents_and_geometries_are_no_keys(kind: str) -> None:
-    column = SourceColumn("c", MysqlType.parse(kind), 1, False, False, None)
-    table = SourceTable(TABLE, 1, "table", (column,), (), (), "full", (), None, 0, "")
+    column = SourceColumn("c", MysqlType.parse(kind), False, False, None)
+    table = SourceTable(TABLE, "table", (column,), (), (), "full", (), "")
     with pytest.raises(SourceError, match=f"has type {kind}, of which no ranges can be made"):
         key_types(table, ["c"])
 

@@ -27,12 +27,12 @@ TYPES = {
     "VARCHAR(20)": PostgresType("varchar", 24, display="character varying(20)"),
 }
 COLUMNS = (
-    SourceColumn("id", TYPES["INT"], 1, False, False, None),
-    SourceColumn("note", TYPES["VARCHAR(10)"], 2, True, False, None),
-    SourceColumn("n", TYPES["INT"], 4, True, False, None),
+    SourceColumn("id", TYPES["INT"], False, False, None, number=1),
+    SourceColumn("note", TYPES["VARCHAR(10)"], True, False, None, number=2),
+    SourceColumn("n", TYPES["INT"], True, False, None, number=4),
 )
 TABLE = SourceTable(
-    ID, 100, "table", COLUMNS, ("id",), (("id",),), "default", ("id",), 1, 1, "owner"
+    ID, "table", COLUMNS, ("id",), (("id",),), "default", ("id",), "owner", number=100
 )
 FACTS: dict[str, Any] = {
     "oid": 100,
@@ -42,7 +42,7 @@ FACTS: dict[str, Any] = {
     "attributes": 4,
     "replica_identity": "d",
     "columns": {
-        str(column.attnum): {
+        str(column.number): {
             "name": column.name,
             "shown": str(column.type),
             "nullable": column.nullable,

@@ -20,10 +20,9 @@ from schemas.types_postgres import PostgresType
 def table(*names: str, kind: str = "text") -> SourceTable:
     return SourceTable(
         table=TableId("shop", "public", "t"),
-        oid=1,
         kind="table",
         columns=tuple(
-            SourceColumn(name, PostgresType(kind), number, True, False, None)
+            SourceColumn(name, PostgresType(kind), True, False, None, number=number)
             for number, name in enumerate(names, 1)
         ),
         primary_key=("id",),
@@ -95,7 +94,7 @@ def odd(**types: str) -> SourceTable:
     return replace(
         table(*columns),
         columns=tuple(
-            SourceColumn(name, PostgresType(kind), number, name != "id", False, None)
+            SourceColumn(name, PostgresType(kind), name != "id", False, None, number=number)
             for number, (name, kind) in enumerate(columns.items(), start=1)
         ),
     )
