@@ -279,7 +279,7 @@ class _Bootstrap:
 
         A definition that has changed since is judged by `_require_unspoiled`.
         """
-        table, now = self._source.described(self._table, self._record.publication)
+        table, now = self._source.capture(self._capture.names).described(self._table)
         known = self._attempt.fingerprint
         if known is not None and known.digest == now.digest:
             self._capture.require_known(table)

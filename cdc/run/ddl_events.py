@@ -88,10 +88,11 @@ def _require_known(
         LostHistoryError: The connector reads the table by another definition.
     """
     source, table = context.sources[record.table.source], record.table
-    described, before = source.described(table, record.publication)
+    captured = source.capture(capture)
+    described, before = captured.described(table)
     _wait(connect, context.progress, table, source, capture, str(source.current_position()))
     changes = context.definitions.of(capture)
-    now = source.fingerprint(table, record.publication, on_replica=False)
+    now = captured.fingerprint(table, on_replica=False)
     if now.digest == before.digest:
         require_known(table, capture.connector, changes, described.columns, LostHistoryError)
     elif differences(newest(changes).get(table, ()), described.columns):
