@@ -207,10 +207,10 @@ def wait_for_events(
     adapter = services.source(SOURCE)
     adapter.write_marker()
     target = Lsn.parse(row[0])
-    slot = services.capture(ids[0]).slot
+    kept = adapter.capture(services.capture(ids[0])).kept_log
     deadline = time.monotonic() + 300
     while True:
-        health = adapter.slot_health(slot)
+        health = kept.health()
         if health is not None and health.confirmed_flush_lsn >= target:
             return
         assert time.monotonic() < deadline, f"the connector did not get to {target}: {health}"
