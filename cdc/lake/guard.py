@@ -68,10 +68,12 @@ class CommitGuard:
         self.refusal: BaseException | None = None
         self.called = False
         self.instant: str | None = None
+        self._stats: Any = ()
 
     def accept(self, _meta_client: Any, metadata: Any) -> None:
         """Run the check; called by the JVM."""
         self.called = True
+        self._stats = metadata.getWriteStats()
         try:
             timeline = Timeline(self._spark, self._path)
             self._require_alone(timeline)
@@ -82,11 +84,13 @@ class CommitGuard:
                 self._passed()
         except BaseException as error:
             self.refusal = error
-            self._delete_late_files(metadata)
+            self._delete_late_files()
             raise
 
     def verdict(self, timeline: Timeline) -> BaseException | None:
         """The error of a commit that was refused or undone by another writer; None for others.
+
+        Files that such a commit wrote after it was undone are deleted.
 
         Args:
             timeline: The table's timeline after the failure.
@@ -95,6 +99,7 @@ class CommitGuard:
             return self.refusal
         if self.instant is None or self.instant in timeline.pending_instants():
             return None
+        self._delete_late_files()
         return FencedError(
             f"commit {self.instant} of the lake table at {self._path} was undone by another "
             "writer before it completed",
@@ -102,14 +107,14 @@ class CommitGuard:
             path=self._path,
         )
 
-    def _delete_late_files(self, metadata: Any) -> None:
+    def _delete_late_files(self) -> None:
         """Delete what this commit wrote after another writer had rolled it back.
 
         If this fails, the upkeep of the other writer deletes it.
         """
         try:
             timeline = Timeline(self._spark, self._path)
-            delete_refused(self._spark, timeline, metadata.getWriteStats())
+            delete_refused(self._spark, timeline, self._stats)
         except (Py4JError, LakeError) as error:
             _log.warning("files of a refused commit of %s stay: %s", self._path, error)
 

@@ -137,7 +137,7 @@ def test_a_clustering_that_completes_while_it_is_dropped_does_not_count(
     def suspended() -> None:
         nonlocal asked
         asked += 1
-        if asked == 4:
+        if asked == 5:
             kept = [(path, path.read_bytes()) for path in timeline_folder.glob("*.replacecommit.*")]
             change(spark, table, 3, ("u", 2, (1, "second")))
             for path, data in kept:
@@ -296,7 +296,7 @@ def test_a_clustering_hides_nothing_of_a_writer_that_took_the_table_over(
     with pytest.raises(FencedError, match="the lease was lost"):
         table.keep_up(suspended)
 
-    assert asked == 4, "before each step, and under the commit of the clustering"
+    assert asked == 5, "before each step, and under the commit of the clustering"
     assert content(table) == [(2, "B")]
     assert len(replaced(table)) == 1, "that of the overwrite"
     table.keep_up(lambda: None)
