@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from schemas.table import TableId
 
 _POLL_S = (0.02, 0.5)
+_BACKLOG_S = 6 * 3600.0
+"""How long a connector that moves on is waited for."""
 
 
 @dataclass(frozen=True)
@@ -153,10 +156,15 @@ class Capture:
     def wait_until_captured(self, upto: LogPosition, *, timeout_s: float) -> None:
         """Wait until Kafka has acknowledged everything up to R.
 
+        Args:
+            upto: R.
+            timeout_s: Bound of the wait without progress, in seconds. A connector that moves on
+                through a backlog is waited for, six hours at most.
+
         Raises:
             HandoffTimeoutError: Time ran out; carries the last observation.
         """
-        seen: LogPosition | None = None
+        seen = self._captured()
 
         def reached() -> bool:
             nonlocal seen
@@ -166,12 +174,19 @@ class Capture:
             self.source.nudge()
             return False
 
-        self._wait(
-            f"wait until {self.names.connector} has captured {upto}",
-            reached,
-            timeout_s,
-            lambda: f"captured up to {seen or 'nowhere'}, {upto} is needed",
-        )
+        deadline = time.monotonic() + _BACKLOG_S
+        while True:
+            began = seen
+            try:
+                return self._wait(
+                    f"wait until {self.names.connector} has captured {upto}",
+                    reached,
+                    timeout_s,
+                    lambda: f"captured up to {seen or 'nowhere'}, {upto} is needed",
+                )
+            except HandoffTimeoutError:
+                if seen == began or time.monotonic() > deadline:
+                    raise
 
     def wait_until_readable(
         self, offsets: Mapping[int, int], *, timeout_s: float, topic: str | None = None

@@ -34,7 +34,8 @@ class Watch:
     """Progress that acts on the real world when a task with some text in its name begins.
 
     Args:
-        on_start: What to do when a task starts whose name holds the key; done once.
+        on_start: What to do when a task starts whose name holds the key; done once. For the key
+            ``a > b``, that is a task with b after one with a.
         on_advance: What to do when such a task counts something; done once.
     """
 
@@ -47,8 +48,12 @@ class Watch:
         return _WatchedTask(self, task)
 
     def _once(self, actions: dict[str, Callable[[], Any]], task: str) -> None:
-        for key in [key for key in actions if key in task]:
-            actions.pop(key)()
+        for key in list(actions):
+            first, _, later = key.partition(" > ")
+            if first in task and later:
+                actions[later] = actions.pop(key)
+            elif first in task:
+                actions.pop(key)()
 
 
 class _WatchedTask(NullTask):

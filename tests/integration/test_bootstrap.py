@@ -85,7 +85,7 @@ def test_readers_see_nothing_before_the_handoff_is_reached(shop: Bootstrapping) 
         seen.append((shop.record("orders").state, shop.published("orders")))
         shop.database.execute("UPDATE orders SET v = v + 1 WHERE id = 1")
 
-    shop.bootstrap("orders", Watch(on_start={"copy": look, "readable": look}))
+    shop.bootstrap("orders", Watch(on_start={"copy": look, "copy > readable": look}))
     assert seen == [(State.BOOTSTRAPPING, None), (State.CATCHING_UP, None)]
     assert shop.published("orders") is not None
 
@@ -315,7 +315,7 @@ def test_settings_that_are_edited_meanwhile_begin_the_copy_again(shop: Bootstrap
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        shop.bootstrap("orders", Watch(on_start={"has captured": interrupted}))
+        shop.bootstrap("orders", Watch(on_start={"copy > has captured": interrupted}))
     attempt = shop.record("orders").attempt
     assert attempt is not None
     assert Timeline(shop.spark, attempt.path).chunks(str(attempt.id)), "all is copied by now"
@@ -362,7 +362,7 @@ def test_a_stopped_connector_ends_the_wait_with_evidence(shop: Bootstrapping) ->
         source=shop.source,
         connect=shop.connect,
         kafka=shop.kafka,
-        definitions=shop.context.definitions,
+        definitions=shop.context().definitions,
         exactly_once=True,
         progress=Watch(),
     )
@@ -480,6 +480,6 @@ def test_a_column_added_behind_the_last_look_at_the_copy_is_not_missed(
     fill(shop.database, "orders", 100)
     shop.add("orders")
     added = "ALTER TABLE orders ADD COLUMN extra int NOT NULL DEFAULT 7"
-    watch = Watch(on_start={"has captured": lambda: shop.database.execute(added)})
+    watch = Watch(on_start={"copy > has captured": lambda: shop.database.execute(added)})
     assert shop.bootstrap("orders", watch).attempts == 2
     shop.catch_up_and_compare("orders", *COLUMNS, "extra")

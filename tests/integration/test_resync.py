@@ -332,7 +332,7 @@ def test_a_generation_that_is_built_can_be_given_up(table: Table) -> None:
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        table.resync(Watch(on_start={"has captured": leave}))
+        table.resync(Watch(on_start={"copy > has captured": leave}))
     services = table.services
     assert kinds(services, known) == [(1, Kind.SERVING), (2, Kind.BUILDING)]
     assert remove(services, known).removed == ()

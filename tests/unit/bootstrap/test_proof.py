@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any, cast
@@ -10,10 +11,12 @@ import pytest
 
 from bootstrap import capture
 from bootstrap.capture import Capture
+from bootstrap.errors import HandoffTimeoutError
 from cdc.capture.evidence import CaptureEvidence, CleanupPolicy, ConnectorFacts
 from cdc.connect import ConnectorStatus
 from cdc.debezium import CaptureNames
 from cdc.errors import CaptureError, SourceError
+from cdc.log.position import Lsn
 from cdc.runtime.progress import NullProgress
 from schemas.table import TableId
 
@@ -49,6 +52,40 @@ def prove(patch: pytest.MonkeyPatch, evidence: CaptureEvidence, policy: str = "d
         progress=NullProgress(),
     )
     proof.prove(cast("Any", SimpleNamespace(table=TABLE)))
+
+
+def wait(positions: Iterable[int], upto: int) -> None:
+    """Wait for a position with a bound of one look."""
+    places = iter(positions)
+    log = SimpleNamespace(
+        title="log",
+        problem=lambda: None,
+        captured=lambda *_, **__: Lsn(next(places)),
+        facts=dict,
+    )
+    source = SimpleNamespace(
+        capture=lambda _: SimpleNamespace(log_health=lambda: log), nudge=lambda: None
+    )
+    proof = Capture(
+        table=TABLE,
+        topic="t.orders",
+        names=NAMES,
+        source=cast("Any", source),
+        connect=cast("Any", SimpleNamespace(status=lambda _: None)),
+        kafka=cast(
+            "Any", SimpleNamespace(high_watermarks=lambda _: {}, stable_offsets=lambda _: {})
+        ),
+        definitions=cast("Any", None),
+        exactly_once=True,
+        progress=NullProgress(),
+    )
+    proof.wait_until_captured(Lsn(upto), timeout_s=0)
+
+
+def test_a_connector_with_a_backlog_is_waited_for_as_long_as_it_moves_on() -> None:
+    wait([1, 2, 3, 4, 5], upto=5)
+    with pytest.raises(HandoffTimeoutError, match="captured up to 0/3, 0/5 is needed"):
+        wait([1, 2, 3, 3, 4, 5], upto=5)
 
 
 def test_a_connector_that_does_not_run_yet_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
