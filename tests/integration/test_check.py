@@ -134,6 +134,6 @@ def test_rows_that_do_not_fit_into_a_message_are_a_warning(shop: Shop) -> None:
     shop.database.execute("UPDATE orders SET t = repeat('large', 10000) WHERE id = 1")
     on_replica(shop.services.source(shop.database.name))
     found = lines(shop)[f"topic {shop.record('orders').topic}"]
-    assert (found.status, "a row of 50,002 bytes" in found.detail) == ("warning", True), found
+    assert (found.status, "a row has 50,002 bytes" in found.detail) == ("warning", True), found
     (note,) = examine(shop.services, shop.table("orders"))
     assert "raise kafka.topic.max_message_bytes" in note

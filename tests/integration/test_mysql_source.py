@@ -178,7 +178,11 @@ CASES = [
     Refused(
         Shape("keyed", (PLAIN,)), r"1\. .*?(ALTER .*? ADD PRIMARY KEY \(\.\.\.\))", {"...": "id"}
     ),
-    Refused(Shape("indexed", (PLAIN, UNIQUE)), r"2\. key_columns: .*? as \(id\)", settings=BY_ID),
+    Refused(
+        Shape("indexed", (PLAIN, UNIQUE)),
+        r"2\. set key_columns: .*? for example \(id\)",
+        settings=BY_ID,
+    ),
     Refused(Shape("aged", (f"{KEYED} ENGINE = MyISAM",)), r"(ALTER .*? ENGINE = InnoDB)"),
     Refused(
         Shape("never_null", UNCLEAR, settings=APPEND),
