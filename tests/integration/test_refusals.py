@@ -96,7 +96,7 @@ CASES = [
     ),
     Refused(
         Shape("deferred", ("CREATE TABLE T (id int PRIMARY KEY DEFERRABLE, v int NOT NULL)",)),
-        r"(ALTER .*? USING INDEX <index>) and key_columns",
+        r"(ALTER .*? USING INDEX <index>), and key_columns",
         {"<index>": "T_v"},
         BY_V[:1],
         OTHER_KEY,
