@@ -152,7 +152,7 @@ def test_readers_never_see_an_older_state_after_the_swap(table: Table) -> None:
         table.follow()
         assert table.published("v = 77") == 1
 
-    watch = Watch(on_start={"copy": change, "readable": overtake})
+    watch = Watch(on_start={"copy": change, "copy > readable": overtake})
     table.resync(watch)
     assert watch.on_start == {}, "both were done"
     assert table.published("v = 77") == 1
@@ -166,7 +166,7 @@ def test_after_an_incompatible_change_the_former_generation_stands_still(table: 
     (stopped,) = run_tables(shop.context(), [shop.record(table.name)])
     assert stopped.state is State.NEEDS_BOOTSTRAP
     (told,) = status(table.services, [shop.table(table.name)]).tables
-    assert any("generation 1 stands still" in note for note in told.notes), told.notes
+    assert any("generation 1 gets no changes" in note for note in told.notes), told.notes
     settings = {"on_incompatible": "resync", "resync": {"max_rows": ROWS - 1}}
     shop.configure(**{f"public__{table.name}": settings})
     (told,) = status(table.services, [shop.table(table.name)]).tables
@@ -195,7 +195,7 @@ def test_a_change_that_breaks_both_generations_gives_the_next_one_up(table: Tabl
         assert stopped.state is State.NEEDS_BOOTSTRAP
 
     with pytest.raises(BootstrapError, match="could not catch up"):
-        table.resync(Watch(on_start={"copy": change, "is readable": alter}))
+        table.resync(Watch(on_start={"copy": change, "copy > is readable": alter}))
     (done,) = resync(table.services, [known])
     assert (done.error, done.details["rows"], done.details["generation"]) == (None, ROWS, 2)
     assert shop.store.builds() == []
