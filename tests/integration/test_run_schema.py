@@ -35,22 +35,12 @@ def test_a_nullable_column_is_added_in_place(orders: Orders) -> None:
     orders.assert_equal((*COLUMNS, "extra"))
 
 
-@pytest.mark.parametrize(
-    ("statement", "columns"),
-    [
-        ("ALTER TABLE T ADD COLUMN extra int; UPDATE T SET extra = id * 2", (*COLUMNS, "extra")),
-        pytest.param(
-            "ALTER TABLE T ALTER COLUMN id TYPE bigint; UPDATE T SET id = id + 5000000000",
-            COLUMNS,
-            marks=pytest.mark.breadth,
-        ),
-    ],
-    ids=["new", "wider"],
-)
-def test_a_batch_waits_for_a_catalog_that_shows_its_transactions(
-    orders: Orders, statement: str, columns: tuple[str, ...]
-) -> None:
-    """A commit is in the log before it is visible; here it waits for a standby that is away."""
+def test_a_batch_waits_for_a_catalog_that_shows_its_transactions(orders: Orders) -> None:
+    """A commit is in the log before it is visible; here it waits for a standby that is away.
+
+    Where the statement rewrites an index, the connector itself waits for the commit's locks.
+    """
+    statement = "ALTER TABLE T ADD COLUMN extra int; UPDATE T SET extra = id * 2"
     orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
     orders.run()
     hangs = orders.replication.database.commits_hang()
@@ -65,7 +55,7 @@ def test_a_batch_waits_for_a_catalog_that_shows_its_transactions(
         release()
         assert running.result(60).error is None
         hanging.result(20)
-    orders.assert_equal(columns)
+    orders.assert_equal((*COLUMNS, "extra"))
 
 
 @pytest.mark.parametrize(
