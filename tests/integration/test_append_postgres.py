@@ -155,7 +155,7 @@ def test_a_null_of_before_a_column_was_not_null_is_no_other_value(log: Log) -> N
     log.shop.settle("events")
     (result,) = log.shop.run()
     assert result.state is State.NEEDS_BOOTSTRAP, log.in_lake(where="kind = 'null'")
-    assert "no longer allows NULL" in (result.error or {})["message"]
+    assert "no longer allows NULL" in result.error.message
     succeeded(bootstrap(log.shop.services, [log.shop.table("events")]))
     log.run()
     log.assert_equal()

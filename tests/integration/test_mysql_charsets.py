@@ -45,4 +45,4 @@ def test_text_that_the_connector_reads_otherwise_is_read_by_key_or_refused(shop:
     shop.settle("keyed")
     results = {result.table.name: result for result in shop.run()}
     assert results["keyed"].state is State.FAILED
-    assert "key column k" in (results["keyed"].error or {})["message"]
+    assert "key column k" in results["keyed"].error.message
