@@ -19,6 +19,7 @@ from cdc.lake.pointer import POINTER
 from cdc.lake.publish import (
     current_path,
     delete_path,
+    has_commit,
     probe,
     read_pointer,
     write_pointer,
@@ -51,6 +52,21 @@ def test_the_pointer_moves_from_generation_to_generation(
     assert current_path(base) == shown.path, "what Spark wrote is found without it"
     kept = {path.name for path in (tmp_path / name).iterdir() if not path.name.endswith(".crc")}
     assert kept == {POINTER}, "a staged pointer was left behind"
+
+
+def test_a_commit_of_before_the_active_timeline_is_not_gone(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """The newest commit of an idle shard is archived by the commits of others."""
+    path = tmp_path.as_uri()
+    assert not has_commit(spark, path, "20260101000000000")
+    (tmp_path / ".hoodie").mkdir()
+    for name in ("20260102000000000.commit", "20260103000000000.replacecommit"):
+        (tmp_path / ".hoodie" / name).touch()
+    there = {day: has_commit(spark, path, f"202601{day}000000000") for day in ("01", "02", "03")}
+    assert there == {"01": True, "02": True, "03": True}
+    assert not has_commit(spark, path, "20260102120000000"), "a lake that was put back"
+    assert not has_commit(spark, path, "20260104000000000"), "a lake that was put back"
 
 
 def test_readers_always_see_a_generation_while_hundreds_are_published(

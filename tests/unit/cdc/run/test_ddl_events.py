@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pytest
 
-from cdc.debezium import DefinitionChange
+from cdc.debezium import DefinitionChange, KnownColumn
+from cdc.errors import CaptureError, LostHistoryError
 from cdc.log.binlog_position import BinlogPosition, read_position
 from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
+from cdc.run import ddl_events
 from cdc.run.ddl_events import since
 from cdc.sources.base import Source
+from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
+from schemas.types_mysql import MysqlType
 
 TABLE = TableId("shop", "shop", "orders")
 BIG = TableId("shop", "shop", "big")
@@ -81,3 +86,40 @@ def test_what_is_told_after_a_place_in_the_binlog(
 def test_what_is_told_without_a_gtid_came_after_those_that_have_one() -> None:
     told = change("ALTER TABLE orders ADD x int", gtid=None, place="binlog.000003:100")
     assert list(since(cast("Source", Places()), TABLE, f"{UUID}:1-9", [told]))
+
+
+def connector_has(reported: str, *, then: str = "int", later: bool = False) -> None:
+    """Compare a connector that reports a type with a catalog that has another one now.
+
+    Args:
+        reported: The type that the connector has reported.
+        then: The catalog's type.
+        later: Whether the table changes once more while it is compared.
+    """
+    read = KnownColumn("id", reported, None, None, None, True, ())
+    column = SimpleNamespace(name="id", type=MysqlType.parse(then, ""), nullable=True)
+    looks = iter([Fingerprint({"look": 1}), Fingerprint({"look": 2 if later else 1})])
+    captured = SimpleNamespace(
+        described=lambda _: (SimpleNamespace(columns=(column,)), next(looks)),
+        fingerprint=lambda *_, **__: next(looks),
+    )
+    context = SimpleNamespace(
+        sources={"shop": SimpleNamespace(capture=lambda _: captured, current_position=lambda: "1")},
+        definitions=SimpleNamespace(of=lambda _: (change("", columns=(read,)),)),
+        progress=None,
+    )
+    record, names = SimpleNamespace(table=TABLE), SimpleNamespace(connector="c")
+    ddl_events._require_known(*cast("Any", (context, record, names, None)))
+
+
+def test_a_table_that_changes_while_it_is_compared_is_looked_at_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A connector that is behind the next statement has lost nothing."""
+    monkeypatch.setattr(ddl_events, "_wait", lambda *_: None)
+    connector_has("INT")
+    connector_has("INT", later=True)
+    with pytest.raises(LostHistoryError, match="by another definition"):
+        connector_has("BIGINT")
+    with pytest.raises(CaptureError, match="changed while its definition was compared"):
+        connector_has("BIGINT", later=True)
