@@ -12,13 +12,16 @@ from bootstrap.steps import reaches
 from cdc.capture.gathering import cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
 from cdc.capture.known_definition import require_known
+from cdc.connect import failures
 from cdc.debezium import stored_position
 from cdc.errors import CaptureError
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
 from schemas.errors import TributaryError
+from schemas.redaction import redact
 
 if TYPE_CHECKING:
+    from cdc.capture.recovery import Recovery
     from cdc.connect import ConnectClient
     from cdc.debezium import CaptureNames, Definitions
     from cdc.kafka import KafkaAdmin
@@ -45,6 +48,7 @@ class Capture:
         kafka: Topics and offsets.
         definitions: What the connectors of binlogs report.
         exactly_once: Whether the connector writes to Kafka in transactions.
+        recovery: Restarts the connector if it fails during a wait.
         progress: Shows the waits.
     """
 
@@ -56,6 +60,7 @@ class Capture:
     kafka: KafkaAdmin
     definitions: Definitions
     exactly_once: bool
+    recovery: Recovery
     progress: Progress
 
     def prove(self, table: SourceTable) -> None:
@@ -163,6 +168,7 @@ class Capture:
 
         Raises:
             HandoffTimeoutError: Time ran out; carries the last observation.
+            CaptureError: The connector fails again and again, or the log lost what it must send.
         """
         seen = self._captured()
 
@@ -171,6 +177,7 @@ class Capture:
             seen = self._captured()
             if seen is not None and seen.reaches(upto):
                 return True
+            self.recovery.attend(self.names)
             self.source.nudge()
             return False
 
@@ -265,7 +272,7 @@ class Capture:
         if status is None:
             return f"connector {self.names.connector} does not exist"
         tasks = ", ".join(f"task {task.id} {task.state}" for task in status.tasks) or "no task"
-        failure = f" ({status.failure.splitlines()[0]})" if status.failure else ""
+        failure = f" ({redact(failures.explain(status.failure))})" if status.failure else ""
         return f"connector {self.names.connector} {status.state}, {tasks}{failure}"
 
     def _log_facts(self) -> str:

@@ -23,6 +23,7 @@ from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.publish import publish
 from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
+from cdc.capture.recovery import Recovery
 from cdc.debezium import names
 from cdc.errors import FencedError, LeaseHeldError, StateError, onboard_again
 from cdc.lake.publish import attempt_path, delete_path
@@ -30,6 +31,7 @@ from cdc.lake.timeline import Timeline
 from cdc.run.comparison import settings_digest
 from cdc.runtime.failpoints import crash
 from cdc.store.attempt import Attempt
+from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import RESUMABLE, Cause, State, TableRecord, transition, with_attempt
 from schemas.errors import SchemaError, TributaryError
 from schemas.fingerprint import Fingerprint
@@ -130,6 +132,7 @@ class _Bootstrap:
             kafka=context.kafka,
             definitions=context.definitions,
             exactly_once=config.connect.exactly_once,
+            recovery=Recovery(connect, context.leases, Restarts(context.store)),
             progress=context.progress,
         )
         self._rows = 0

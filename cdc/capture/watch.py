@@ -12,18 +12,16 @@ from dataclasses import dataclass
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from cdc.connect import failures
+from cdc.capture.recovery import RETRY, explained, restart_failed
 from cdc.debezium import came_lately, silence, silence_bound_s
 from cdc.errors import ConnectError, LeaseHeldError
-from cdc.store.connector_restarts import LIMIT, Restarts
+from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import State
-from schemas.redaction import redact
 
 if TYPE_CHECKING:
     from cdc.connect import ConnectClient, ConnectorStatus
     from cdc.debezium import CaptureNames
     from cdc.run.context import RunContext
-    from cdc.store.connector_restarts import Restarted
     from cdc.store.table_state import TableRecord
     from schemas.table import TableId
 
@@ -33,7 +31,6 @@ UNWATCHED = frozenset({State.RETIRED, State.NEEDS_BOOTSTRAP})
 """States of tables that do not need changes to come."""
 _ASLEEP = frozenset({"PAUSED", "STOPPED"})
 _NAMED = 5
-_RETRY = "run `tributary retry` for one of its tables"
 
 
 @dataclass(frozen=True)
@@ -137,7 +134,7 @@ class _Watch:
                 return self._failed(name, status.failure, restart=restart)
             if status.state in _ASLEEP:
                 what = f"connector {name} is {status.state}"
-                return what, f"To resume it, {_RETRY}."
+                return what, f"To resume it, {RETRY}."
             if status.running:
                 self._restarts.settle(name)
         states = "runs" if status is None or status.running else f"is {_states(status)}"
@@ -189,24 +186,11 @@ class _Watch:
         return any(self._lately(capture, sent) for sent in kafka.newest_times(topics).values())
 
     def _failed(self, name: str, trace: str, *, restart: bool) -> tuple[str, str]:
-        reason = f"connector {name} failed: {redact(failures.explain(trace))}"
-        remedy = failures.remedy(trace, f"Correct the cause; to restart it at once, {_RETRY}.")
-        if not restart or self._connect is None:
-            return reason, remedy
-        tried = self._restarts.claim(name)
-        if tried.now:
-            try:
-                self._connect.restart(name)
-            except ConnectError as error:
-                return f"{reason} ({_tries(tried)}, which Connect refused: {error.message})", remedy
-        return f"{reason} ({_tries(tried)})", remedy
-
-
-def _tries(tried: Restarted) -> str:
-    if tried.next_at is None and tried.times >= LIMIT:
-        return f"restarted {tried.times} times in a row, and no more by itself"
-    again = "" if tried.next_at is None else f", not before {tried.next_at:%H:%M:%S} UTC again"
-    return f"restarted, time {tried.times} of {LIMIT}{again}"
+        if restart and self._connect is not None:
+            failed = restart_failed(self._connect, self._restarts, name, trace)
+        else:
+            failed = explained(name, trace)
+        return failed.reason, failed.remedy
 
 
 def _states(status: ConnectorStatus) -> str:

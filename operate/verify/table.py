@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from bootstrap.capture import Capture
 from bootstrap.chunks import at_most, chunk_count
 from bootstrap.steps import reaches
+from cdc.capture.recovery import Recovery
 from cdc.debezium import Definitions
 from cdc.errors import LakeError, LostHistoryError, StateError
 from cdc.rows.masking import hidden
@@ -19,6 +20,7 @@ from cdc.run.comparison import frozen
 from cdc.run.published_generation import check_serving
 from cdc.runtime.waiting import wait_while
 from cdc.sources.values import KeyRange
+from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import State
 from operate.lifecycle import require
 from operate.verify.compare import Comparison, as_table, compare, digests, source_rows, with_keys
@@ -175,6 +177,7 @@ class _Verification:
             kafka=services.kafka,
             definitions=Definitions(services.kafka, services.schemas),
             exactly_once=services.config.connect.exactly_once,
+            recovery=Recovery(services.connect, services.leases, Restarts(services.store)),
             progress=services.progress,
         )
 

@@ -13,12 +13,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from bootstrap.capture import Capture
+from cdc.capture.recovery import Recovery
 from cdc.config import Config
 from cdc.debezium import Definitions
 from cdc.lake.publish import current_path
 from cdc.lake.write import LakeTable
 from cdc.run import RunResult, run_tables
 from cdc.runtime.progress import NullProgress, Progress
+from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import TableRecord
 from operate.context import Services
 from operate.onboard import onboard
@@ -159,6 +161,7 @@ def settle(services: Services, table: TableId) -> None:
         kafka=services.kafka,
         definitions=Definitions(services.kafka, services.schemas),
         exactly_once=services.config.connect.exactly_once,
+        recovery=Recovery(services.connect, services.leases, Restarts(services.store)),
         progress=NullProgress(),
     )
     capture.wait_until_captured(source.write_marker().position, timeout_s=CAPTURE_TIMEOUT_S)

@@ -15,7 +15,6 @@ import yaml
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
-from bootstrap.capture import Capture
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from cdc.config import Config
 from cdc.errors import CaptureError, PermanentError, ReplicaError, SourceError
@@ -350,30 +349,6 @@ def test_without_a_replica_the_primary_is_read(shop: Bootstrapping) -> None:
     assert attempt.view is not None
     assert attempt.view.on_replica is False
     shop.catch_up_and_compare("orders", *COLUMNS)
-
-
-def test_a_stopped_connector_ends_the_wait_with_evidence(shop: Bootstrapping) -> None:
-    fill(shop.database, "orders", 1)
-    shop.add("orders")
-    capture = Capture(
-        table=shop.table("orders"),
-        topic=shop.record("orders").topic,
-        names=shop.capture,
-        source=shop.source,
-        connect=shop.connect,
-        kafka=shop.kafka,
-        definitions=shop.context().definitions,
-        exactly_once=True,
-        progress=Watch(),
-    )
-    shop.connect.stop(shop.capture.connector)
-    upto = shop.source.write_marker().position
-    with pytest.raises(HandoffTimeoutError) as stopped:
-        capture.wait_until_captured(upto, timeout_s=1.0)
-    for evidence in (str(upto), "STOPPED", "confirmed", "high watermark", shop.capture.connector):
-        assert evidence in stopped.value.message
-    shop.connect.resume(shop.capture.connector)
-    capture.wait_until_captured(upto, timeout_s=60.0)
 
 
 def test_a_hanging_kafka_transaction_is_named(shop: Bootstrapping) -> None:

@@ -49,6 +49,7 @@ def prove(patch: pytest.MonkeyPatch, evidence: CaptureEvidence, policy: str = "d
         kafka=cast("Any", SimpleNamespace(topic_config=lambda _: {"cleanup.policy": policy})),
         definitions=cast("Any", None),
         exactly_once=True,
+        recovery=cast("Any", None),
         progress=NullProgress(),
     )
     proof.prove(cast("Any", SimpleNamespace(table=TABLE)))
@@ -77,6 +78,7 @@ def wait(positions: Iterable[int], upto: int) -> None:
         ),
         definitions=cast("Any", None),
         exactly_once=True,
+        recovery=cast("Any", SimpleNamespace(attend=lambda _: None)),
         progress=NullProgress(),
     )
     proof.wait_until_captured(Lsn(upto), timeout_s=0)

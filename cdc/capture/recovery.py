@@ -1,0 +1,132 @@
+"""Restarts of failed connectors: by runs, and by commands that wait for changes."""
+
+from __future__ import annotations
+
+import logging
+import time
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from cdc.connect import failures
+from cdc.errors import CaptureError, ConnectError, LeaseHeldError
+from cdc.store.connector_restarts import LIMIT
+from schemas.redaction import redact
+
+if TYPE_CHECKING:
+    from cdc.connect import ConnectClient
+    from cdc.debezium import CaptureNames
+    from cdc.store.connector_restarts import Restarted, Restarts
+    from cdc.store.lease import Leases
+
+_log = logging.getLogger(__name__)
+
+RETRY = "run `tributary retry` for one of its tables"
+"""How a person restarts a connector."""
+_LOOK_S = 5.0
+
+
+@dataclass(frozen=True)
+class FailedConnector:
+    """A connector or task that has failed.
+
+    Args:
+        reason: What failed and why, and how often it was restarted.
+        remedy: What to do.
+        given_up: Whether no process restarts it any more.
+    """
+
+    reason: str
+    remedy: str
+    given_up: bool
+
+
+def restart_failed(
+    connect: ConnectClient, restarts: Restarts, name: str, trace: str
+) -> FailedConnector:
+    """Restart a failed connector if its next restart is due and no other process does it.
+
+    Args:
+        connect: Kafka Connect.
+        restarts: The restarts so far.
+        name: The connector.
+        trace: The stack trace of its failure.
+    """
+    failed = explained(name, trace)
+    tried = restarts.claim(name)
+    tries, refused = _tries(tried), ""
+    if tried.now:
+        try:
+            connect.restart(name)
+        except ConnectError as error:
+            refused = f", which Connect refused: {error.message}"
+    given_up = tried.next_at is None and tried.times >= LIMIT and not tried.now
+    return FailedConnector(f"{failed.reason} ({tries}{refused})", failed.remedy, given_up)
+
+
+def explained(name: str, trace: str) -> FailedConnector:
+    """Return a connector's failure without restarting it."""
+    reason = f"connector {name} failed: {redact(failures.explain(trace))}"
+    remedy = failures.remedy(trace, f"Correct the cause; to restart it at once, {RETRY}.")
+    return FailedConnector(reason, remedy, given_up=False)
+
+
+class Recovery:
+    """Looks after a connector while something waits for what it sends.
+
+    Without it, one transient failure (a broken connection to the server, a Kafka transaction that
+    timed out) would end the wait only when its time has run out, since no run looks at the
+    connector meanwhile.
+
+    Args:
+        connect: Kafka Connect.
+        leases: A process that changes a capture holds its lease, and stops the connector for a
+            moment.
+        restarts: The restarts so far.
+    """
+
+    def __init__(self, connect: ConnectClient, leases: Leases, restarts: Restarts) -> None:
+        self._connect = connect
+        self._leases = leases
+        self._restarts = restarts
+        self._next_look = 0.0
+
+    def attend(self, names: CaptureNames) -> None:
+        """Restart the connector if it has failed; looks at most every five seconds.
+
+        Raises:
+            CaptureError: It failed again after the last restart.
+        """
+        if time.monotonic() < self._next_look:
+            return
+        self._next_look = time.monotonic() + _LOOK_S
+        try:
+            failed = self._restarted(names)
+        except (ConnectError, LeaseHeldError) as error:
+            _log.info("connector %s was left alone: %s", names.connector, error)
+            return
+        if failed is None:
+            return
+        _log.warning("%s", failed.reason)
+        if failed.given_up:
+            raise CaptureError(failed.reason, remedy=failed.remedy, connector=names.connector)
+
+    def _restarted(self, names: CaptureNames) -> FailedConnector | None:
+        name = names.connector
+        if self._failure(name) is None:
+            return None
+        with self._leases.hold(names.resource):
+            trace = self._failure(name)
+            if trace is None:
+                return None
+            return restart_failed(self._connect, self._restarts, name, trace)
+
+    def _failure(self, name: str) -> str | None:
+        status = self._connect.status(name)
+        return None if status is None else status.failure
+
+
+def _tries(tried: Restarted) -> str:
+    if tried.next_at is None and tried.times >= LIMIT:
+        return f"restarted {tried.times} times in a row, and no more by itself"
+    again = "" if tried.next_at is None else f", not before {tried.next_at:%H:%M:%S} UTC again"
+    return f"restarted, time {tried.times} of {LIMIT}{again}"

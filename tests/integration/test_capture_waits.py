@@ -1,0 +1,71 @@
+"""Waits for what a connector sends: what they report, and how they get over failures."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, cast
+
+import pytest
+
+from bootstrap.capture import Capture
+from bootstrap.errors import HandoffTimeoutError
+from cdc.capture.recovery import Recovery
+from cdc.store.connector_restarts import Restarts
+from stack.roles import CAPTURE
+from tests.integration.bootstrapping import Bootstrapping, Watch, fill
+from tests.integration.captured import wait_until
+from tests.integration.conftest import Database
+
+
+@pytest.fixture
+def shop(database: Database, tmp_path: Path) -> Iterator[Bootstrapping]:
+    opened = Bootstrapping(database, cast("Any", None), tmp_path)
+    yield opened
+    opened.connect.close()
+    opened.registry.close()
+    opened.store.close()
+
+
+def test_a_stopped_connector_ends_the_wait_with_evidence(shop: Bootstrapping) -> None:
+    fill(shop.database, "orders", 1)
+    shop.add("orders")
+    capture = _capture(shop)
+    shop.connect.stop(shop.capture.connector)
+    upto = shop.source.write_marker().position
+    with pytest.raises(HandoffTimeoutError) as stopped:
+        capture.wait_until_captured(upto, timeout_s=1.0)
+    for evidence in (str(upto), "STOPPED", "confirmed", "high watermark", shop.capture.connector):
+        assert evidence in stopped.value.message
+    shop.connect.resume(shop.capture.connector)
+    capture.wait_until_captured(upto, timeout_s=60.0)
+
+
+def test_a_wait_restarts_a_connector_that_fails_meanwhile(shop: Bootstrapping) -> None:
+    """No run looks at it, and an error of a moment must not cost the whole time of the wait."""
+    fill(shop.database, "orders", 1)
+    shop.add("orders")
+    name, password = shop.capture.connector, shop.database.stack.passwords.get(CAPTURE)
+    shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD 'another-one'")
+    try:
+        shop.connect.restart(name, only_failed=False)
+        wait_until(lambda: bool((status := shop.connect.status(name)) and status.failure), "", 60)
+    finally:
+        shop.database.stack.psql(f"ALTER ROLE {CAPTURE} PASSWORD '{password}'")
+    _capture(shop).wait_until_captured(shop.source.write_marker().position, timeout_s=60.0)
+
+
+def _capture(shop: Bootstrapping) -> Capture:
+    context = shop.context()
+    return Capture(
+        table=shop.table("orders"),
+        topic=shop.record("orders").topic,
+        names=shop.capture,
+        source=shop.source,
+        connect=shop.connect,
+        kafka=shop.kafka,
+        definitions=context.definitions,
+        exactly_once=True,
+        recovery=Recovery(shop.connect, context.leases, Restarts(context.store)),
+        progress=Watch(),
+    )
