@@ -118,7 +118,7 @@ def test_a_default_that_changes_while_a_run_reads_it_is_no_value_of_older_rows(
 
     monkeypatch.setattr(MysqlSource, "stored_value", read_after_a_change)
     (result,) = shop.run()
-    assert "default '5') is another now" in result.error.message, result
+    assert "default '5'" in result.error.message, result
     assert result.state is State.FAILED
     retry(shop.services, shop.table("t"))
     (result,) = shop.run()

@@ -122,7 +122,7 @@ def test_a_wrong_login_and_a_wrong_kind_are_named(
     other = "mysql" if config.kind == "mariadb" else "mariadb"
     mistaken = Connections("shop", config.model_copy(update={"kind": other}))
     with (
-        pytest.raises(SourceError, match=f"its kind is given as {other}") as error,
+        pytest.raises(SourceError, match=f"its kind is set to {other}") as error,
         mistaken.open("snapshot"),
     ):
         pass

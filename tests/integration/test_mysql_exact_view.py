@@ -184,7 +184,7 @@ def test_a_replica_that_was_let_go_on_meanwhile_gives_no_view(
         ):
             pool.submit(seen, lab.database, view, go_on, "SELECT 1")
             assert view.split is not None
-            with pytest.raises(ReplicaError, match="went on while views were taken"):
+            with pytest.raises(ReplicaError, match="ran while the sessions took their views"):
                 view.split.known()
     assert started.is_set()
 
@@ -212,7 +212,7 @@ def test_without_the_right_the_statement_that_grants_it_is_named(
 def test_the_primary_gives_no_such_view(source: MysqlSource) -> None:
     obstacle = source.exact_view_obstacle(from_primary=True)
     assert obstacle is not None
-    assert "Name a replica" in obstacle[1]
+    assert "Set `replica`" in obstacle[1]
 
 
 def test_waits_are_shown(lab: Lab, source: MysqlSource) -> None:

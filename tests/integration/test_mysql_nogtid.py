@@ -195,7 +195,7 @@ def test_a_purged_binlog_stops_the_tables(shop: Shop) -> None:
     assert status(services, []).failed
     (result,) = shop.run()
     assert result.state is State.NEEDS_BOOTSTRAP
-    assert "no longer has what the connector needs next" in result.error.message
+    assert "no longer has the changes that the connector needs next" in result.error.message
     succeeded(bootstrap(services, [shop.table("orders")]))
     shop.assert_equal("orders")
 

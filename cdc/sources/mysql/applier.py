@@ -41,9 +41,9 @@ def resume(connections: Connections) -> None:
         if wait_while(lambda: not runs(connections, session), timeout_s=_STATE_S, poll_s=_POLL_S):
             status = replication_status(session) or {}
             raise ReplicaError(
-                f"the applier of the {connections.where(on_replica=True)} was started and"
-                f" stands still: {status.get('last_sql_error') or 'no error is told'}",
-                remedy=f"Correct its error, then run {_START} on the replica.",
+                f"the applier of the {connections.where(on_replica=True)} was started, but does"
+                f" not run: {status.get('last_sql_error') or 'the server reports no error'}",
+                remedy=f"Correct the applier's error, then run {_START} on the replica.",
             )
 
 
@@ -112,8 +112,9 @@ def _wait_until_it_sleeps(connections: Connections, number: int) -> None:
             lambda: not control.rows(query, (number,)), timeout_s=_STATE_S, poll_s=_POLL_S
         ):
             raise ReplicaError(
-                f"the {connections.where(on_replica=True)} did not begin a countdown of ours",
-                remedy="See its log and load, and run the command again.",
+                f"the {connections.where(on_replica=True)} did not start the countdown after"
+                " which it starts its applier by itself",
+                remedy="Look at the replica's log and load, then run the command again.",
             )
 
 
@@ -132,7 +133,7 @@ def _end(connections: Connections, number: int) -> None:
             control.rows(f"KILL {number}")
     except SourceError as error:
         # The applier already runs, so the countdown does not change anything when it ends.
-        _log.warning("a countdown on the replica could not be ended: %s", error)
+        _log.warning("cannot end the countdown's session on the replica: %s", error)
 
 
 def _quietly(session: Session, statements: str) -> None:
@@ -152,7 +153,7 @@ def runs(connections: Connections, session: Session) -> bool:
     status = replication_status(session)
     if status is None:
         raise ReplicaError(
-            f"{connections.where(on_replica=True)} replicates from nowhere",
+            f"{connections.where(on_replica=True)} does not replicate from any server",
             remedy="Start replication by GTID there.",
         )
     return str(status.get("replica_sql_running")).lower() == "yes"

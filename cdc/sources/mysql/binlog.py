@@ -44,7 +44,7 @@ class BinlogHealth:
                 recorded.reaches(self.purged)  # raises if the two are not of one kind
             return None if stored is None else self._lost(stored, recorded)
         except PositionError as error:
-            return f"is counted otherwise than what was captured: {error.message}"
+            return f"counts positions differently from the captured ones: {error.message}"
 
     def _lost(self, stored: LogPosition, recorded: LogPosition | None) -> str | None:
         if isinstance(stored, StoredPosition):
@@ -52,18 +52,19 @@ class BinlogHealth:
         executed = self.executed()
         if not executed.reaches(stored):
             return (
-                f"lacks transactions that were captured (up to {stored}, and it has {executed}):"
-                " it is another server's, was begun anew, or was restored to an earlier state"
+                f"lacks transactions that were captured (captured up to {stored}, the binlog has"
+                f" {executed}): it belongs to another server, was reset, or was restored to an"
+                " earlier state"
             )
         if not stored.reaches(self.purged):
             return (
-                "no longer has what the connector needs next: it is purged up to"
-                f" {self.purged}, and captured up to {stored}"
+                "no longer has the changes that the connector needs next: it is purged up to"
+                f" {self.purged}, and captured only up to {stored}"
             )
         if recorded is not None and not stored.reaches(recorded):
             return (
-                f"is captured up to {stored} only, and the lake rests on {recorded}: the"
-                " connector's stored position was lost or set back"
+                f"is captured only up to {stored}, but the table in the lake needs {recorded}:"
+                " the connector's stored position was lost or set back"
             )
         return None
 
@@ -100,7 +101,7 @@ class NoBinlog:
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
         """The problem: the server writes none."""
-        return "is off (log_bin), and what the server changes meanwhile is in no log"
+        return "is off (log_bin), so the server logs no changes"
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
         """None: a position that was captured says nothing of later changes."""

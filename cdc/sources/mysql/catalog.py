@@ -155,7 +155,7 @@ def _source_table(found: Described) -> SourceTable:
 def _hazards(columns: Sequence[SourceColumn]) -> tuple[str, ...]:
     """Columns that can stop the connector for all of its tables."""
     return tuple(
-        f"column {column.name} ({column.type}) stops the connector, or reaches it garbled"
+        f"column {column.name} ({column.type}) stops the connector, or arrives garbled"
         for column in columns
         if str(column.type) in _UNREADABLE
     )
@@ -169,10 +169,10 @@ def _present(found: dict[TableId, Described], table: TableId) -> Described:
 
 def _missing(table: TableId) -> MissingTableError:
     return MissingTableError(
-        f"source {table.source} has no table {table.relation}, or this login may not see it",
+        f"source {table.source} has no table {table.relation}, or the login may not see it",
         remedy="List the tables with `tributary discover`; names are case-sensitive. If the table"
-        f" was dropped, `tributary offboard {table}`, or `tributary bootstrap {table}` once it is"
-        " there again.",
+        f" was dropped, run `tributary offboard {table}`; if it was recreated, run `tributary"
+        f" bootstrap {table}`.",
         table=table,
     )
 

@@ -31,8 +31,8 @@ _SET_MEANWHILE = {
 }
 """Queries for the settings that were changed since the server started; any login may run them."""
 _WITHOUT_XA = (
-    "Let no application use them. They are counted since the server started: restart it once none"
-    " does, before its first table is onboarded."
+    "Stop the use of XA transactions by applications. The server counts them from its start:"
+    " before the first table is onboarded, restart the server once no application uses them."
 )
 DIRECT = (
     "Without GTIDs `replica` must follow the primary itself, and no other replica; or set"
@@ -76,7 +76,8 @@ def run(connections: Connections) -> list[Check]:
                 "replica",
                 "warning",
                 "none is configured: snapshots read the primary",
-                "Set `replica` to a replica of it, so that a bootstrap spares the primary.",
+                "Set `replica` to a replica of the primary, so that a bootstrap does not load the"
+                " primary.",
             )
         )
     elif {("snapshot", True), ("admin", False)} <= reachable and not lacking:
@@ -122,8 +123,11 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
         if seen != wanted.value:
             yield Check(name, "error", seen or "empty", wanted.remedy)
         elif wanted.of_sessions and name in meanwhile:
-            detail = f"{seen or 'empty'}, set since the server started: sessions may be older"
-            yield Check(name, "warning", detail, f"Unless you know of none, {END_OLDER}")
+            detail = (
+                f"{seen or 'empty'}, set after the server started: older sessions may have"
+                " another value"
+            )
+            yield Check(name, "warning", detail, f"Unless no older session is open, {END_OLDER}")
         else:
             yield Check(name, "ok", seen or "empty")
     if unlogged := replicated.unlogged(session, connections.config.kind, variables):
@@ -151,10 +155,10 @@ def _gtid_mode(mode: str) -> Check:
     return Check(
         "gtid_mode",
         "warning",
-        f"{mode}: positions are file and position in the primary's binlog. What a replica has that"
-        " the primary lacks is not seen, the replica must follow the primary itself, and a server"
-        " that gets GTIDs later needs new copies of its tables",
-        "Set gtid_mode = ON and enforce_gtid_consistency = ON, better before the first copy.",
+        f"{mode}: positions are files and offsets of the primary's binlog. Transactions that only"
+        " the replica has are not detected, the replica must follow the primary itself, and"
+        " tables need new copies if GTIDs are turned on later",
+        "Set gtid_mode = ON and enforce_gtid_consistency = ON, preferably before the first copy.",
     )
 
 
@@ -168,8 +172,8 @@ def _retention(seconds: int) -> Check:
         name,
         "warning",
         f"kept for {seconds / _DAY_S:.1f} days",
-        "Raise it above the longest outage plus the time of the largest copy: a connector that"
-        " finds its position purged needs new copies of its tables.",
+        "Raise it above the longest outage plus the time of the largest copy: if the position of"
+        " a connector is purged, its tables need new copies.",
     )
 
 
@@ -190,7 +194,8 @@ def _may_replicate(session: Session, connections: Connections) -> Check:
     return Check(
         "privileges capture",
         "warning" if by_role else "error",
-        f"{user} lacks {' and '.join(lacking)}" + (", unless by a role" if by_role else ""),
+        f"{user} lacks {' and '.join(lacking)}"
+        + (" itself; a role may grant it" if by_role else ""),
         f"GRANT {', '.join(lacking)} ON *.* TO the login {user}.",
     )
 
@@ -216,9 +221,9 @@ def _replica(connections: Connections) -> Iterator[Check]:
         yield Check(
             "replica",
             "error",
-            f"{where} replicates from nowhere, or {connections.credential('snapshot').user} may not"
-            " see it",
-            "Start replication there, by GTID where the primary has them, and grant the login"
+            f"{where} does not replicate from any server, or"
+            f" {connections.credential('snapshot').user} may not see its replication",
+            "Start replication there, by GTID if the primary has GTIDs, and grant the login"
             " REPLICATION CLIENT" + (" and REPLICA MONITOR." if kind == "mariadb" else "."),
         )
         return
@@ -238,7 +243,8 @@ def _gtid_mode_of_replica(theirs: dict[str, str]) -> Iterator[Check]:
         yield Check(
             "replica gtid_mode",
             "error",
-            f"{theirs['gtid_mode']}, and the primary's is ON: not all that it executes has a GTID",
+            f"{theirs['gtid_mode']}, but the primary's is ON: the replica may execute"
+            " transactions without a GTID",
             "Set gtid_mode = ON there, too.",
         )
 
@@ -249,8 +255,8 @@ def _transactions_without_gtids(where: str, other: str | None) -> Check:
     return Check(
         "replica transactions",
         "warning",
-        "without GTIDs nobody can tell whether it has others than the primary's",
-        "Let nobody write to it: super_read_only = ON, always.",
+        "without GTIDs, transactions that did not come from the primary cannot be detected",
+        "Keep super_read_only = ON there at all times, so that no session writes to the replica.",
     )
 
 
@@ -267,7 +273,7 @@ def _settings_of_replica(theirs: dict[str, str], status: dict[str, Any]) -> Iter
         yield Check(
             "replica read_only",
             "warning",
-            "anyone may write to it, and what is written there is in no topic",
+            "applications can write to the replica, and no topic gets those changes",
             "SET GLOBAL read_only = ON (super_read_only in MySQL).",
         )
 
@@ -277,11 +283,12 @@ def _errant(where: str, errant: GtidSet) -> Iterator[Check]:
         Check(
             "replica transactions",
             "error",
-            f"{where} has executed what the primary has not: {errant}",
-            "It is no replica of this primary, or was written to: make it anew, read-only.",
+            f"{where} has executed transactions that the primary has not: {errant}",
+            "Recreate the replica from this primary, read-only: it belongs to another primary, or"
+            " an application wrote to it.",
         )
         if errant
-        else Check("replica transactions", "ok", "all are the primary's")
+        else Check("replica transactions", "ok", "all come from the primary")
     )
 
 
@@ -297,8 +304,8 @@ def follows_another(status: dict[str, Any], primary: str) -> str | None:
         return None
     named = f"{status.get('source_host')}:{status.get('source_port')}"
     return (
-        f"follows {named} ({followed or 'which it has not met yet'}), and not the primary"
-        f" ({primary}): without GTIDs its place in the primary's binlog cannot be told"
+        f"follows {named} ({followed or 'not connected yet'}), and not the primary ({primary}):"
+        " without GTIDs its position in the primary's binlog is unknown"
     )
 
 
@@ -315,7 +322,7 @@ def _follows(where: str, status: dict[str, Any]) -> Check:
             "error",
             f"{where}: the {' and the '.join(stopped)} thread of replication does not run"
             + (f": {why}" if why else ""),
-            "START REPLICA there, after its error is corrected.",
+            "Correct the error, then run START REPLICA there.",
         )
     source = f"{status.get('source_host')}:{status.get('source_port')}"
     return Check("replica", "ok", f"{where} follows {source}")

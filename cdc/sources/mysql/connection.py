@@ -174,9 +174,9 @@ class Connections:
         if found != self.config.kind:
             raise SourceError(
                 f"the {self.where(on_replica=on_replica)} of source {self.source} is {version},"
-                f" and its kind is given as {self.config.kind}",
-                remedy=f"Set sources.{self.source}.kind to {found}; the two differ in GTIDs, types"
-                " and connector.",
+                f" but its kind is set to {self.config.kind}",
+                remedy=f"Set sources.{self.source}.kind to {found}; the two kinds differ in"
+                " GTIDs, types and connector.",
                 source=self.source,
             )
         lock_s = max(1, round(lock_timeout_s))
@@ -200,11 +200,14 @@ class Connections:
         if code in DENIED:
             remedy = f"Grant {user} what it lacks: docs/mysql.md has the rights of each login."
         elif code == ER.LOCK_WAIT_TIMEOUT:
-            remedy = "Another session holds a lock for long; try again when it has ended."
+            remedy = (
+                "Another session holds a lock on the table. Run the command again when that"
+                " session has ended."
+            )
         elif code in _TOO_SLOW:
-            remedy = "The server was too slow; try again."
+            remedy = "The statement reached its time limit. Run the command again."
         elif code in _READ_ONLY:
-            remedy = "The server takes no writes: `primary` must name the primary."
+            remedy = "Point `primary` at the server that takes writes: this one is read-only."
         else:
             remedy = "Look at the server's log at this time; then run the command again."
         return SourceError(

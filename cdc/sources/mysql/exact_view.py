@@ -59,33 +59,35 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
     kind = connections.config.kind
     if not on_replica:
         return (
-            f"{connections.where(on_replica=False)} has no view of a known position without a lock,"
-            " and no replica is named whose applier could be stopped for a moment",
-            "Name a replica, and leave out snapshot_from.",
+            f"{connections.where(on_replica=False)} cannot open a view at a known position"
+            " without a lock, and the table is not read from a replica, whose applier could be"
+            " stopped for a moment",
+            "Set `replica`, and remove snapshot_from from the table's settings.",
         )
     with connections.open("marker") as session:
         position = executed(session, kind) if has_gtids(session, kind) else None
     if position is None:
         return (
-            f"the primary has no GTIDs ({connections.where(on_replica=False)}), by which its events"
-            " are told from those that a copy contains",
-            "Set gtid_mode = ON; without it only tables with a key can travel, in parts.",
+            f"{connections.where(on_replica=False)} has no GTIDs, which show what events a copy"
+            " already contains",
+            "Set gtid_mode = ON; without GTIDs only tables with a key can be replicated.",
         )
     if isinstance(position, MariadbGtidSet) and len(position.last) > 1:
         return (
             f"the primary has logged in {len(position.last)} GTID domains, and a replica may"
             " execute these in any order",
-            "Only a table with a key can travel from such a server: give it one.",
+            "Give the table a primary key: only tables with a key can be replicated from such a"
+            " server.",
         )
     with connections.open("snapshot", on_replica=True) as session:
         if _may(session, _RIGHT[kind]):
             return None
         name, _, host = str(session.value("SELECT current_user()")).rpartition("@")
     return (
-        f"{name} may not stop the applier of the {connections.where(on_replica=True)}, and without"
-        " that nobody can tell which events a copy contains",
-        f"On the primary: GRANT {_RIGHT[kind]} ON *.* TO '{name}'@'{host}'; (the applier stands"
-        " still for a moment as a copy or verify begins).",
+        f"{name} may not stop the applier of the {connections.where(on_replica=True)}, so it is"
+        " unknown which events a copy already contains",
+        f"On the primary: GRANT {_RIGHT[kind]} ON *.* TO '{name}'@'{host}'; (the applier stops"
+        " for a moment when a copy or a verification starts).",
     )
 
 
@@ -151,7 +153,7 @@ def _turn(timeout_s: float) -> Iterator[None]:
     """The right of one copy of this process to open its sessions, while a block runs."""
     if not _TURN.acquire(timeout=timeout_s):
         raise ReplicaError(
-            f"another copy of this process has waited for {timeout_s:.0f} s for its sessions on a"
+            f"another copy in this process has waited for {timeout_s:.0f} s for its sessions on a"
             " replica to open",
             remedy="Run the command again; if this repeats, copy fewer tables at once.",
         )
@@ -206,7 +208,7 @@ class _Opening(threading.Thread):
             return self._error
         if self._error is not None:
             return ReplicaError(
-                f"sessions on the {self._where} could not be opened at once: {self._error!r}",
+                f"sessions on the {self._where} could not be opened together: {self._error!r}",
                 remedy="This is a defect of this version; report it with the log.",
             )
         return None
@@ -241,12 +243,12 @@ class _Opening(threading.Thread):
                 # S must not have changed: otherwise the applier was started in between.
                 if applier.runs(self._connections, session) or not self._stands(session, split):
                     raise ReplicaError(
-                        f"the applier of the {self._where} went on while views were taken",
-                        remedy="See what else starts it, and run the command again.",
+                        f"the applier of the {self._where} ran while the sessions took their views",
+                        remedy="Find out what else starts the applier, then run the command again.",
                     )
                 self.gate.end_pause(session)
             took = time.monotonic() - began
-            _log.info("the applier of the %s stood still for %.3f s", self._where, took)
+            _log.info("the applier of the %s was stopped for %.3f s", self._where, took)
             return split
 
     def _wait_for_sessions(self, session: Session) -> None:
@@ -304,18 +306,18 @@ class _Opening(threading.Thread):
             poll_s=_POLL_S,
         ):
             raise ReplicaError(
-                f"{self._sessions - absent} of {self._sessions} sessions on the {self._where} had"
-                f" their views after {limit_s:.0f} s",
-                remedy="The replica may be short of processors: run the command again.",
+                f"only {self._sessions - absent} of {self._sessions} sessions on the"
+                f" {self._where} had their views after {limit_s:.0f} s",
+                remedy="Run the command again when the replica has less load.",
             )
 
     def _not_all(self, come: int) -> ReplicaError:
         return ReplicaError(
-            f"{come} of {self._sessions} sessions that read at the same time have come to the"
-            f" {self._where}",
-            remedy="Spark must have that many slots free at once: set parallel_chunks of the table"
-            " to fewer, or give Spark more cores; and the replica must take as many sessions of"
-            " one login (max_user_connections).",
+            f"only {come} of the {self._sessions} sessions that read at the same time have"
+            f" connected to the {self._where}",
+            remedy="Lower parallel_chunks of the table, or give Spark more cores: it needs that"
+            " many free slots at once. The replica must also allow that many sessions of one"
+            " login (max_user_connections).",
         )
 
     @property

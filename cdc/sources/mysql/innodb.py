@@ -167,8 +167,8 @@ def _no_process(session: Session) -> SourceError:
     user = str(session.value("SELECT current_user()"))
     name, _, host = user.rpartition("@")
     return SourceError(
-        f"{user} may not see what InnoDB keeps of tables: in which files they are, which is how one"
-        " that was replaced is told from one that was not, and their foreign keys",
+        f"{user} may not read InnoDB's metadata of tables: their files, which show whether a"
+        " table was replaced, and their foreign keys",
         remedy=f"GRANT PROCESS ON *.* TO '{name}'@'{host}';",
         field="credentials.admin",
     )

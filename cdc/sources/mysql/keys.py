@@ -36,7 +36,8 @@ def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
     """
     if not key:
         raise SourceError(
-            f"table {table.table} has no key, and MySQL's rows have no place to be read by",
+            f"table {table.table} has no key, and rows of MySQL have no physical address by which"
+            " ranges could be read",
             remedy="Add a primary key, or name the columns of a unique index in key_columns.",
             table=table.table,
         )
@@ -67,8 +68,8 @@ def _known(kind: object, table: SourceTable, name: str) -> MysqlType:
     known = {*_INTEGERS, *_BY_NUMBER, *_REAL, *_TEXT, *_BYTES, *_MOMENTS, "decimal"}
     if not isinstance(kind, MysqlType) or kind.name not in known:
         raise SourceError(
-            f"key column {name!r} of table {table.table} has type {kind}, of which no ranges can be"
-            " made",
+            f"key column {name!r} of table {table.table} has type {kind}, which cannot be cut"
+            " into ranges",
             remedy="Name other columns in key_columns: integers, decimals, dates, text or binary.",
             table=table.table,
             field=name,
@@ -108,8 +109,8 @@ def literal(kind: MysqlType, text: str) -> str:
     if kind.name not in {*_BYTES, *_MOMENTS} and _NUMBER.fullmatch(text):
         return text
     raise SourceError(
-        f"{text!r} is no bound of a range of type {kind}",
-        remedy="The plan of the copy was altered, or is of another type: begin the copy again.",
+        f"{text!r} is not a bound of a range of type {kind}",
+        remedy="Start the copy again: its stored plan was altered, or was made for another type.",
     )
 
 
@@ -156,7 +157,7 @@ def relation_of(table: TableId) -> str:
 def zero_date(where: str) -> tuple[str, str]:
     """The problem of a key with a date that no calendar has, and what to do."""
     return (
-        f"a row has a zero or partial date {where}, which no row of the lake can have",
+        f"a row has a zero or partial date {where}, which the lake cannot hold",
         "Give such rows real dates, or name other columns in key_columns; NO_ZERO_DATE and"
         " NO_ZERO_IN_DATE in a strict sql_mode keep new ones out.",
     )

@@ -106,9 +106,10 @@ def stored_value(
     value = session.value(query)
     if column not in read_table(session, table.table).columns:
         raise SourceError(
-            f"table {table.table} was changed during the run, which wanted to fill older rows: its"
-            f" column {wanted.name} ({column.type}, default {column.default_sql!r}) is another now",
-            remedy="Nothing was written. Run the command again, which compares the table anew.",
+            f"table {table.table} changed during the run, before older rows were filled: the"
+            f" definition of column {wanted.name} is no longer {column.type}, default"
+            f" {column.default_sql!r}",
+            remedy="Nothing was written. Run the command again, which compares the table again.",
             table=table.table,
             field=wanted.name,
         )
@@ -144,8 +145,9 @@ def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> s
     """
     if value is None:
         raise SchemaError(
-            f"a key of table {table.table} has NULL in column {name!r}",
-            remedy="Key columns are NOT NULL on the source; verify the lake table's key.",
+            f"a row's key in table {table.table} has NULL in column {name!r}",
+            remedy="Check the key of the table in the lake: key columns are NOT NULL on the"
+            " source.",
             table=table.table,
             field=name,
         )

@@ -94,8 +94,8 @@ def plan(
     found = describe(session, [table]).get(table)
     if found is None or found.fingerprint(on_replica=False).digest != fingerprint.digest:
         raise SourceError(
-            f"table {table} was changed at this very moment",
-            remedy="Ask again.",
+            f"table {table} changed while its definition was read",
+            remedy="Run the command again.",
             table=table,
         )
     with _asking(session, table) as lookups:
@@ -125,7 +125,7 @@ def _asking(session: Session, table: TableId) -> Iterator[Lookups]:
             code = error.args[0] if error.args else CR.CR_UNKNOWN_ERROR
             if code in _OURS or code >= CR.CR_ERROR_FIRST:
                 raise
-            raise _refused(table, f"the server says of {definition}: {error.args[-1]}") from error
+            raise _refused(table, f"the server refuses {definition}: {error.args[-1]}") from error
         try:
             (row,) = session.named(f"SHOW FULL COLUMNS FROM {_PLACE}")
         finally:
@@ -152,8 +152,8 @@ def _require_row_format(session: Session, table: TableId) -> None:
     found = session.rows("SHOW SESSION VARIABLES LIKE 'binlog_format'")
     if found and found[0][1] != "ROW":
         raise SourceError(
-            f"binlog_format of table {table}'s server is {found[0][1]}",
-            remedy="Set it to ROW, as capture needs it.",
+            f"the server of table {table} has binlog_format = {found[0][1]}",
+            remedy="Set binlog_format = ROW, which capture needs.",
             table=table,
         )
 
@@ -251,7 +251,7 @@ class _Draft:
             row["nullable"] = "NO"
         if column.expression is not None:
             if old is not None and old["expression"]:
-                why = "whether its expression stays the same, only the server can tell"
+                why = "only the server can compare its old and new expression"
                 raise _refused(self._table, f"{column.name!r} is a generated column: {why}")
             row["expression"] = column.expression
         # SHOW COLUMNS and information_schema print a default differently.
@@ -326,7 +326,7 @@ class _Draft:
     def _require_once(self) -> None:
         names = [row["name"].lower() for row in self._rows]
         if doubled := next((name for name in names if names.count(name) > 1), None):
-            raise _refused(self._table, f"there are two columns {doubled!r} then")
+            raise _refused(self._table, f"two columns would have the name {doubled!r}")
 
 
 def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
@@ -337,6 +337,6 @@ def _place(placed: list[tuple[str, str]], name: str, place: str | None) -> None:
 def _refused(table: TableId, why: str) -> DdlError:
     return DdlError(
         f"the statements do not fit table {table}: {why}",
-        remedy="Compare them with the table as it is on the source now.",
+        remedy="Compare the statements with the table as it is on the source now.",
         table=table,
     )

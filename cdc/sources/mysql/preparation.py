@@ -119,7 +119,7 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
     """
     problems: list[str] = []
     if table.kind not in ("table", "partitioned"):
-        problems.append("it is no plain InnoDB table, and cannot be read under a view")
+        problems.append("it is not a plain InnoDB table, so it cannot be read under a view")
     if table.kind in ("table", "partitioned") and not append:
         problems += _cascades(session, table)
     # The fingerprint has this, too, since a table that is left out is idle.
@@ -143,8 +143,8 @@ def audit_server(session: Session, *, append: bool) -> list[str]:
     if append and seen.get("binlog_transaction_compression") == "ON":
         # The place of a row in the binlog identifies the row when it is sent again.
         problems.append(
-            "binlog_transaction_compression is ON, and rows of a compressed transaction have no"
-            " places of their own, which mode append tells them apart by"
+            "binlog_transaction_compression is ON: rows of a compressed transaction have no"
+            " positions of their own, by which mode append distinguishes rows"
         )
     found = (xa_used(session), unlogged(session, server_kind(session), seen))
     return problems + [problem for problem in found if problem is not None]
@@ -181,10 +181,11 @@ def xa_used(session: Session) -> str | None:
     Their rows are logged before they commit.
     """
     if used := _xa_prepared(session):
-        return f"{used}: the binlog has their rows before it is known whether they commit"
+        return f"{used}: the binlog contains their rows before they commit or roll back"
     if used := _xa_of_one_phase(session):
         return (
-            f"{used}: without GTIDs a connector that is restarted amid their rows leaves out some"
+            f"{used}: without GTIDs, a connector that restarts between their rows skips some of"
+            " these"
         )
     return None
 

@@ -203,7 +203,8 @@ def write_marker(connections: Connections) -> Marker:
     with connections.open("admin") as session:
         if identity(session, kind)[0] != server:
             raise SourceError(
-                f"{connections.where(on_replica=False)} became another server just now",
-                remedy="Let `primary` lead to one server; then run the command again.",
+                f"{connections.where(on_replica=False)} led to two servers, one after the other",
+                remedy="Point `primary` at one server, and not at several; then run the command"
+                " again.",
             )
         return Marker(marker, server, None, executed(session, kind))

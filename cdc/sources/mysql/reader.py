@@ -140,17 +140,17 @@ def explain_failure(table: TableId, text: str, *, together: bool = False) -> Sou
     reason = said[-1].strip() if said else text.strip()[:500]
     if _NOT_THERE in text and together:
         return SnapshotLostError(
-            f"a session that read table {table} ended, and no other can take over its view",
-            remedy="Nothing to do: the copy begins again. If this repeats, see the log of the Spark"
-            " tasks and of the replica; spark.speculation must be off.",
+            f"a session that read table {table} ended, and no other session can take over its view",
+            remedy="Nothing to do: the copy begins again. If this repeats, look at the logs of"
+            " the Spark tasks and of the replica; spark.speculation must be off.",
             table=table,
         )
     if _NOT_THERE in text:
         return ReplicaError(
-            f"a snapshot session of table {table} is not where it must be: the marker is not"
-            " visible there, or the server is another one",
-            remedy="`replica` must lead to one server: a load balancer over several, or a failover "
-            "during the copy, sends sessions to another one.",
+            f"a snapshot session of table {table} is not on the expected server: the marker is"
+            " not visible there, or the server has another identity",
+            remedy="Point `replica` at one server: a load balancer over several, or a failover"
+            " during the copy, sends sessions to another server.",
             table=table,
         )
     if denied := _DENIED.search(text):
@@ -199,10 +199,10 @@ def jdbc_properties(connections: Connections, *, on_replica: bool) -> dict[str, 
     credential = connections.credential("snapshot")
     if endpoint.ssl_cert is not None:
         raise SourceError(
-            f"snapshots cannot show the certificate {endpoint.ssl_cert} to the"
-            f" {connections.where(on_replica=on_replica)}: the JDBC driver reads no PEM key",
-            remedy="Let the login of credentials.snapshot come without one (ALTER USER ... REQUIRE"
-            " SSL), and leave out ssl_cert and ssl_key of this server.",
+            f"snapshots cannot present the certificate {endpoint.ssl_cert} to the"
+            f" {connections.where(on_replica=on_replica)}: the JDBC driver cannot read PEM keys",
+            remedy="Allow the login of credentials.snapshot without a certificate (ALTER USER ..."
+            " REQUIRE SSL), and remove ssl_cert and ssl_key from this server's settings.",
             field="ssl_cert",
         )
     limit = "max_statement_time" if connections.config.kind == "mariadb" else "max_execution_time"

@@ -143,9 +143,9 @@ def _status(connections: Connections, session: Session) -> dict[str, Any]:
     if status is None:
         kind = connections.config.kind
         raise ReplicaError(
-            f"{connections.where(on_replica=True)} replicates from nowhere, or"
-            f" {connections.credential('snapshot').user} may not see it",
-            remedy="Start replication there, by GTID where the primary has them, and grant the"
+            f"{connections.where(on_replica=True)} does not replicate from any server, or"
+            f" {connections.credential('snapshot').user} may not see its replication",
+            remedy="Start replication there, by GTID if the primary has GTIDs, and grant the"
             " login REPLICATION CLIENT" + (" and REPLICA MONITOR." if kind == "mariadb" else "."),
         )
     return status
@@ -180,21 +180,24 @@ def _place(connections: Connections, status: dict[str, Any], primary: str) -> Bi
     file, at = status.get("relay_source_log_file"), status.get("exec_source_log_pos")
     if not file or at is None:
         raise ReplicaError(
-            f"{where} does not say how far it is in the primary's binlog",
-            remedy="Start replication there (START REPLICA), then run again.",
+            f"{where} does not report its position in the primary's binlog",
+            remedy="Start replication there (START REPLICA), then run the command again.",
         )
     return BinlogPosition(str(file), int(at))
 
 
 def _too_late(where: str, found: Position, upto: LogPosition, timeout_s: float) -> ReplicaError:
     if found.stopped:
-        remedy = "START REPLICA there, after its error is corrected, then run again."
+        remedy = "Correct the applier's error, run START REPLICA there, then run the command again."
     elif not found.receiving:
-        remedy = "Let it reach its primary (SHOW REPLICA STATUS there), then run again."
+        remedy = (
+            "Restore the replica's connection to its primary (SHOW REPLICA STATUS there),"
+            " then run the command again."
+        )
     else:
         remedy = (
-            "Check that it follows this primary (SHOW REPLICA STATUS there); when it is only slow,"
-            " raise the wait and run again."
+            "Check that the replica follows this primary (SHOW REPLICA STATUS there); if it is"
+            " only slow, raise the wait and run the command again."
         )
     return ReplicaError(
         f"{where} has not executed {upto} of the primary within {timeout_s:.0f} s:"

@@ -27,9 +27,15 @@ def unlogged(session: Session, kind: str, variables: Mapping[str, str]) -> str |
     if variables.get(name) == "ON":
         return None
     if variables.get("wsrep_on") == "ON":
-        return f"{name} is OFF on a node of a Galera cluster: what other nodes write is not logged"
+        return (
+            f"{name} is OFF on a node of a Galera cluster: its binlog lacks the writes of"
+            " other nodes"
+        )
     if _replicates(session, kind):
-        return f"{name} is OFF, and the primary is a replica itself: what comes so is not logged"
+        return (
+            f"{name} is OFF, and the primary is a replica itself: its binlog lacks the changes"
+            " that it replicates"
+        )
     return None
 
 

@@ -48,8 +48,8 @@ def missing(connections: Connections, table: TableId) -> tuple[str, str] | None:
         return None
     statements = "; ".join(dict.fromkeys(lacking.values()))
     return (
-        f"cannot be read, as a whole, by the login of {', '.join(lacking)}",
-        f"Run {statements}; on the primary, from where replicas get it.",
+        f"cannot be read in full by the login of {', '.join(lacking)}",
+        f"Run {statements}; on the primary, which replicates the grants.",
     )
 
 
@@ -100,9 +100,10 @@ def of_tables(connections: Connections) -> Iterator[Check]:
         yield Check(
             f"privileges {role}",
             "error" if whole else "warning",
-            f"{account_sql(account)} sees no {names}{more} on the"
+            f"{account_sql(account)} cannot see {names}{more} on the"
             f" {connections.where(on_replica=on_replica)}",
-            f"Run {grants}; or for the tables that are to travel, before they are onboarded.",
+            f"Run {grants}; or grant SELECT on each table that is to be replicated, before it is"
+            " onboarded.",
         )
 
 

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 END_OLDER = (
-    "end all sessions that are open, those of pools, too, or restart the server: each goes on with"
-    " what it began with."
+    "end all open sessions, including those of connection pools, or restart the server: a session"
+    " keeps the value that it began with."
 )
 
 
@@ -38,25 +38,25 @@ WANTED: Mapping[str, Wanted] = {
     ),
     "binlog_row_image": Wanted(
         "FULL",
-        "SET GLOBAL binlog_row_image = FULL, and in the option file: without the columns that a"
-        f" statement did not touch an event is no row. Then {END_OLDER}",
+        "SET GLOBAL binlog_row_image = FULL, and in the option file: otherwise events lack the"
+        f" columns that a statement did not touch. Then {END_OLDER}",
         of_sessions=True,
     ),
     "binlog_row_value_options": Wanted(
         "",
-        "SET GLOBAL binlog_row_value_options = '': changes of JSON values are logged in part"
-        f" otherwise. Then {END_OLDER}",
+        "SET GLOBAL binlog_row_value_options = '': otherwise the binlog has only the changed"
+        f" parts of JSON values. Then {END_OLDER}",
         of_sessions=True,
     ),
     "binlog_order_commits": Wanted(
         "ON",
-        "SET GLOBAL binlog_order_commits = ON, and in the option file: without it commits become"
-        " visible in another order than the log's.",
+        "SET GLOBAL binlog_order_commits = ON, and in the option file: otherwise commits become"
+        " visible in an order that differs from the binlog's.",
     ),
     "lower_case_table_names": Wanted(
         "0",
         "Capture from a server where it is 0, which is fixed when a server is initialized: the"
-        " connector tells names as they were written.",
+        " connector reports names as they were written.",
     ),
     "gtid_strict_mode": Wanted("ON", "SET GLOBAL gtid_strict_mode = ON.", loses=False),
     "log_bin_compress": Wanted(
@@ -66,8 +66,9 @@ WANTED: Mapping[str, Wanted] = {
     ),
     "binlog_alter_two_phase": Wanted(
         "OFF",
-        "SET GLOBAL binlog_alter_two_phase = OFF, and in the option file: with it a statement that"
-        f" failed is in the binlog, and the connector takes it as executed. Then {END_OLDER}",
+        "SET GLOBAL binlog_alter_two_phase = OFF, and in the option file: otherwise the binlog"
+        " contains failed statements, and the connector treats them as executed. Then"
+        f" {END_OLDER}",
         of_sessions=True,
     ),
 }

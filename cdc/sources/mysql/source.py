@@ -248,9 +248,9 @@ class MysqlSource:
         if now.system_identifier != view.identity.system_identifier:
             raise SnapshotLostError(
                 f"the {self._connections.where(on_replica=True)} of source {self._name} became"
-                f" another server during the copy (it was {view.identity.system_identifier}, is"
-                f" {now.system_identifier})",
-                remedy="Let `replica` lead to one server, and not to any of several.",
+                f" another server during the copy (it was {view.identity.system_identifier}, and"
+                f" is now {now.system_identifier})",
+                remedy="Point `replica` at one server, and not at several.",
                 source=self._name,
             )
 

@@ -173,8 +173,9 @@ def describe(
         before = now
     names = ", ".join(sorted(map(str, tables))[:_ATTEMPTS])
     raise SourceError(
-        f"the definitions of these tables change all the time: {names}",
-        remedy="Let the ALTER TABLE statements that run now end; then run the command again.",
+        f"the definitions of these tables changed at each reading: {names}",
+        remedy="Wait until the running ALTER TABLE statements have ended; then run the command"
+        " again.",
     )
 
 

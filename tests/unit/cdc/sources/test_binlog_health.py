@@ -23,7 +23,7 @@ def mysql(numbers: str) -> GtidSet:
         (None, None, None),
         ("1-50", None, None),
         ("1-50", "1-40", None),
-        ("1-9", None, "no longer has what the connector needs next"),
+        ("1-9", None, "no longer has the changes that the connector needs next"),
         ("1-101", None, "lacks transactions that were captured"),
         ("1-50", "1-60", "stored position was lost or set back"),
     ],
@@ -49,7 +49,7 @@ def place(number: int, offset: int, base: str = "binlog") -> BinlogPosition:
         (None, None, None),
         (place(3, 3), None, None),  # the connector stands at the beginning of the first file
         (place(4, 70), place(4, 60), None),
-        (place(2, 9000), None, "no longer has what the connector needs next"),
+        (place(2, 9000), None, "no longer has the changes that the connector needs next"),
         # RESET BINARY LOGS begins again with the first file.
         (place(12, 4), None, "lacks transactions that were captured"),
         (place(4, 50), place(4, 60), "stored position was lost or set back"),

@@ -28,7 +28,7 @@ def view(timeout_s: float) -> AbstractContextManager[Any]:
 def test_a_copy_waits_for_its_turn_in_bounded_time() -> None:
     with (
         exact_view._TURN,
-        pytest.raises(ReplicaError, match="another copy of this process has waited"),
+        pytest.raises(ReplicaError, match="another copy in this process has waited"),
         view(0.05),
     ):
         pytest.fail("two copies open their sessions at once")

@@ -19,8 +19,8 @@ RELAY = "4f22fb58-82db-22f2-af44-d91bba530673"
         ({"source_uuid": PRIMARY.upper()}, None),
         # A replica of a replica: its places are those of the replica's binlog.
         ({"source_uuid": RELAY, "source_host": "relay", "source_port": 3306}, "follows relay:3306"),
-        ({"source_uuid": "", "source_host": "db1", "source_port": 3306}, "not met yet"),
-        ({}, "not met yet"),
+        ({"source_uuid": "", "source_host": "db1", "source_port": 3306}, "not connected yet"),
+        ({}, "not connected yet"),
     ],
 )
 def test_only_a_replica_of_the_primary_itself_will_do(

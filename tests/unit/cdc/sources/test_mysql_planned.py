@@ -192,7 +192,7 @@ def test_keys_and_unique_indexes_follow() -> None:
     [
         (A + "DROP other", "no column 'other'"),
         (A + "MODIFY N bigint", "as the catalog has it, 'n'"),
-        (A + "ADD Note int", "two columns 'note'"),
+        (A + "ADD Note int", "two columns would have the name 'note'"),
         (A + "ADD x int AFTER other", "no column 'other'"),
         (A + "ADD PRIMARY KEY (other)", "no column 'other'"),
         (A + "MODIFY twice bigint AS (n * 2)", "generated"),
