@@ -46,7 +46,10 @@ def _message(
         return whole[0]
     short = [f"{name!r} ({one.context['short']})" for name, one in types.items()]
     short += [f"{name!r} ({why})" for name, why in names.items()]
-    return f"{len(short)} columns of table {table} cannot travel as they are: {', '.join(short)}"
+    return (
+        f"{len(short)} columns of table {table} cannot be replicated as they are:"
+        f" {', '.join(short)}"
+    )
 
 
 def _remedy(
@@ -56,14 +59,18 @@ def _remedy(
     types: Mapping[str, UnsupportedTypeError],
     names: Mapping[str, str],
 ) -> str:
-    rows = "" if settings.appends else "; its text is then asked of the source by key, for each row"
+    rows = (
+        ""
+        if settings.appends
+        else "; a run then reads the text of each changed row from the source by key"
+    )
     free = [name for name in types if name not in key and name not in names]
     asked = [] if settings.appends else free
     away = [name for name in names if name not in key] + (free if settings.appends else [])
     told = []
     if asked:
         told.append(
-            f"Set {_setting(table, settings, asked, away)}{rows} that changes."
+            f"Set {_setting(table, settings, asked, away)}{rows}."
             + (" `exclude` leaves a column out instead." if not away else "")
         )
     elif away:

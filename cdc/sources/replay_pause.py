@@ -45,9 +45,9 @@ def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
             _resume(source, store)
         if source.replay_paused():
             raise ReplicaError(
-                f"replay of the replica of source {source.name} is paused by someone else",
-                remedy="Resume it on the replica (PostgreSQL: SELECT pg_wal_replay_resume(); MySQL"
-                " and MariaDB: START REPLICA SQL_THREAD), then run again.",
+                f"replay of the replica of source {source.name} is paused, and not by Tributary",
+                remedy="Resume it on the replica (PostgreSQL: SELECT pg_wal_replay_resume();"
+                " MySQL and MariaDB: START REPLICA SQL_THREAD), then run the command again.",
                 source=source.name,
             )
         store.note_paused_replay(source.name)
@@ -73,11 +73,19 @@ def settle(store: Store, leases: Leases, open_source: Callable[[str], Replay]) -
             with leases.hold(_resource(name)):
                 if name in store.paused_replays():
                     _resume(open_source(name), store)
-                    _log.warning("replay of the replica of %s was left paused: resumed", name)
+                    _log.warning(
+                        "resumed replay of the replica of %s, which a process that ended"
+                        " had left paused",
+                        name,
+                    )
         except LeaseHeldError:
             continue  # a process that is alive has paused it for a moment
         except TributaryError as error:
-            _log.warning("replay of the replica of %s may be paused by us: %s", name, error)
+            _log.warning(
+                "cannot resume replay of the replica of %s, which Tributary may have paused: %s",
+                name,
+                error,
+            )
 
 
 def _resume(source: Replay, store: Store) -> None:

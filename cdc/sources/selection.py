@@ -32,16 +32,16 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
     for column in columns:
         if column.hide and column.name in key:
             raise SchemaError(
-                f"key column {column.name!r} of table {table.table} is to be hidden"
-                f" (columns.{column.hide}), and rows are found by their key",
-                remedy="Leave it shown, or name other columns in key_columns.",
+                f"key column {column.name!r} of table {table.table} is hidden"
+                f" (columns.{column.hide}), but rows are found by their key",
+                remedy="Take it out of columns.hash or mask, or name other columns in key_columns.",
                 table=table.table,
                 field=column.name,
             )
         if column.asked and column.name in key:
             raise SchemaError(
-                f"key column {column.name!r} of table {table.table} is to be asked of the source,"
-                " which is asked by key",
+                f"key column {column.name!r} of table {table.table} is in columns.as, but the"
+                " text of such a column is read from the source by key",
                 remedy="Take it out of columns.as; a key needs a type that events carry.",
                 table=table.table,
                 field=column.name,
@@ -57,8 +57,9 @@ def _require_told_apart(table: SourceTable, schema: TableSchema) -> None:
     for column in map(schema.column, schema.key):
         if not rule[column.name].tells_apart:
             raise SchemaError(
-                f"key column {column.name!r} of table {table.table} has type {column.source_type},"
-                " of which the lake shows two values alike that are two keys for the source",
+                f"key column {column.name!r} of table {table.table} has type"
+                f" {column.source_type}, and two keys that differ in the source can be equal in"
+                " the lake",
                 remedy="Name other columns in key_columns; or leave the table out.",
                 table=table.table,
                 field=column.name,
@@ -231,11 +232,9 @@ def _unusable_names(names: list[str]) -> dict[str, str]:
     for name in names:
         other = by_folded.setdefault(name.lower(), name)
         if other != name:
-            found[name] = (
-                f"differs from column {other!r} by case only, which the lake does not tell"
-            )
+            found[name] = f"differs from column {other!r} by case only, which the lake ignores"
         elif is_reserved(name):
-            found[name] = "begins like a column that the lake adds"
+            found[name] = "begins like the columns that Tributary or Hudi adds"
         elif not LAKE_NAME.fullmatch(name):
-            found[name] = "has a name that the lake cannot have: Hudi takes letters, digits and _"
+            found[name] = "has a name that Hudi does not allow: only letters, digits and _"
     return found

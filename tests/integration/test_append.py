@@ -164,7 +164,7 @@ def test_a_replay_that_someone_else_paused_is_left_alone(log: Log) -> None:
     services = log.shop.services
     with log.shop.database.paused():
         with (
-            pytest.raises(ReplicaError, match="paused by someone else") as raised,
+            pytest.raises(ReplicaError, match="paused, and not by Tributary") as raised,
             resuming(source, services.store, services.leases),
         ):
             raise AssertionError("not reached")

@@ -141,7 +141,7 @@ class PostgresCapture:
         """
         if not self.kept_log.exists() or self.sent_tables.exists():
             return None
-        return f"cannot be read on: {self.sent_tables.title} does not exist"
+        return f"cannot be read further: {self.sent_tables.title} does not exist"
 
     def log_health(self) -> LogHealth:
         """The state of the slot, on which the capture depends."""

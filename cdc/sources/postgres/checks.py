@@ -77,7 +77,8 @@ def run(connections: Connections) -> list[Check]:
                 "replica",
                 "warning",
                 "none is configured: snapshots read the primary",
-                "Set `replica` to a physical standby, so that a bootstrap spares the primary.",
+                "Set `replica` to a physical standby, so that a bootstrap does not load the"
+                " primary.",
             )
         )
     elif {("snapshot", True), ("admin", False)} <= reachable:
@@ -142,7 +143,7 @@ def _missing_on_tables(session: Session, connections: Connections, role: Role) -
     user = sql.Identifier(connections.credential(role).user).as_string(None)
     tables = sorted({table for table, _ in lacking})
     if role == "admin":
-        detail = f"{user} may not publish {_some(tables)}: only their owner may"
+        detail = f"{user} may not publish {_some(tables)}: only their owners may"
         grants = sorted({f"GRANT {owner} TO {user};" for _, owner in lacking})
     else:
         detail = f"{user} may not read {_some(tables)}"
@@ -153,7 +154,7 @@ def _missing_on_tables(session: Session, connections: Connections, role: Role) -
         f"tables {role}",
         "note",
         detail,
-        "Where they are to be replicated, run as a superuser: " + " ".join(grants),
+        "To replicate these tables, run as a superuser: " + " ".join(grants),
     )
 
 
@@ -205,8 +206,8 @@ def _identity_readable(session: Session) -> Check:
     return Check(
         "server identity",
         "warning",
-        "pg_control_system() or pg_walfile_name() is not permitted: a switch to another server "
-        "cannot be told from the log",
+        "pg_control_system() or pg_walfile_name() is not permitted: the log cannot show a switch"
+        " to another server",
         "GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), "
         "pg_control_recovery() to the roles of this source.",
     )
@@ -250,7 +251,7 @@ def _replica(connections: Connections) -> Iterator[Check]:
             "replica",
             "note",
             "; ".join(warnings),
-            "The marker row is compared all the same.",
+            "Nothing to do: the marker row is compared in any case.",
         )
     else:
         yield Check("replica", "ok", f"{where} is a standby of the primary")
@@ -267,8 +268,8 @@ def _replica(connections: Connections) -> Iterator[Check]:
             "replica conflicts",
             "warning" if risky else "ok",
             f"max_standby_streaming_delay = {delay[0]}, hot_standby_feedback = {delay[1]}",
-            "A copy that takes longer than the delay may be cancelled: set "
-            "hot_standby_feedback = on, or raise the delay."
+            "Set hot_standby_feedback = on, or raise the delay: the replica may cancel a copy"
+            " that takes longer."
             if risky
             else "",
         )

@@ -169,15 +169,18 @@ class Connections:
             remedy = CONFLICT_REMEDY
         elif isinstance(error, psycopg.errors.InsufficientPrivilege):
             kind = PermanentError
-            remedy = (
-                f"Grant role {user} what it lacks; `tributary check` says with which statement."
-            )
+            remedy = f"Grant role {user} what it lacks; `tributary check` prints the statements."
         elif isinstance(error, psycopg.errors.LockNotAvailable):
-            remedy = "Another session holds a lock for long; try again when it has ended."
+            remedy = (
+                "Another session holds a lock on the table. Run the command again when that"
+                " session has ended."
+            )
         elif isinstance(error, psycopg.errors.QueryCanceled):
-            remedy = "The server was too slow, or someone cancelled the statement; try again."
+            remedy = (
+                "The statement reached its time limit, or was cancelled. Run the command again."
+            )
         elif isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
-            remedy = "The server takes no writes: `primary` must name the primary."
+            remedy = "Point `primary` at the server that takes writes: this one is read-only."
         else:
             remedy = "Look at the server's log at this time; then run the command again."
         return kind(

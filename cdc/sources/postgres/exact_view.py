@@ -64,7 +64,8 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
         where = connections.where(on_replica=on_replica)
         if version < OLDEST_VERSION:
             return (
-                f"the {where} is PostgreSQL {version // 10000}, and a copy in mode append needs 14",
+                f"the {where} is PostgreSQL {version // 10000}, but a copy in mode append needs"
+                " 14 or later",
                 "Upgrade the server.",
             )
         if not on_replica:
@@ -78,11 +79,11 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
         return None
     role = connections.credential("snapshot").user
     return (
-        f"{role} may not pause the replay of the {where}, and without that nobody can tell which"
-        " events a copy contains",
-        "Choose: 1. on the primary, in this database, as a superuser:"
-        f" {grant_sql(role)} (replay stands still for a moment as a copy or verify begins);"
-        " 2. snapshot_from: primary for the table, which is then read from the primary.",
+        f"{role} may not pause the replay of the {where}, so it is unknown which events a copy"
+        " already contains",
+        f"Choose: 1. on the primary, in this database, as a superuser: {grant_sql(role)} (replay"
+        " stops for a moment when a copy or a verification starts); 2. snapshot_from: primary"
+        " for the table, which is then read from the primary.",
     )
 
 
@@ -107,7 +108,7 @@ def resume(connections: Connections) -> None:
         session.execute("SELECT pg_wal_replay_resume()")
         if not _wait_for(session, _NOT_PAUSED):
             raise ReplicaError(
-                f"replay of the {connections.where(on_replica=True)} was resumed and is still"
+                f"replay of the {connections.where(on_replica=True)} was resumed, but is still"
                 f" {_state(session)!r}",
                 remedy="Run SELECT pg_wal_replay_resume() on the replica.",
             )
@@ -158,8 +159,8 @@ def replica_view(
                 yield proven(connections, session, taken, marker, on_replica=True)
                 return
     raise ReplicaError(
-        f"the {connections.where(on_replica=True)} exported {_VIEWS} views that show transactions"
-        " which were in progress: long ones were open, and some used savepoints",
+        f"the {connections.where(on_replica=True)} exported {_VIEWS} views, and each shows"
+        " transactions that were in progress: long transactions with savepoints were open",
         remedy="Run the command again when fewer long transactions are open; or set snapshot_from:"
         " primary for the table.",
     )
@@ -211,8 +212,9 @@ def _taken(connections: Connections, session: Session) -> Exported:
                     return Exported(snapshot, before, exact=True)
         session.rollback()
     raise ReplicaError(
-        f"replay of the {where} did not stand still in {_TRIES} tries",
-        remedy="See what else resumes it (pg_wal_replay_resume), and run the command again.",
+        f"replay of the {where} did not stay paused in any of {_TRIES} tries",
+        remedy="Find out what else resumes replay (pg_wal_replay_resume), then run the command"
+        " again.",
     )
 
 
@@ -235,9 +237,9 @@ def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
             raw.send_query(later.encode())
             if wait_while(raw.flush, timeout_s=_STATE_S, poll_s=_POLL_S):
                 raise ReplicaError(
-                    f"the {connections.where(on_replica=True)} did not take a countdown of ours"
-                    f" within {_STATE_S:.0f} s",
-                    remedy="See its log and load, and run the command again.",
+                    f"the {connections.where(on_replica=True)} did not start the countdown after"
+                    f" which it resumes replay by itself within {_STATE_S:.0f} s",
+                    remedy="Look at the replica's log and load, then run the command again.",
                 )
 
         try:
@@ -274,16 +276,18 @@ def primary_view(
                 row = walsender.execute(create.encode()).fetchone()
             except psycopg.errors.QueryCanceled as error:
                 raise SourceError(
-                    f"a slot on the {connections.where(on_replica=False)} could not be made within"
-                    f" {timeout_s:.0f} s: transactions that were open when it began have not ended",
+                    f"a slot on the {connections.where(on_replica=False)} could not be created"
+                    f" within {timeout_s:.0f} s: transactions that were open at its start have"
+                    " not ended",
                     remedy="Find long transactions in pg_stat_activity and pg_prepared_xacts, end"
-                    " them, and run the command again.",
+                    " them, then run the command again.",
                 ) from error
             finally:
                 watchdog.cancel()
             if row is None:
                 raise SourceError(
-                    f"the {connections.where(on_replica=False)} gave no snapshot for slot {name}",
+                    f"the {connections.where(on_replica=False)} exported no snapshot for slot"
+                    f" {name}",
                     remedy="Look at the server's log at this time; then run the command again.",
                 )
             session.execute(sql.SQL("SET TRANSACTION SNAPSHOT {}").format(sql.Literal(row[2])))

@@ -261,7 +261,11 @@ def truncated(
             if _has_older(session, table, int(leaf), bounds or "true", since):
                 found.remove(int(leaf))
     except psycopg.errors.QueryCanceled:
-        _log.warning("partitions of %s in new files have more rows than can be looked at", table)
+        _log.warning(
+            "cannot search all rows of the partitions of %s that have new files in time;"
+            " these partitions count as truncated",
+            table,
+        )
     return frozenset(found)
 
 

@@ -60,8 +60,8 @@ def differs(connections: Connections, table: SourceTable, key: Sequence[str]) ->
     found = apart(ours, theirs)
     if found:
         _log.warning(
-            "table %s is read as one chunk: primary and replica compare %s by other versions of"
-            " their libraries, or do not tell them; run both on the same libc and ICU",
+            "table %s is read as one chunk: primary and replica compare %s with different or"
+            " unknown versions of their libraries; run both on the same libc and ICU",
             table.table,
             ", ".join(found),
         )

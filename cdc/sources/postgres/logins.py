@@ -49,8 +49,8 @@ def _not_owned(
             return None
     grant = sql.SQL("GRANT {} TO {};").format(sql.Identifier(table.owner), sql.Identifier(user))
     return (
-        f"belongs to {table.owner}, and only its owner may publish it: {user} is no member of that"
-        " role",
+        f"belongs to {table.owner}, and only its owner may publish it: {user} is not a member of"
+        " that role",
         grant.as_string(None),
     )
 

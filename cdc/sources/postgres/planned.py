@@ -136,7 +136,7 @@ class _Draft:
         elif isinstance(action, SetIdentity):
             self._facts["replica_identity"] = _IDENTITIES[action.identity]
         elif isinstance(action, Leave):
-            why = "its changes go nowhere, or to another topic"
+            why = "its changes go to no topic, or to another table's"
             told = LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=f"the table {action.how}")
             self._told.append(told)
         else:
@@ -146,7 +146,7 @@ class _Draft:
         if any(column.name == action.name for column in self._columns.values()):
             if action.if_missing:
                 return
-            raise _refused(self._table.table, f"there is a column {action.name!r} already")
+            raise _refused(self._table.table, f"column {action.name!r} exists already")
         kind = self._lookups.type(action.type)
         default = action.default
         rewrites = action.rewrites or (
@@ -279,6 +279,6 @@ def _stays(old: PostgresType, new: PostgresType) -> bool:
 def _refused(table: TableId, why: str) -> DdlError:
     return DdlError(
         f"the statements do not fit table {table}: {why}",
-        remedy="Compare them with the table as it is on the source now.",
+        remedy="Compare the statements with the table as it is on the source now.",
         table=table,
     )

@@ -120,9 +120,9 @@ def _wait(
         if left := wait_while(still_open, timeout_s=timeout_s, poll_s=_POLL_S, task=task):
             raise SourceError(
                 f"{what} are still open after {timeout_s:.0f} s: {left}",
-                remedy="Let them end, or end them (pg_terminate_backend, ROLLBACK PREPARED; "
-                "a commit that waits for a synchronous standby needs that standby); then run "
-                "the command again.",
+                remedy="Wait until they end, or end them (pg_terminate_backend, ROLLBACK"
+                " PREPARED; a commit that waits for a synchronous standby needs that standby);"
+                " then run the command again.",
                 source=source,
             )
 

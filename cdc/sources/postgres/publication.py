@@ -176,14 +176,15 @@ def add_tables(session: Session, publication: str, tables: Sequence[TableId]) ->
     if not exists(session, publication):
         raise CaptureError(
             f"source {tables[0].source if tables else ''} has no publication {publication}",
-            remedy="`tributary onboard` creates it; run it for one of the source's tables.",
+            remedy="Run `tributary onboard` for one of the source's tables, which creates the"
+            " publication.",
             publication=publication,
         )
     present = members(session, publication)
     missing = [table for table in tables if (table.schema, table.name) not in present]
     if missing and (stops := version.obstacle(session.info.server_version)):
         raise CaptureError(
-            f"publication {publication} of source {missing[0].source} takes no more tables:"
+            f"publication {publication} of source {missing[0].source} cannot take more tables:"
             f" {stops[0]}",
             remedy=stops[1],
             publication=publication,
@@ -252,8 +253,8 @@ def audit_table(session: Session, publication: str, table: SourceTable) -> list[
     findings: list[str] = []
     if table.partition_root is not None:
         findings.append(
-            f"table {table.table} is a partition of {table.partition_root} now, and its changes may"
-            " be that table's"
+            f"table {table.table} is a partition of {table.partition_root} now, so its changes"
+            " may be published as that table's"
         )
     detailed = session.info.server_version >= _DETAILED
     columns = "attnames::text[], rowfilter" if detailed else "NULL::text[], NULL::text"
@@ -302,10 +303,10 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
         session.execute("SELECT pg_create_logical_replication_slot(%s, %s)", (slot, PLUGIN))
     except psycopg.errors.QueryCanceled as error:
         raise CaptureError(
-            f"slot {slot} of source {source} could not be created in time: transactions that "
-            "were open when it began have not ended",
-            remedy="Find long transactions in pg_stat_activity and pg_prepared_xacts, end them, "
-            "and run the command again.",
+            f"slot {slot} of source {source} could not be created in time: transactions that were"
+            " open at its start have not ended",
+            remedy="Find long transactions in pg_stat_activity and pg_prepared_xacts, end them,"
+            " then run the command again.",
             slot=slot,
         ) from error
     return True

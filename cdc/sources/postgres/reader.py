@@ -160,7 +160,7 @@ def _checks(view: View) -> sql.Composed:
                 sql.SQL("(SELECT system_identifier::text FROM pg_control_system()) <> {}").format(
                     sql.Literal(view.identity.system_identifier)
                 ),
-                "the server is of another cluster",
+                "the server belongs to another cluster",
             )
         )
     body = sql.SQL(" ").join(
@@ -177,9 +177,10 @@ def explain_failure(table: TableId, text: str) -> SourceError:
     refused = re.search(r"ERROR: tributary: ([^\n]+)", text)
     if refused:
         return ReplicaError(
-            f"a snapshot session of table {table} is not where it must be: {refused[1].strip()}",
-            remedy="`replica` must lead to one server: a load balancer over several, or a failover "
-            "during the copy, sends sessions to another one.",
+            f"a snapshot session of table {table} is not on the expected server:"
+            f" {refused[1].strip()}",
+            remedy="Point `replica` at one server: a load balancer over several, or a failover"
+            " during the copy, sends sessions to another server.",
             table=table,
         )
     value = re.search(r"\"(column ([^\n]+) of [^\n]+? holds [^\n]+?)\"(?:\s|$)", text)
@@ -193,9 +194,9 @@ def explain_failure(table: TableId, text: str) -> SourceError:
     if lines and (denied := _DENIED.search(lines[-1])):
         return PermanentError(
             f"table {table} could not be read: {denied[0]}",
-            remedy="Give credentials.snapshot what `tributary check` names. Row-level security must"
-            " not apply to it (ALTER ROLE ... BYPASSRLS): rows that a policy hides would be taken"
-            " for deleted.",
+            remedy="Give credentials.snapshot what `tributary check` names. Row-level security"
+            " must not apply to that login (ALTER ROLE ... BYPASSRLS): rows that a policy hides"
+            " would count as deleted.",
             table=table,
         )
     return SourceError(

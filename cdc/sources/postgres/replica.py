@@ -86,8 +86,9 @@ def check_standby(
     """
     if not found.in_recovery:
         raise ReplicaError(
-            f"{where} is not in recovery: it was promoted, or is no standby",
-            remedy="Point `replica` at a physical standby of the primary, then run again.",
+            f"{where} is not in recovery: it was promoted, or is not a standby",
+            remedy="Point `replica` at a physical standby of the primary, then run the command"
+            " again.",
         )
     warnings = []
     for fact, ours, theirs in (
@@ -168,10 +169,11 @@ def _look(connections: Connections, marker: Marker) -> tuple[ServerIdentity, boo
 
 def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> ReplicaError:
     remedy = (
-        "Resume it with SELECT pg_wal_replay_resume() on the replica, then run again."
+        "Resume it with SELECT pg_wal_replay_resume() on the replica, then run the command again."
         if position.paused
-        else "Check that the replica streams from this primary (pg_stat_wal_receiver there, "
-        "pg_stat_replication here); when it is only slow, raise the wait and run again."
+        else "Check that the replica streams from this primary (pg_stat_wal_receiver there,"
+        " pg_stat_replication here); if it is only slow, raise the wait and run the command"
+        " again."
     )
     return ReplicaError(
         f"{where} did not show the marker within {timeout_s:.0f} s: {describe_lag(position)}",
@@ -249,9 +251,9 @@ def proven(
     where = connections.where(on_replica=on_replica)
     if not marker_visible(session, marker):
         raise ReplicaError(
-            f"a view on the {where} does not show the marker that was waited for",
-            remedy="`replica` must lead to one server: a load balancer over several may send "
-            "each session to another one.",
+            f"a view on the {where} does not show the marker that the copy wrote",
+            remedy="Point `replica` at one server: a load balancer over several may send each"
+            " session to another server.",
         )
     found = identity(session)
     return Exporter(
@@ -299,9 +301,9 @@ def assert_alive(connections: Connections, exporter: Exporter) -> None:
     )
     if moved_on or not same_server or not visible:
         raise SnapshotLostError(
-            f"the {where} is no longer what it was when the view was opened: "
-            f"{view.identity} then, {found} now",
-            remedy="Point `replica` at a standby of the primary and bootstrap again.",
+            f"the {where} changed while the view was open: it was {view.identity}, and is now"
+            f" {found}",
+            remedy="Point `replica` at one standby of the primary, then copy the table again.",
         )
 
 
@@ -312,7 +314,7 @@ def lost_view(connections: Connections, view: View, reason: str) -> SnapshotLost
     remedy = (
         CONFLICT_REMEDY
         if is_recovery_conflict(reason)
-        else "Run the command again; what is already committed is kept where that is exact."
+        else "Run the command again; it keeps what is already committed where that stays exact."
     )
     return SnapshotLostError(
         f"the view on the {where} is gone: {' '.join(reason.split())}"

@@ -58,8 +58,9 @@ class SlotHealth:
         for known in (stored, recorded):
             if isinstance(known, Lsn) and known > self.end and known > (now := self.current()):
                 return (
-                    f"is of a log that ends at {now}, and {known} was captured of it: the server"
-                    " was restored to an earlier state, and what it writes up to there is skipped"
+                    f"belongs to a log that ends at {now}, but changes up to {known} were"
+                    " captured: the server was restored to an earlier state, and the connector"
+                    " skips what the server writes before that position"
                 )
         confirmed = self.confirmed_flush_lsn
         # Without exactly-once support a slot in use may be a moment ahead of what is stored.
@@ -70,8 +71,8 @@ class SlotHealth:
             and confirmed > stored
         ):
             return (
-                f"begins at {confirmed}, after {stored}, up to where Connect has captured: it was"
-                " made anew or moved behind the connector"
+                f"begins at {confirmed}, but Connect has captured only up to {stored}: the slot"
+                " was recreated, or something other than the connector moved it"
             )
         return None
 

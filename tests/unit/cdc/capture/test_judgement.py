@@ -46,10 +46,10 @@ def test_a_sound_capture_has_no_finding() -> None:
     [
         ({"lost": "is gone"}, Severity.LOST, "replication slot s", "replication slot s is gone"),
         (
-            {"unreadable": "cannot be read on"},
+            {"unreadable": "cannot be read further"},
             Severity.LOST,
             "replication slot s",
-            "replication slot s cannot be read on",
+            "replication slot s cannot be read further",
         ),
         (
             {"obstacles": ("publication p is FOR ALL TABLES",)},

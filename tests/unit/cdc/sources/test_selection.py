@@ -84,7 +84,7 @@ def test_a_key_of_which_two_are_one_in_the_lake_is_refused(kind: PostgresType) -
     source = table("id", "a")
     key, *rest = source.columns
     keyed = replace(source, columns=(replace(key, type=kind, nullable=False), *rest))
-    with pytest.raises(SchemaError, match=r"key column 'id' of table .* alike"):
+    with pytest.raises(SchemaError, match=r"key column 'id' of table .* can be equal in the lake"):
         lake_schema(keyed, TableSettings())
 
 
@@ -120,13 +120,13 @@ def test_all_refused_columns_are_named_with_the_settings_that_let_the_table_trav
     with pytest.raises(UnsupportedTypeError) as caught:
         lake_columns(source, settings())
     message = caught.value.message
-    assert message.startswith("5 columns of table shop:public.t cannot travel as they are: ")
+    assert message.startswith("5 columns of table shop:public.t cannot be replicated as they are: ")
     for said in (
         "'bs' (varbit: its length is lost on the way)",
         "'xid' (xid8: not in the topic at all)",
         "'p' (point: floating point arrives in another form than the source prints)",
-        "'_CDC_x' (begins like a column that the lake adds)",
-        "'we: ird' (has a name that the lake cannot have: Hudi takes letters, digits and _)",
+        "'_CDC_x' (begins like the columns that Tributary or Hudi adds)",
+        "'we: ird' (has a name that Hudi does not allow: only letters, digits and _)",
     ):
         assert said in message
     chosen = pasted(caught.value.remedy)
