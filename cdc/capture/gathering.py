@@ -144,7 +144,8 @@ class Captures:
     def _connect(self) -> ConnectClient:
         if self._context.connect is None:
             raise ConnectError(
-                "Kafka Connect is not asked", remedy="Give the run a client of Kafka Connect."
+                "the run has no client of Kafka Connect",
+                remedy="Give the run a client of Kafka Connect.",
             )
         return self._context.connect
 
@@ -155,7 +156,7 @@ def _warn(evidence: CaptureEvidence) -> None:
         if isinstance(error, ConnectError):
             _log.warning("the configuration of %s was not checked: %s", name, error)
     if evidence.connector is None:
-        _log.warning("there is no connector %s: changes wait in the log", name)
+        _log.warning("there is no connector %s; changes wait in the source's log", name)
 
 
 def cleanup_policy(settings: Mapping[str, str]) -> CleanupPolicy:

@@ -126,8 +126,8 @@ def require_known(
     """
     if what := "; ".join(differences(newest(changes).get(table, ()), columns)):
         raise error(
-            f"connector {connector} reads table {table} by another definition than the server"
-            f" has: {what}",
+            f"connector {connector} reads table {table} by a definition that differs from the"
+            f" server's: {what}",
             remedy=_remedy(table, what),
             table=table,
             connector=connector,
@@ -139,14 +139,14 @@ def _remedy(table: TableId, what: str) -> str:
         # The connector fails at a statement about a column that it does not know.
         return (
             "Give such tables another tier (`tier` in their settings), whose connector reads the"
-            f" server's definition: `tributary offboard {table}`, then `tributary onboard {table}`."
+            f" server's definition: run `tributary offboard {table}`, then `tributary onboard"
+            f" {table}`."
         )
     return (
         f"Run ALTER TABLE {table.relation} MODIFY for each of these columns, with its whole"
-        " definition as SHOW CREATE TABLE has it, and its character set (CHARACTER SET ...) and"
-        f" place (FIRST, AFTER ...) in addition; then `tributary bootstrap {table}`. Or give the"
-        " table another tier (`tier` in its settings), whose connector reads the server's"
-        " definition."
+        " definition from SHOW CREATE TABLE, and add its character set (CHARACTER SET ...) and"
+        f" its place (FIRST, AFTER ...); then run `tributary bootstrap {table}`. Or give the table"
+        " another tier (`tier` in its settings), whose connector reads the server's definition."
     )
 
 
@@ -177,7 +177,7 @@ def _of_connector(column: KnownColumn) -> _Form:
 def _of_catalog(column: SourceColumn) -> _Form:
     kind = column.type
     if not isinstance(kind, MysqlType):
-        raise TypeError(f"column {column.name} is of no binlog: {kind}")
+        raise TypeError(f"column {column.name} is not of MySQL or MariaDB: {kind}")
     unsigned = kind.unsigned or "zerofill" in kind.display
     labels = tuple(_label(f"'{label}'") for label in kind.labels)
     return _form(

@@ -93,8 +93,8 @@ def check_topic(
         if offset > end:
             raise _lost(
                 table,
-                f"topic {topic} partition {partition} ends at offset {end}, the lake has read up"
-                f" to {offset}: records that were read are gone",
+                f"topic {topic} partition {partition} ends at offset {end}, and the lake has read"
+                f" up to {offset}: the topic has lost records that were read",
                 topic=topic,
                 partition=partition,
                 offset=offset,
@@ -116,8 +116,8 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
     for partition, told in sorted(cuts.items()):
         raise _lost(
             table,
-            f"topic {topic} partition {partition} was cut off below the lake's offset, and filled"
-            f" with other records since: {told}",
+            f"topic {topic} partition {partition} was cut off below the lake's offset, and then"
+            f" got other records: {told}",
             topic=topic,
             partition=partition,
         )
@@ -129,11 +129,9 @@ def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
         return
     what = f"topic {topic} has cleanup.policy={now.policy}"
     if not now.lagging:
-        raise _lost(
-            table, f"{what}, so changes that were not read may be gone from it", topic=topic
-        )
+        raise _lost(table, f"{what}, so it may have lost changes that were not read", topic=topic)
     raise CaptureError(
-        f"{what}; nothing is gone from it, since min.compaction.lag.ms keeps all records",
+        f"{what}; it has lost nothing, since min.compaction.lag.ms keeps all records",
         remedy=f"Set cleanup.policy=delete on topic {topic}; the table then goes on by itself.",
         table=table,
         topic=topic,
@@ -258,8 +256,8 @@ def check_starts(table: TableId, starts: Sequence[int], told_upto: int | None) -
     if later:
         raise _lost(
             table,
-            "its connector began anew without its stored position, which somebody has deleted:"
-            " what was written meanwhile was not captured",
+            "its connector started without its stored position, which was deleted: it missed what"
+            " was written in the meantime",
             offset=later[0],
         )
 
@@ -323,7 +321,7 @@ def _listed(changes: Sequence[Change]) -> str:
 
 def _lost(table: TableId, what: str, **context: Any) -> LostHistoryError:
     return LostHistoryError(
-        f"the stream of table {table} no longer follows from the lake: {what}",
+        f"the stream of table {table} no longer continues from the lake: {what}",
         remedy=f"Copy the table again: `tributary bootstrap {table}`. Until then readers keep what"
         " was committed.",
         table=table,

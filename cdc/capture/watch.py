@@ -112,7 +112,7 @@ class _Watch:
                     with self._context.leases.hold(capture.resource):
                         why = self._why(capture, restart=True)
             except LeaseHeldError as held:
-                _log.info("connector %s was left alone: %s", capture.connector, held)
+                _log.info("connector %s was not checked: %s", capture.connector, held)
                 continue
             if why is not None:
                 silence = Silence(capture, tuple(sorted(tables)), *why)
@@ -124,11 +124,11 @@ class _Watch:
         name = capture.connector
         away, status = self._status(name)
         if away is not None:
-            quiet = self._quiet(capture, f"Kafka Connect cannot be asked ({away.message})")
+            quiet = self._quiet(capture, f"Kafka Connect does not answer ({away.message})")
             return None if quiet is None else (quiet, away.remedy)
         if self._connect is not None:
             if status is None:
-                what = f"there is no connector {name}, and its log waits for one"
+                what = f"there is no connector {name}, and changes wait in the source's log"
                 return what, "Run `tributary onboard` for one of its tables, which creates it."
             if status.failure is not None:
                 return self._failed(name, status.failure, restart=restart)
@@ -148,7 +148,7 @@ class _Watch:
         try:
             return None, self._connect.status(name)
         except ConnectError as error:
-            _log.warning("connectors were not looked at: %s", error)
+            _log.warning("connectors were not checked: %s", error)
             self._away = error
             return error, None
 

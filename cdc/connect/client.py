@@ -349,7 +349,7 @@ class ConnectClient:
             if what == _TO_RUN and status is not None and status.state in _ASLEEP:
                 remedy = "Run `tributary retry` for one of its tables, which resumes it."
             raise ConnectError(
-                f"connector {name} was not seen {what} within {bound:.0f} s: {seen}",
+                f"connector {name} did not {what.removeprefix('to ')} within {bound:.0f} s: {seen}",
                 remedy=remedy,
                 connector=name,
             )
@@ -373,6 +373,6 @@ class ConnectClient:
 
 def _describe(status: ConnectorStatus | None) -> str:
     if status is None:
-        return "no such connector yet"
+        return "the connector does not exist yet"
     tasks = ", ".join(f"task {task.id} {task.state}" for task in status.tasks) or "no tasks"
     return f"connector {status.state}, {tasks}"

@@ -22,8 +22,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"must be superuser or replication role|permission denied",
-        "Give the capture role REPLICATION, as `tributary check` says it. Where a table of schema"
-        " tributary is denied, run `tributary onboard` for a table of the source: it grants those.",
+        "Give the capture role REPLICATION, as `tributary check` shows. If a table of schema"
+        " tributary is denied, run `tributary onboard` for a table of the source, which grants it.",
     ),
     (
         r"connection to .* refused|connection attempt failed|unknownhost|could not connect",
@@ -49,8 +49,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         r"publication .* does not exist|publication autocreation is disabled",
         "The publication is gone, and changes with it. Run `tributary run`, which marks the tables"
-        " of this source and tier, then `tributary bootstrap` for them: it makes publication and"
-        " slot anew.",
+        " of this source and tier, then `tributary bootstrap` for them, which recreates the"
+        " publication and the slot.",
     ),
     (
         r"gtid state requested|error code: 1236|binlog.*purged|purged.*binlog"
@@ -78,7 +78,7 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     ),
     (
         r"schema isn't known to this connector",
-        "Nothing tells the connector this definition afterwards: the binlog has not got it"
+        "The connector cannot learn this definition any more: the binlog lacks it"
         " (sql_log_bin = 0), or the capture login could not see it when the connector first"
         " started. Run `tributary offboard` for the named table, give it another tier (`tier` in"
         " its settings), then run `tributary onboard` for it.",

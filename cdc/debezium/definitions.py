@@ -118,7 +118,7 @@ def definition_changes(
             found = list(_changes(event, capture.source, record.offset))
         except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
             raise DecodeError(
-                f"record at offset {record.offset} of topic {topic} is no changed definition:"
+                f"record at offset {record.offset} of topic {topic} is not a changed definition:"
                 f" {error}",
                 remedy="Check that only this source's connector writes to the topic.",
                 topic=topic,

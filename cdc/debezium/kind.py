@@ -46,7 +46,7 @@ COMMON_SETTINGS: Mapping[str, str] = {
 """The settings of every connector, of any kind."""
 
 COMMON_REASONS: Mapping[str, str] = {
-    "snapshot.mode": "old images would arrive behind newer changes, or changes would be skipped",
+    "snapshot.mode": "old rows would arrive after newer changes, or changes would be skipped",
     "skipped.operations": "changes of that kind would never reach the lake",
     "skip.messages.without.change": "changes would be left out",
     "event.converting.failure.handling.mode": "values that fail to convert would become NULL",
@@ -55,7 +55,7 @@ COMMON_REASONS: Mapping[str, str] = {
     "decimal.handling.mode": "NaN and infinity would become NULL, or digits would be lost",
     "time.precision.mode": "times would be read in the wrong unit",
     "tombstones.on.delete": "the stream would not be what the run expects",
-    "exactly.once.support": "the handoff could not tell what Kafka holds",
+    "exactly.once.support": "the handoff could not determine what Kafka holds",
 }
 
 COMMON_FORBIDDEN: tuple[tuple[str, str], ...] = (

@@ -66,16 +66,16 @@ _SETTINGS: Mapping[str, str] = {
 _RULES = Rules(
     reasons={
         **COMMON_REASONS,
-        "connect.keep.alive": "a connection that is lost would never be opened again",
+        "connect.keep.alive": "a lost connection would never be opened again",
         "snapshot.locking.mode": "the connector would lock the primary when it starts",
         "inconsistent.schema.handling.mode": "changes of unknown tables would be left out",
         f"{_HISTORY}.store.only.captured.tables.ddl": "no table could be added later",
         f"{_HISTORY}.store.only.captured.databases.ddl": "no table could be added later",
         f"{_HISTORY}.skip.unparseable.ddl": "rows would be read by an outdated definition",
         f"{_HISTORY}.kafka.topic": "definitions would be those of another connector",
-        "include.schema.changes": "a changed definition could not be explained",
+        "include.schema.changes": "a changed definition could not be traced to its statement",
         "bigint.unsigned.handling.mode": "large numbers would be read in the wrong form",
-        "enable.time.adjuster": "years below 100 would be moved",
+        "enable.time.adjuster": "years below 100 would become 1970 to 2069",
     },
     forbidden=(
         *COMMON_FORBIDDEN,
@@ -85,7 +85,7 @@ _RULES = Rules(
         (r"snapshot\.(?!mode$|locking\.mode$).*", "the connector must take no snapshot"),
         (
             r"gtid\.(?:source\..*|ignore\.on\.recovery|new\.channel\.position)",
-            "transactions could be left out, or not told to be missing",
+            "transactions could be left out, or be missing without an error",
         ),
         (r"event\.deserialization\.failure\.handling\.mode", "superseded; may contradict"),
         # It would keep back what MariaDB logs and rolls back; but of a transaction that is larger

@@ -55,11 +55,11 @@ _RULES = Rules(
         **COMMON_REASONS,
         "publication.autocreate.mode": "the connector would change the publication by itself",
         "lsn.flush.mode": "the slot could move past changes that Kafka has not acknowledged",
-        "offset.mismatch.strategy": "lost changes would be passed over in silence",
-        "unavailable.value.placeholder": "unchanged large values could not be told from real ones",
+        "offset.mismatch.strategy": "lost changes would be skipped without an error",
+        "unavailable.value.placeholder": "unchanged large values would look like real ones",
         "slot.drop.on.stop": "changes during a stop would be lost",
-        "driver.options": "the server would print values otherwise than the connector reads them",
-        "provide.transaction.metadata": "only a log's handoff needs it, and cannot do without",
+        "driver.options": "the server would print values in a form that the connector misreads",
+        "provide.transaction.metadata": "the handoff of a log needs it, and nothing else does",
     },
     forbidden=(
         *COMMON_FORBIDDEN,
@@ -181,10 +181,10 @@ class Postgres:
             f" left). Otherwise check that nothing else reads slot {capture.slot}, that the capture"
             f" role has USAGE on schema {SCHEMA} and SELECT, {rights} on"
             f" {SCHEMA}.{capture.heartbeat_table} (`tributary onboard` for a table of the source"
-            " grants them), and the primary's log. Only if it says that publication"
-            f" {capture.publication} does not exist, the slot cannot be read any more: to make it"
-            " anew, `tributary offboard` all tables of this source and tier, then `tributary"
-            " onboard` them."
+            " grants them), and the primary's log. If that log says that publication"
+            f" {capture.publication} does not exist, the slot cannot be read any more: run"
+            " `tributary offboard` for all tables of this source and tier, then `tributary onboard`"
+            " for them, which recreates the slot."
         )
 
     def stored_position(self, offset: Mapping[str, Any]) -> Lsn | None:

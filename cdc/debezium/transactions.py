@@ -70,8 +70,8 @@ class TransactionReader:
                 return frozenset(found)
             found.add(xid)
         raise CaptureError(
-            f"topic {topic} tells of {len(found)} transactions that end at or before {split}, and"
-            " of none beyond, although one was captured",
+            f"topic {topic} has {len(found)} transactions that end at or before {split} and none"
+            " that ends later, although a later one was captured",
             remedy="Check that the connector runs with provide.transaction.metadata=true and writes"
             " to that topic; `tributary check` compares its settings.",
             topic=topic,

@@ -81,9 +81,9 @@ class KafkaAdmin:
         if existing.partitions != partitions:
             raise KafkaError(
                 f"topic {name} has {existing.partitions} partitions, not {partitions}",
-                remedy=f"Delete topic {name} and run the command again, which makes it anew: one"
+                remedy=f"Delete topic {name} and run the command again, which recreates it: one"
                 " partition keeps a table's changes in the order of its commits. A table that has"
-                " read from it needs a new copy then.",
+                " read from the old topic then needs a new copy.",
                 topic=name,
             )
         self._check_settings(name, wanted)
@@ -318,7 +318,7 @@ class KafkaAdmin:
         shorter = kept >= 0 and (asked < 0 or kept < asked)
         if shorter:
             raise KafkaError(
-                f"topic {name} keeps records for {kept} ms, not the {asked} ms asked for",
+                f"topic {name} keeps records for {kept} ms instead of {asked} ms",
                 remedy=f"Raise retention.ms of topic {name}, or lower kafka.topic.retention_ms.",
                 topic=name,
                 field="retention.ms",

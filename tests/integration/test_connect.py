@@ -141,7 +141,7 @@ def test_a_wait_that_does_not_end_says_what_it_saw(captured: Captured) -> None:
     captured.connect.wait_running(captured.names.connector)
     with pytest.raises(ConnectError) as caught:
         captured.connect.wait_running("nobody", timeout_s=0.2)
-    assert "no such connector" in str(caught.value)
+    assert "does not exist yet" in str(caught.value)
 
 
 def test_a_slot_that_was_created_again_stops_the_connector(captured: Captured) -> None:

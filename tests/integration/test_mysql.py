@@ -148,7 +148,7 @@ def test_a_connector_without_its_position_is_seen_and_its_tables_are_copied_agai
     shop.database.execute("UPDATE t SET v = 3 WHERE id = 3")
     (result,) = shop.run()
     assert result.state is State.NEEDS_BOOTSTRAP
-    assert "began anew without its stored position" in result.error.message
+    assert "started without its stored position" in result.error.message
     succeeded(bootstrap(shop.services, [shop.table("t")]))
     shop.assert_equal("t")
 
@@ -259,7 +259,7 @@ def test_a_table_made_past_the_binlog_goes_on_in_a_tier_of_its_own(person: Perso
     stopped = person.run("run", label)
     assert person.state("t") is State.FAILED
     (told,) = stopped.remedies
-    assert told.startswith("Nothing tells the connector this definition afterwards"), told
+    assert told.startswith("The connector cannot learn this definition any more"), told
     person.done("offboard", label)
     shop.tables = {label: {"tier": "anew"}}
     person.configure()

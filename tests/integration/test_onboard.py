@@ -456,7 +456,7 @@ def test_a_run_tells_through_which_connector_no_changes_come(
         away = replace(services.run_context, connect=ConnectClient(nowhere))
         with stamina.set_testing(True, attempts=1):
             (silence,) = silences(away, services.store.tables())
-        assert "Kafka Connect cannot be asked" in silence.message
+        assert "Kafka Connect does not answer" in silence.message
     monkeypatch.undo()
     wait_until(lambda: told() == "", "a heartbeat")
     with stamina.set_testing(True, attempts=1):

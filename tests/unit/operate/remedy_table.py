@@ -122,7 +122,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Store these columns without COMPRESSED",
     ),
     f"{_TESTS}mysql.py::test_a_table_made_past_the_binlog_goes_on_in_a_tier_of_its_own": (
-        "Nothing tells the connector this definition afterwards",
+        "The connector cannot learn this definition any more",
     ),
     f"{_TESTS}mysql.py::"
     "test_a_transaction_with_a_tag_in_its_gtid_stops_its_table_until_it_is_copied_again": (

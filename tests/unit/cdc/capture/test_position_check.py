@@ -61,16 +61,16 @@ def test_a_gap_in_the_topic_is_named(now: TopicFacts, gap: str) -> None:
 
 @pytest.mark.parametrize("policy", ["compact", "compact,delete", "delete,compact"])
 def test_a_compacted_topic_stops(policy: str) -> None:
-    with pytest.raises(LostHistoryError, match=f"cleanup.policy={policy}, so changes that were"):
+    with pytest.raises(LostHistoryError, match=f"cleanup.policy={policy}, so it may have lost"):
         check(TopicFacts("T1", {0: 0}, {0: 20}, policy=policy))
-    with pytest.raises(CaptureError, match="nothing is gone") as caught:
+    with pytest.raises(CaptureError, match="it has lost nothing") as caught:
         check(TopicFacts("T1", {0: 0}, {0: 20}, policy=policy, lagging=True))
     assert "cleanup.policy=delete on topic shop.public.orders" in caught.value.remedy
 
 
 def test_a_log_that_was_cut_off_stops() -> None:
     check_cuts(TABLE, TOPIC, {})
-    with pytest.raises(LostHistoryError, match="filled with other records since: it") as caught:
+    with pytest.raises(LostHistoryError, match="then got other records: it") as caught:
         check_cuts(TABLE, TOPIC, {0: "it ends at 7"})
     assert caught.value.context["topic"] == TOPIC
 
@@ -158,7 +158,7 @@ def test_a_table_rests_on_its_newest_commit_and_on_its_copy() -> None:
 def test_a_connector_that_began_anew_stops() -> None:
     check_starts(TABLE, [0], 5)
     check_starts(TABLE, [0, 9], None)
-    with pytest.raises(LostHistoryError, match="began anew without its stored position"):
+    with pytest.raises(LostHistoryError, match="started without its stored position"):
         check_starts(TABLE, [0, 9], 5)
 
 

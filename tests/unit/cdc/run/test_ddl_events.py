@@ -119,7 +119,7 @@ def test_a_table_that_changes_while_it_is_compared_is_looked_at_again(
     monkeypatch.setattr(ddl_events, "_wait", lambda *_: None)
     connector_has("INT")
     connector_has("INT", later=True)
-    with pytest.raises(LostHistoryError, match="by another definition"):
+    with pytest.raises(LostHistoryError, match="by a definition that differs"):
         connector_has("BIGINT")
     with pytest.raises(CaptureError, match="changed while its definition was compared"):
         connector_has("BIGINT", later=True)
