@@ -207,8 +207,8 @@ def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> Log
         return source.position(read or "").joined(marker.position)
     except PositionError as error:
         raise AttemptSpoiledError(
-            f"source {record.table.source} counts its log otherwise than when table {record.table}"
-            f" was copied: {error.message}",
+            f"source {record.table.source} has another kind of log position than when table"
+            f" {record.table} was copied: {error.message}",
             remedy="Nothing to do: the copy begins again.",
             table=record.table,
         ) from error

@@ -35,7 +35,7 @@ def catch_up(
     table = record.table
     result = run_table(context, record, until=upto)
     if result.error is not None:
-        again = f"Run `tributary resync {table}` again: it begins another attempt."
+        again = f"Run `tributary resync {table}` again, which begins another attempt."
         spoiled = record.beside and result.state is State.NEEDS_BOOTSTRAP
         raise BootstrapError(
             f"{_what(record)} could not catch up: {result.error.message}",

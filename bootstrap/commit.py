@@ -75,7 +75,7 @@ def require_planned(record: TableRecord, attempt: Attempt, commits: Iterable[Com
     planned = sorted(chunk.id for chunk in attempt.chunks)
     if copied != planned:
         raise AttemptSpoiledError(
-            f"the copy of table {record.table} holds chunks {copied}, planned are {planned}:"
+            f"the copy of table {record.table} holds chunks {copied} instead of {planned}:"
             " two processes have written to it",
             remedy="Nothing to do: the copy begins again.",
             table=record.table,

@@ -171,7 +171,9 @@ class Copying:
         self._note(id=identity, path=attempt_path(self.record.base_path, identity))
         delete_path(self.context.spark, left)
         _log.info(
-            "the first commit under %s was cut short: %s is copied elsewhere", left, self._name
+            "the first commit under %s was cut short: %s is copied into a new folder",
+            left,
+            self._name,
         )
 
     @property
@@ -203,7 +205,8 @@ class Copying:
     def _view_lost(self) -> AttemptSpoiledError:
         """The error for a copy whose first rows were read under one view that is gone."""
         return AttemptSpoiledError(
-            f"the copy of table {self._name} was interrupted, and it is copied under one view",
+            f"the copy of table {self._name} was interrupted, and its one view cannot be opened"
+            " again",
             remedy="Nothing to do: the copy begins again.",
             table=self.record.table,
         )

@@ -73,8 +73,8 @@ def next_step(record: TableRecord, lake: LakeFacts) -> Step:
 
 
 _INSTEAD = {
-    State.FAILED: "It is on its stream: `tributary retry {table}` lets it go on where it was, and"
-    " `tributary resync {table}` copies it again.",
+    State.FAILED: "It follows its stream: `tributary retry {table}` continues where it stopped,"
+    " and `tributary resync {table}` copies the table again.",
     State.PAUSED: "Run `tributary resume {table}` first.",
     State.RETIRED: "Run `tributary onboard {table}`.",
 }

@@ -252,17 +252,17 @@ def _require_known(
         )
 
     limit = services.config.connect.timeout_s
-    why = "its login could not see it when the connector first started"
+    why = "the connector's login could not see the table when the connector first started"
     names = wait_while(unknown, timeout_s=limit, poll_s=_KNOWN_POLL_S)
     if not names:
-        why = "it has columns that the server does not have"
+        why = "the connector's definition has columns that the table does not have"
         names = wait_while(longer, timeout_s=limit, poll_s=_KNOWN_POLL_S)
     if names:
         raise CaptureError(
             f"connector {capture.connector} does not know the definition of {names}: {why}",
-            remedy="Give such tables another tier (`tier` in their settings): its connector"
-            " sees them as it first starts. Or offboard all tables of this connector and"
-            " onboard them again, which copies them anew.",
+            remedy="Give such tables another tier (`tier` in their settings), whose connector"
+            " reads the definitions when it first starts. Or offboard all tables of this connector"
+            " and onboard them again, which copies them again.",
             connector=capture.connector,
         )
 

@@ -153,7 +153,7 @@ def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) 
     base = _plain(spark, entry.table_base)
     if not at.startswith(base + "/"):
         raise LakeError(
-            f"the name {entry.database}.{name} stands for {at}, which is not in {base}",
+            f"the name {entry.database}.{name} points to {at}, which is not in {base}",
             remedy="Drop that name, or give this table another one: catalog.database and"
             " catalog.table are templates.",
             path=entry.path,
@@ -189,7 +189,7 @@ def _register(spark: SparkSession, metastore: str, entry: CatalogEntry, name: st
 
 
 def _not_kept(entry: CatalogEntry) -> str:
-    return f"the name {entry} could not be kept"
+    return f"the name {entry} could not be updated"
 
 
 @contextmanager

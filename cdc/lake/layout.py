@@ -51,7 +51,7 @@ class RowLayout:
                 raise _bad_column(
                     self.schema,
                     column.name,
-                    f"Spark does not tell it from {seen[folded]!r}",
+                    f"Spark does not distinguish it from {seen[folded]!r}",
                 )
             seen[folded] = column.name
         for name in self.partition_by:

@@ -82,8 +82,8 @@ class Pointer(Published):
 _CODEC = Codec(
     Pointer,
     error=LakeError,
-    remedy="Something else wrote it, or another version of this tool: remove the file, or write"
-    " what it was. The next `tributary resync` of the table publishes it anew.",
+    remedy="Another program or another version of Tributary wrote it: remove the file, or restore"
+    " its former content. The next `tributary resync` of the table writes it again.",
 )
 
 

@@ -115,7 +115,7 @@ def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
         for name in ("delete_mode", "partition_by", "hudi"):
             if getattr(one.settings, name) != getattr(first.settings, name):
                 raise ConfigError(
-                    f"{name} of shard {one.shard.name} is another than that of shard"
+                    f"{name} of shard {one.shard.name} differs from that of shard"
                     f" {first.shard.name} of {first.shard.of}",
                     remedy=f"Set {name} in the section of {first.shard.of} only.",
                     field=name,
@@ -136,8 +136,8 @@ def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAcc
         if one.schema.key != key and one.commit is not None:
             raise SchemaError(
                 f"the key of shard {one.shard.name} is ({', '.join(one.schema.key)}), and that of"
-                f" shard {known} is ({', '.join(key)}); all rows of {one.shard.of} have one key",
-                remedy="Set key_columns so that all shards have the same.",
+                f" shard {known} is ({', '.join(key)}); all shards of {one.shard.of} need the same",
+                remedy="Set key_columns so that all shards have the same key.",
                 table=one.schema.table,
             )
 

@@ -176,7 +176,7 @@ class SharedTable:
                 for one in joint:
                     one.error = error  # alone, each would wait as long again
             elif error is not None:
-                _log.warning("%d shards of %s are tried alone: %s", len(joint), self.path, error)
+                _log.warning("%d shards of %s are written alone: %s", len(joint), self.path, error)
         for one in wanted:
             if not one.done:
                 one.error = self._try([one])
@@ -188,7 +188,8 @@ class SharedTable:
         except Exception as error:  # noqa: BLE001 - raised where the shards wait for it
             if (instant := wanted[0].instant) is None:
                 return error
-            _log.warning("commit %s of %s is complete; after it: %s", instant, self.path, error)
+            what = "commit %s of %s is complete; a step after it failed: %s"
+            _log.warning(what, instant, self.path, error)
         return None
 
     def _commit(self, wanted: Sequence[ShardWrite]) -> None:

@@ -141,14 +141,14 @@ def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[s
     try:
         with _client(spark, timeline.path, options) as client:
             for instant in pending:
-                _log.info("clustering %s of %s was cut short: dropped", instant, timeline.path)
+                _log.info("clustering %s of %s was cut short and is undone", instant, timeline.path)
                 # The purge finds clusterings that have begun; others are planned only: roll back.
                 if not client.purgePendingClustering(instant):
                     client.rollback(instant)
     except (Py4JError, PySparkException) as error:
         raise LakeError(
             f"clustering {pending[0]} of the lake table at {timeline.path} was cut short and cannot"
-            f" be dropped: {java_reason(error)}",
+            f" be undone: {java_reason(error)}",
             remedy="Nothing was written. Check the lake's permissions, then run again.",
             path=timeline.path,
         ) from error

@@ -258,7 +258,9 @@ class LakeTable:
         if index.automatic and index.is_bucket:
             largest = timeline.largest_file_bytes(previous)
             if index.outgrown(largest):
-                _log.info("%s outgrew its %d buckets: bloom from now on", self.path, index.buckets)
+                _log.info(
+                    "%s outgrew its %d buckets: its index is now bloom", self.path, index.buckets
+                )
                 return IndexLayout("bloom", automatic=True)
         return index
 
@@ -285,7 +287,7 @@ class LakeTable:
             own = guard is None or (done is not None and done.instant == guard.instant)
             if done is not None and done.record == commit and own:
                 _log.warning(
-                    "commit %s of %s is complete; after it: %s",
+                    "commit %s of %s is complete; a step after it failed: %s",
                     done.instant,
                     self.path,
                     java_reason(error),
@@ -306,7 +308,7 @@ class LakeTable:
         if instant is None or (guard is not None and not guard.called):
             raise LakeError(
                 f"Hudi reported {instant or 'no commit'} for the lake table at {self.path}"
-                f"{'' if instant is None else ' without asking the guard'}",
+                f"{'' if instant is None else ' without a call of the guard'}",
                 remedy="See the log for rows that could not be written.",
                 table=commit.table,
                 path=self.path,
@@ -323,8 +325,8 @@ class LakeTable:
             some = self._java("scala.Some")
             if ahead := lead(max(guard.began, default=None)):
                 _log.warning(
-                    "the newest commit of %s is %s ahead of this machine's clock: commits follow it"
-                    " in order, and readers by time find them there",
+                    "the newest commit of %s is %s ahead of this machine's clock: new commits get"
+                    " later times than it, and readers by time find them there",
                     self.path,
                     ahead,
                 )
@@ -371,7 +373,7 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
         raise FencedError(
             f"the newest commit of the lake table at {path}, {previous.instant}, is a {found.kind}"
             f" of attempt {found.attempt}, so no rows of attempt {commit.attempt} are copied into"
-            " it: its copy is complete",
+            " the table: its copy is complete",
             remedy="Nothing was committed. Run again; it starts from the newest commit.",
             table=commit.table,
             path=path,

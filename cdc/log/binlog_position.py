@@ -87,8 +87,8 @@ class BinlogPosition:
             raise PositionError.of_kinds(self, other)
         if other.base != self.base:
             raise PositionError(
-                f"{self} and {other} are places in the binlogs of two servers, or of one whose"
-                " binlog was given another name (log_bin)",
+                f"{self} and {other} are positions in the binlogs of two servers, or of one server"
+                " whose binlog got another name (log_bin)",
                 remedy="Copy the tables of this source again: `tributary resync`.",
             )
         return other
@@ -154,7 +154,7 @@ def read_position(text: str) -> MysqlGtidSet | BinlogPosition:
 
 def _unreadable(text: str) -> StateError:
     return StateError(
-        f"{text!r} is not a place in a binlog",
-        remedy="Places are written as file and position, as in binlog.000012:4567.",
+        f"{text!r} is not a position in a binlog",
+        remedy="Positions are written as file and offset, as in binlog.000012:4567.",
         field="binlog",
     )

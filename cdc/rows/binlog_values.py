@@ -160,7 +160,7 @@ def not_of_a_log(lacking: str, *, from_binlog: bool) -> str:
             then not a problem: the log takes the inserts only.
     """
     unclear = f"""WHEN _op IN ('c', 'r') AND {lacking} IS NOT NULL
-        THEN concat('the value of column ', {lacking}[0], ' looks the same as its default, a NULL'
-          ' or a date that no calendar has, or has a character that stands for others')"""
+        THEN concat('the value of column ', {lacking}[0], ' may be its default, a NULL or an'
+          ' impossible date, or has a character that replaces unknown ones')"""
     other = "WHEN _op IN ('u', 'd') THEN 'an update or delete, which a log does not hold'"
     return unclear if from_binlog else f"{other} {unclear}"

@@ -258,7 +258,7 @@ def _problem(
         WHEN _op IN ({rows}) AND NOT _has_row THEN 'the row after the change is missing'
         WHEN _op IN ({rowless}) AND _has_row THEN 'there is a row after a delete or TRUNCATE'
         WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])
-        WHEN _doubted IS NOT NULL THEN concat('a value that may stand for another one (a zero'
+        WHEN _doubted IS NOT NULL THEN concat('a value that may replace another one (a zero'
           ' date, or a character that the connector does not know) in key column ', _doubted[0])
         {lost}
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'

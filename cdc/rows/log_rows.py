@@ -140,10 +140,10 @@ def _prove_places(events: DataFrame, before: Reached | None, table: TableId) -> 
         return
     raise LostHistoryError(
         f"the transaction of table {table} at offset {found[OFFSET]} is compressed"
-        " (binlog_transaction_compression) or larger than 4 GiB: its rows have no places of their"
-        " own in the binlog, and would be doubled if the connector sent them again",
+        " (binlog_transaction_compression) or larger than 4 GiB: its rows have no positions of"
+        " their own in the binlog, and would be in the lake twice if the connector sent them again",
         remedy=f"Copy the table again: `tributary bootstrap {table}`. Keep"
-        " binlog_transaction_compression OFF in all sessions, and transactions smaller.",
+        " binlog_transaction_compression OFF in all sessions, and transactions below 4 GiB.",
         table=table,
         offset=found[OFFSET],
     )

@@ -71,8 +71,8 @@ def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -
     if value is None:
         written = field.connect_name or field.avro_type
         raise SchemaChangeError(
-            f"column {column.name!r} of table {table} is written as {written}, which does not"
-            f" become {column.lake_type}: its type has changed",
+            f"column {column.name!r} of table {table} arrives as {written}, which does not"
+            f" convert to {column.lake_type}: its type has changed",
             remedy=f"Copy the table again: `tributary bootstrap {table}`.",
             table=table,
             field=column.name,

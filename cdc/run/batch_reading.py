@@ -198,8 +198,9 @@ class BatchReader:
         raise UnseenError(
             f"the topic {self.topic} of table {table} has changes of transactions ({ids}) that were"
             " not visible when its catalog was read",
-            remedy="Nothing is lost: the next run reads the catalog again. If it stays so, see"
-            " whether commits wait for a synchronous standby (`SyncRep` in pg_stat_activity).",
+            remedy="Nothing is lost: the next run reads the catalog again. If this error persists,"
+            " check whether commits wait for a synchronous standby (`SyncRep` in"
+            " pg_stat_activity).",
             table=table,
             topic=self.topic,
             transactions=summary.unseen,
@@ -292,21 +293,21 @@ class BatchReader:
         others = f"; {count - 1:,} more records cannot either" if count > 1 else ""
         remedy = (
             "Look at the record with a Kafka client. Restore what it needs (the registry's schema,"
-            f" the right topic) and `tributary retry {table}`. When the record itself is damaged,"
-            f" {copy_again(table)}. To leave such records out, and know of it:"
+            f" the right topic) and run `tributary retry {table}`. If the record itself is damaged,"
+            f" {copy_again(table)}. To leave such records out and keep them, set"
             " on_bad_message: quarantine."
         )
         if first.reason == TAGGED:
             remedy = (
-                "Let captured tables be written without tags (gtid_next), and"
-                f" {copy_again(table)}, which reads what they wrote."
+                "Let all sessions write to captured tables without tags (gtid_next), and"
+                f" {copy_again(table)}, which brings the rows of the tagged transactions."
             )
         if self._quarantines:
             others += f"; {tolerated:,} could be quarantined (max_quarantined)"
             remedy = (
-                "Find what writes such records. Those that `tributary quarantine list` shows and"
-                f" that can be read by now are applied by `tributary quarantine replay {table}`."
-                f" Then `tributary retry {table}`; or {copy_again(table)}."
+                "Find what writes such records. `tributary quarantine replay"
+                f" {table}` applies those in `tributary quarantine list {table}` that can be read"
+                f" by now. Then run `tributary retry {table}`; or {copy_again(table)}."
             )
         return DecodeError(
             f"{self._place(first)} cannot be applied: {first.reason}{others}",

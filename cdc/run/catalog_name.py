@@ -50,7 +50,7 @@ def follow_name(context: RunContext, record: TableRecord) -> None:
             if now.state is State.INCREMENTAL:
                 keep_name(context, now)
     except LeaseHeldError as held:
-        _log.info("the name of table %s is left to whoever has it: %s", record.table, held)
+        _log.info("the name of table %s was not checked: %s", record.table, held)
 
 
 def drop_name(spark: SparkSession, config: Config, record: TableRecord) -> None:

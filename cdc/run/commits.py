@@ -59,9 +59,10 @@ def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
     if ahead < _TOLD_FROM:
         return ()
     return (
-        f"the newest commit of table {table} is {ahead} ahead of this machine's clock, since it"
-        " was made by a machine whose clock was: commits go on in order, readers by time find them"
-        f" there, and `tributary resync {table}` begins anew",
+        f"the newest commit of table {table} is {ahead} ahead of this machine's clock, since the"
+        " clock of the machine that wrote it was ahead: new commits get later times than it,"
+        f" readers by time find them there, and `tributary resync {table}` starts again at the"
+        " present time",
     )
 
 
@@ -72,8 +73,8 @@ def behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
         return ()
     return (
         f"the newest commit of table {record.table} in the lake is {newest.instant}, and the state"
-        f" store knows {known.instant}: was the lake restored from a backup? The topic is read"
-        " again from the lake's commit",
+        f" store knows {known.instant}: was the lake restored from a backup? The run reads the"
+        " topic again from the lake's commit",
     )
 
 
@@ -121,5 +122,5 @@ def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRe
         size = measure(spark, record.base_path, str(attempt.id))
         return store.put(replace(store.newest(record), size=size))
     except TributaryError as error:
-        _log.warning("what table %s takes in the lake is not known: %s", record.table, error)
+        _log.warning("the size of table %s in the lake is not known: %s", record.table, error)
         return record

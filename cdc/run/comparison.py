@@ -170,7 +170,7 @@ def _another_hash_key(
     hashed = [one.name for one in wanted if one.hide == "hash"]
     if had is None or not hashed or key_check(config) == had:
         return ()
-    why = "lake.hash_key is another than that of the lake's hashes"
+    why = "lake.hash_key differs from the key of the lake's hashes"
     return tuple(
         ChangeType(verdict=Verdict.BOOTSTRAP, why=why, name=name, old=types[name], new=types[name])
         for name in hashed

@@ -166,12 +166,12 @@ def _wait(
         source.nudge()
         return f"captured up to {seen or 'nowhere'}"
 
-    with shown_as(f"wait for what was done to {table}", progress) as task:
+    with shown_as(f"wait for the statements on {table}", progress) as task:
         if reached := wait_while(behind, timeout_s=_WAIT_S, poll_s=_POLL_S, task=task):
             raise CaptureError(
-                f"table {table} changed, and connector {capture.connector} has not told how"
-                f" within {_WAIT_S:.0f} s: it has {reached}, {upto} is needed",
-                remedy="See that the connector runs (`tributary status`); the next run looks"
+                f"table {table} changed, and connector {capture.connector} has not reported the"
+                f" statement within {_WAIT_S:.0f} s: it has {reached}, {upto} is needed",
+                remedy="Check that the connector runs (`tributary status`); the next run looks"
                 " again.",
                 table=table,
                 connector=capture.connector,

@@ -104,7 +104,7 @@ class LateColumns:
                     " while"
                     if not there
                     else f"events of table {schema.table} with schema id {schema_id} have columns"
-                    f" {' and '.join(map(repr, there))}, and nothing tells which of them is"
+                    f" {' and '.join(map(repr, there))}, and either of them may be"
                     f" {column.name!r} now",
                     remedy=f"Copy the table again: `tributary bootstrap {schema.table}`.",
                     table=schema.table,
@@ -128,8 +128,7 @@ class LateColumns:
             return
         raise SchemaChangeError(
             f"events of table {schema.table} with schema id {schema_id} have its columns in another"
-            f" order ({', '.join(found)}), which columns never change: some had another one's name"
-            " for a while",
+            f" order ({', '.join(found)}), so some columns had another one's name for a while",
             remedy=f"Copy the table again: `tributary bootstrap {schema.table}`.",
             table=schema.table,
             schema_id=schema_id,
@@ -147,8 +146,8 @@ class LateColumns:
         if later := [one for one in after if writer.field(one) is not None]:
             raise SchemaChangeError(
                 f"events of table {schema.table} with schema id {schema_id} have no column"
-                f" {name!r}, which is new, and have {', '.join(map(repr, later))}, which came after"
-                " it: it may be the new one's name of before",
+                f" {name!r}, which is new, and have {', '.join(map(repr, later))}, which was added"
+                f" after it: that may be the former name of {name!r}",
                 remedy=f"Copy the table again: `tributary bootstrap {schema.table}`.",
                 table=schema.table,
                 schema_id=schema_id,
@@ -158,7 +157,7 @@ class LateColumns:
             raise SchemaChangeError(
                 f"events of table {schema.table} with schema id {schema_id} have no column"
                 f" {name!r}, which is new, and have {', '.join(map(repr, strange))}, which the"
-                " table has no more: it may be the new one's name of before",
+                f" table no longer has: that may be the former name of {name!r}",
                 remedy=f"Copy the table again: `tributary bootstrap {schema.table}`.",
                 table=schema.table,
                 schema_id=schema_id,

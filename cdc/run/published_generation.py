@@ -133,17 +133,17 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
         return None if shared is not None else pointer
     known = f"the state store knows generation {record.generation}, attempt {attempt.id}"
     if pointer is None:
-        found = "readers are sent nowhere: there is no pointer"
+        found = "there is no pointer for readers"
     else:
         shown = pointer.current
         found = (
-            f"readers are sent to generation {shown.generation}, attempt {shown.attempt},"
+            f"the pointer names generation {shown.generation}, attempt {shown.attempt},"
             f" published at {shown.published_at:%Y-%m-%d %H:%M:%S} UTC"
         )
     raise LostHistoryError(
         f"{known} of table {record.table}, and {found} in {base}",
         remedy="Was the state store or the lake restored from a backup? Restore the other one from"
-        f" the same time; or {copy_lost(record.table)}, which makes a new generation.",
+        f" the same time; or {copy_lost(record.table)}, which builds a new generation.",
         table=record.table,
         path=base,
     )
@@ -167,7 +167,7 @@ def no_offsets(record: TableRecord, reason: str, *, gone: bool = False) -> LostH
     if gone and record.shard is not None:
         remedy = f"Restore it; or {onboard_again(record.shard.of, without_data=True)}."
     return LostHistoryError(
-        f"the lake does not say up to where table {record.table} was read: {reason}",
+        f"the lake has no offsets up to which table {record.table} was read: {reason}",
         remedy=remedy,
         table=record.table,
         topic=record.topic,

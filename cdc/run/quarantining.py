@@ -42,8 +42,8 @@ def require_listed(store: Store, commit: CommitRecord) -> None:
     if listed < commit.lacks:
         raise LostHistoryError(
             f"the lake lacks {commit.lacks} records of table {commit.table} that could not be"
-            f" applied, and the state store lists {listed} of them: which changes are missing is"
-            " not known any more",
+            f" applied, and the state store lists {listed} of them: it is no longer known which"
+            " changes are missing",
             remedy="Was the state store or the lake restored from a backup? Restore the other one"
             f" from the same time; or {copy_lost(commit.table)}.",
             table=commit.table,

@@ -36,7 +36,7 @@ class WriterSchemas:
             try:
                 self.learn(schema_id)
             except RegistryError as error:
-                _log.debug("schema %s is not at hand: %s", schema_id, error)
+                _log.debug("schema %s is not available: %s", schema_id, error)
 
     def learn(self, schema_id: int) -> bool:
         """Fetch a schema; return False if it can never be used, with the reason in :attr:`refused`.

@@ -139,7 +139,7 @@ def _watch(spark: SparkSession, timeout_s: float) -> None:
         try:
             _look(spark.sparkContext._jsc.sc(), progress, cancelled, timeout_s)
         except (Py4JError, OSError) as error:
-            _log.debug("Spark's stages were not looked at: %s", error)
+            _log.debug("Spark's stages were not checked: %s", error)
 
 
 def _look(
@@ -154,15 +154,14 @@ def _look(
         _cancel(
             context,
             stage,
-            f"its tasks have made no progress for {timeout_s:g} s, which is as long as"
-            " spark.task_timeout_s lets them; one that never ends holds its core until this"
-            " process does",
+            f"its tasks have made no progress for {timeout_s:g} s (spark.task_timeout_s); a task"
+            " that never ends holds its core until this process ends",
         )
     held, slots = cancelled.held(lambda stage: _running(status, stage), now), _slots(status)
     if held > _held:
         _log.error(
             "%d of the %d tasks that Spark runs at a time were cancelled and do not end: only the"
-            " end of this process gives their cores back",
+            " end of this process frees their cores",
             held,
             slots,
         )

@@ -141,7 +141,7 @@ def _sqlite(url: URL) -> Engine:
             _close_to_others(file)
         except OSError as error:
             raise StateError(
-                f"the state store {file} cannot be made: {error.strerror}",
+                f"the state store {file} cannot be created: {error.strerror}",
                 remedy="Name a file in a folder that you can write as state.url.",
                 field="state.url",
             ) from None

@@ -72,8 +72,8 @@ class KeptSchemas:
             self._store.keep_schema(self._url, schema_id, found)
         elif json.loads(kept) != json.loads(found):
             raise UnknownSchemaError(
-                f"schema id {schema_id} of registry {self._url} is another schema than it was:"
-                " the registry has given out its ids again",
+                f"schema id {schema_id} of registry {self._url} now names another schema: the"
+                " registry has given out its ids again",
                 remedy="Restore the registry's store from a backup. Where that is not possible,"
                 " give the new registry another address in kafka.registry.url, and copy the tables"
                 " again: `tributary resync`.",

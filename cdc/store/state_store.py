@@ -378,8 +378,8 @@ def _values(record: TableRecord, version: int) -> dict[str, Any]:
 def _changed_meanwhile(record: TableRecord, expected: int) -> StateError:
     return StateError(
         f"the state of {record.resource if record.beside else f'table {record.table}'} was changed"
-        " by someone else meanwhile",
-        remedy="Run the command again; it starts from the state that is there now.",
+        " by another process meanwhile",
+        remedy="Run the command again; it starts from the present state.",
         table=record.table,
         expected_version=expected,
     )

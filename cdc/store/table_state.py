@@ -246,7 +246,7 @@ def _obstacle(record: TableRecord, to: State, attempt: Attempt | None, cause: Ca
     back = origin in RESUMABLE and to not in (State.RETIRED, State.NEEDS_BOOTSTRAP)
     if back and to is not record.resume_to:
         was = record.resume_to.name if record.resume_to else "nowhere"
-        return f"it goes back to where it was, {was}"
+        return f"it can only return to its former state, {was}"
     last = record.attempt.id if record.attempt else None
     if to is State.BOOTSTRAPPING and not back and (attempt is None or attempt.id == last):
         return "a new attempt is needed"
@@ -269,7 +269,7 @@ def with_attempt(record: TableRecord, attempt: Attempt, *, at: datetime) -> Tabl
     """
     if record.state not in (State.BOOTSTRAPPING, State.CATCHING_UP):
         raise StateError(
-            f"table {record.table} is {record.state.name}; there is no attempt to go on with",
+            f"table {record.table} is {record.state.name} and has no attempt to continue",
             remedy=f"See `tributary status {record.table}` for what can be done with it now.",
             table=record.table,
             state=record.state.name,

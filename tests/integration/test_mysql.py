@@ -291,7 +291,7 @@ def test_a_transaction_with_a_tag_in_its_gtid_stops_its_table_until_it_is_copied
     assert TAGGED in stopped.messages
     assert {row.v for row in shop.lake("tagged").select("v").collect()} == {0}
     (told,) = stopped.remedies
-    assert told.startswith("Let captured tables be written without tags")
+    assert told.startswith("Let all sessions write to captured tables without tags")
     person.follow(told)
     person.done("verify", tagged, other)
 

@@ -33,7 +33,7 @@ def test_a_pointer_that_something_else_wrote_is_published_anew(person: Person) -
     for text in ("{", '{"format": 999}'):
         pointer.write_text(text)
         told = person.refused("path", orders).remedy
-        assert told.startswith("Something else wrote it")
+        assert told.startswith("Another program or another version of Tributary wrote it")
         assert commands(told) == [["resync"]], "of the table, once the file is removed"
         pointer.unlink()
         person.done("resync", orders)

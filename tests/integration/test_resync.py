@@ -284,7 +284,7 @@ def test_a_state_store_from_before_a_resync_stops_its_table_by_name(
         with closing(sqlite3.connect(shop.folder / "state.db")) as store:
             backup.backup(store)
     assert serving is not None
-    with pytest.raises(LostHistoryError, match=r"knows generation 1, .* sent to generation 2"):
+    with pytest.raises(LostHistoryError, match=r"knows generation 1, .* names generation 2"):
         verify_table(table.services, shop.context(), known)
 
     (result,) = run_tables(shop.context(), [shop.record(table.name)])

@@ -196,7 +196,7 @@ def test_a_new_column_that_had_another_name_at_first_needs_a_copy(
     )
     stopped = orders.run()
     assert stopped.state is State.NEEDS_BOOTSTRAP
-    assert "name of before" in str(stopped.error)
+    assert "former name of" in str(stopped.error)
 
 
 @pytest.mark.breadth
@@ -212,7 +212,7 @@ def test_a_new_column_whose_first_name_another_one_took_needs_a_copy(orders: Ord
     )
     stopped = orders.run()
     assert stopped.state is State.NEEDS_BOOTSTRAP
-    assert "came after it" in str(stopped.error)
+    assert "was added after it" in str(stopped.error)
 
 
 @pytest.mark.breadth

@@ -30,7 +30,7 @@ def problems(spark: SparkSession, topic: Topic, kind: str, *, own_key: bool = Fa
 
 ZERO = (
     None,
-    "a value that may stand for another one (a zero date, or a character that the connector does"
+    "a value that may replace another one (a zero date, or a character that the connector does"
     " not know) in key column d",
 )
 

@@ -175,7 +175,7 @@ def test_a_process_that_slept_for_longer_than_its_lease_does_not_move_the_pointe
     assert told.count("was lost: another process has taken it over") == 2
     assert current_path(bases["checked"]) == f"{bases['checked']}/attempt=3"
     assert current_path(bases["unchecked"]) == f"{bases['unchecked']}/attempt=2"
-    with pytest.raises(LostHistoryError, match=r"knows generation 3, .* sent to generation 2"):
+    with pytest.raises(LostHistoryError, match=r"knows generation 3, .* names generation 2"):
         check_serving(spark, third_generation(bases["unchecked"]))
 
 

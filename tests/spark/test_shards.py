@@ -255,7 +255,10 @@ def test_what_fails_after_a_commit_is_no_failure_of_its_shard(
     instant = changed(spark, eu, 9, ("u", 7, (1, "b")))
 
     assert at(eu) == ({0: 9}, instant)
-    assert f"commit {instant} of {shared.path} is complete; after it: the lease" in caplog.text
+    assert (
+        f"commit {instant} of {shared.path} is complete; a step after it failed: the lease"
+        in caplog.text
+    )
 
 
 @pytest.mark.breadth

@@ -61,5 +61,5 @@ def test_the_later_place_is_the_bound() -> None:
     ],
 )
 def test_a_source_that_counts_otherwise_spoils_the_attempt(read: str, marked: str) -> None:
-    with pytest.raises(AttemptSpoiledError, match="counts its log otherwise"):
+    with pytest.raises(AttemptSpoiledError, match="has another kind of log position"):
         bounds(read, marked)

@@ -32,7 +32,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Set tier: ",
     ),
     FAILED: (
-        "It is on its stream: `tributary retry {table}`",
+        "It follows its stream: `tributary retry {table}`",
         "Look at the record with a Kafka client. Restore",
         "Run `tributary retry {}`.",
     ),
@@ -126,7 +126,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     ),
     f"{_TESTS}mysql.py::"
     "test_a_transaction_with_a_tag_in_its_gtid_stops_its_table_until_it_is_copied_again": (
-        "Let captured tables be written without tags",
+        "Let all sessions write to captured tables without tags",
     ),
     f"{_TESTS}remedies_copied.py::"
     "test_a_mode_of_deletes_that_was_changed_is_set_back_or_copied_for": (
@@ -154,7 +154,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Run `tributary resync {}` first, which sends readers",
     ),
     f"{_TESTS}remedies_copied.py::test_a_pointer_that_something_else_wrote_is_published_anew": (
-        "Something else wrote it",
+        "Another program or another version of Tributary wrote it",
     ),
     f"{_TESTS}remedies_copied.py::"
     "test_values_and_rows_that_a_copy_cannot_read_are_put_right_as_it_says": (
@@ -322,7 +322,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Its owner runs `chmod 600",
         "Name ",
         "MySQL writes them as",
-        "Places are written as",
         "Positions are written as",
         "Put {source} and {tier}",
         "Put it into a PKCS#12 file",

@@ -160,7 +160,7 @@ def test_a_uuid_key_needs_no_column_of_its_own() -> None:
     [
         ({"_cdc_op": "string"}, "reserved"),
         ({"_HOODIE_x": "string"}, "reserved"),
-        ({"ID": "string"}, "does not tell it from 'id'"),
+        ({"ID": "string"}, "does not distinguish it from 'id'"),
         ({"a b": "string"}, "letters, digits"),
         ({"a`b": "string"}, "letters, digits"),
         ({"1st": "string"}, "letters, digits"),

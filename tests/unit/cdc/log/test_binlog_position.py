@@ -57,7 +57,7 @@ def test_each_name_of_a_binlog_is_read(base: str) -> None:
     "text", ["", "binlog:4", "binlog.000012", "binlog.12:x", ".12:4", "x.1:-4"]
 )
 def test_what_is_no_place_is_refused(text: str) -> None:
-    with pytest.raises(StateError, match="not a place in a binlog"):
+    with pytest.raises(StateError, match="not a position in a binlog"):
         BinlogPosition.parse(text)
 
 

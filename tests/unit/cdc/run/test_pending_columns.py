@@ -132,7 +132,7 @@ def test_places_of_columns_are_facts_where_the_server_numbers_them() -> None:
 def test_a_new_column_that_had_another_name_at_first_stops_the_table() -> None:
     late = LateColumns(absent={"c": "5"}, new=frozenset({"c"}), known=frozenset({"id", "out"}))
     late.require(schema("id", "c"), written(("id",), ("id", "out"), ("id", "c", "x")))
-    with pytest.raises(SchemaChangeError, match=r"'x'.*name of before") as caught:
+    with pytest.raises(SchemaChangeError, match=r"'x'.*former name of") as caught:
         late.require(schema("id", "c"), written(("id", "x")))
     assert "tributary bootstrap" in caught.value.remedy
 
@@ -148,7 +148,9 @@ def test_a_later_column_with_the_first_name_of_a_new_one_stops_the_table() -> No
     known = schema("id", "was", "now")
     late.require(known, written(("id",), ("id", "was"), ("id", "was", "now", "out")))
     for names in (("id", "now"), ("id", "out"), ("id", "was", "out")):
-        with pytest.raises(SchemaChangeError, match=r"came after it.*name of before") as caught:
+        with pytest.raises(
+            SchemaChangeError, match=r"was added after it.*former name of"
+        ) as caught:
             late.require(known, written(names))
         assert "tributary bootstrap" in caught.value.remedy
     unnumbered = Fingerprint({**facts, "numbered": False})

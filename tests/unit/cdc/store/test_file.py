@@ -78,5 +78,5 @@ def test_a_file_of_someone_else_is_left_alone_and_named(
 
 def test_a_store_that_cannot_be_made_is_named(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("in the way")
-    with pytest.raises(StateError, match="cannot be made"):
+    with pytest.raises(StateError, match="cannot be created"):
         Store(f"sqlite:///{tmp_path}/file/state.db")

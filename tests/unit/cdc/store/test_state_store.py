@@ -112,7 +112,7 @@ def test_a_record_that_someone_else_changed_is_not_overwritten(store: Store) -> 
     assert theirs is not None
     theirs = store.put(replace(theirs, state=State.PAUSED))
     assert theirs.version == 2
-    with pytest.raises(StateError, match=r"shop:public\.orders was changed by someone else"):
+    with pytest.raises(StateError, match=r"shop:public\.orders was changed by another process"):
         store.put(replace(mine, state=State.FAILED))
     with pytest.raises(StateError):
         store.put(record())
@@ -238,7 +238,7 @@ def test_many_can_create_the_store_at_once(file: Path) -> None:
         ("nosuch://u:canary-pw@h/d", "cannot be used"),
         ("postgresql://u:so@canary-pw@h/d", "it is not a URL"),
         ("postgresql://u:canary-pw@127.0.0.1:1/d?connect_timeout=2", "is not usable"),
-        ("sqlite:////proc/nowhere/state.db", "cannot be made"),
+        ("sqlite:////proc/nowhere/state.db", "cannot be created"),
         ("sqlite:////proc", "is not usable"),
     ],
 )
@@ -334,7 +334,7 @@ def test_no_generation_takes_the_place_of_one_that_was_changed_meanwhile(
     }
     store.put(known[changed])
 
-    with pytest.raises(StateError, match="changed by someone else"):
+    with pytest.raises(StateError, match="changed by another process"):
         store.promote(**known)
 
     assert [found.generation for found in (*store.tables(), *store.builds())] == [1, 2]

@@ -148,7 +148,7 @@ def test_a_stopped_table_goes_back_only_to_where_it_was(
 
 
 def test_a_table_that_never_said_where_it_was_cannot_go_back() -> None:
-    with pytest.raises(StateError, match="where it was, nowhere"):
+    with pytest.raises(StateError, match="former state, nowhere"):
         transition(record(State.FAILED), State.INCREMENTAL, at=LATER)
 
 
@@ -221,7 +221,7 @@ def test_the_attempt_grows_only_while_it_runs() -> None:
         if state in (State.BOOTSTRAPPING, State.CATCHING_UP):
             assert with_attempt(before, FRESH, at=LATER).attempt == FRESH
         else:
-            with pytest.raises(StateError, match="no attempt to go on with"):
+            with pytest.raises(StateError, match="no attempt to continue"):
                 with_attempt(before, FRESH, at=LATER)
 
 
