@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from bootstrap.steps import reaches
-from cdc.capture.gathering import cleanup_policy, gather
+from cdc.capture.gathering import Servers, cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
 from cdc.capture.known_definition import require_known
 from cdc.connect import failures
@@ -73,9 +73,7 @@ class Capture:
         names = self.names
         evidence = gather(
             names,
-            source=lambda: self.source,
-            kafka=lambda: self.kafka,
-            connect=lambda: self.connect,
+            Servers(lambda: self.source, lambda: self.kafka, lambda: self.connect),
             exactly_once=self.exactly_once,
         )
         evidence.require_answers()

@@ -10,7 +10,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from cdc.capture.gathering import gather
+from cdc.capture import signs_of_life
+from cdc.capture.gathering import Servers, gather
 from cdc.config import Config, load
 from cdc.connect import ConnectClient
 from cdc.debezium import CaptureNames, names
@@ -132,13 +133,25 @@ class Services:
         return names(table.source, self.config.source(table.source), record.tier)
 
     def evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """The evidence of how a tier is captured now, without the statements on its tables."""
+        """The evidence of how a tier is captured now, without what its connector sends."""
+        return gather(
+            capture, self._servers(capture), exactly_once=self.config.connect.exactly_once
+        )
+
+    def stream_evidence(self, capture: CaptureNames) -> CaptureEvidence:
+        """The same, and whether the connector sends changes."""
+        topics = [*capture.own_topics, *self.store.topics(capture.source, capture.tier)]
+        interval_ms = self.config.source(capture.source).heartbeat_interval_ms
         return gather(
             capture,
-            source=lambda: self.source(capture.source),
-            kafka=lambda: self.kafka,
-            connect=lambda: self.connect,
+            self._servers(capture),
             exactly_once=self.config.connect.exactly_once,
+            life=lambda kafka: signs_of_life.look(kafka, capture, topics, interval_ms),
+        )
+
+    def _servers(self, capture: CaptureNames) -> Servers:
+        return Servers(
+            lambda: self.source(capture.source), lambda: self.kafka, lambda: self.connect
         )
 
     @property

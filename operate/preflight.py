@@ -49,7 +49,7 @@ def check(services: Services) -> Iterator[Check]:
         records = [r for r in services.store.tables() if r.state is not State.RETIRED]
     except TributaryError:
         return  # the line before has the reason
-    evidence = cache(services.evidence)
+    evidence = cache(services.stream_evidence)
     for name in services.config.sources:
         yield from _guarded(f"source {name}", partial(_source, services, name))
         tables = partial(_tables, services, name, records, evidence)
@@ -262,7 +262,7 @@ def _capture(services: Services, evidence: CaptureEvidence) -> list[Check]:
         return lines
     wrong = {finding.property for finding in connector.wrong}
     lines += _other_settings(services, capture, connector.effective, wrong)
-    if connector.running:
+    if connector.running and f"connector {capture.connector}" not in {one.name for one in lines}:
         lines.append(Check(f"connector {capture.connector}", "ok", "running"))
     return lines
 

@@ -9,7 +9,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.judgement import of_capture
-from cdc.debezium import came_lately, latest_heartbeat, silence_bound_s
+from cdc.debezium import latest_heartbeat
 from cdc.run import plan
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
@@ -20,7 +20,6 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
-    from cdc.debezium import CaptureNames
     from cdc.sources.values import LogHealth
     from cdc.store.history import RunEntry
     from operate.context import Services
@@ -329,7 +328,7 @@ def _captures(services: Services, records: Sequence[TableRecord]) -> list[Captur
 
 def _capture(services: Services, record: TableRecord) -> CaptureStatus:
     capture = services.capture_of(record)
-    evidence = services.evidence(capture)
+    evidence = services.stream_evidence(capture)
     problems = [finding.message for finding in of_capture(evidence)]
     beat_at: datetime | None = None
     connector = None
@@ -339,13 +338,6 @@ def _capture(services: Services, record: TableRecord) -> CaptureStatus:
     with _noted(problems):
         beat = latest_heartbeat(services.kafka, services.schemas, capture)
         beat_at = None if beat is None else beat.beat_at
-        bound = silence_bound_s(services.config.source(capture.source).heartbeat_interval_ms)
-        silent = beat_at is not None and not came_lately(beat_at, bound)
-        if connector == "running" and silent and not _flows(services, capture, bound):
-            problems.append(
-                f"connector {capture.connector} runs but delivers nothing: its last heartbeat is of"
-                f" {beat_at:%Y-%m-%d %H:%M:%S} UTC"
-            )
     return CaptureStatus(
         capture.source,
         capture.tier,
@@ -354,13 +346,6 @@ def _capture(services: Services, record: TableRecord) -> CaptureStatus:
         beat_at,
         "; ".join(problems) or None,
     )
-
-
-def _flows(services: Services, capture: CaptureNames, bound_s: float) -> bool:
-    """Whether records came recently: no beat arrives while one long transaction is sent."""
-    topics = [*capture.own_topics, *services.store.topics(capture.source, capture.tier)]
-    times = services.kafka.newest_times(topics).values()
-    return any(came_lately(sent, bound_s) for sent in times)
 
 
 @contextmanager

@@ -55,6 +55,56 @@ class CleanupPolicy:
 
 
 @dataclass(frozen=True)
+class ConnectorHealth:
+    """The state of a connector and its tasks.
+
+    Args:
+        status: The state, as Kafka Connect has it.
+        failure: That it failed and why, in one line without secrets; None if it has not.
+        remedy: What to do about the failure; empty without one.
+    """
+
+    status: ConnectorStatus
+    failure: str | None = None
+    remedy: str = ""
+
+    @property
+    def running(self) -> bool:
+        """Whether the connector and all of its tasks run."""
+        return self.status.running
+
+    @property
+    def asleep(self) -> bool:
+        """Whether somebody has paused or stopped it."""
+        return self.status.state in ("PAUSED", "STOPPED")
+
+    @property
+    def states(self) -> str:
+        """The states of the connector and its tasks."""
+        tasks = ", ".join(f"task {task.id} {task.state}" for task in self.status.tasks)
+        return f"{self.status.state} with {tasks or 'no task'}"
+
+
+@dataclass(frozen=True)
+class SignsOfLife:
+    """What shows whether a connector sends changes.
+
+    Args:
+        topic: The topic of its heartbeats.
+        beat_age_s: Age of the newest heartbeat in seconds, negative if it is dated ahead of this
+            clock; None if the topic holds none.
+        sends: Whether a heartbeat or another record came lately. A heartbeat is a row of the log,
+            so changes come without one while the connector sends a long transaction or a backlog.
+        remedy: What to do if it sends nothing.
+    """
+
+    topic: str
+    beat_age_s: float | None
+    sends: bool
+    remedy: str
+
+
+@dataclass(frozen=True)
 class ConnectorFacts:
     """A connector as Kafka Connect has it.
 
@@ -62,22 +112,18 @@ class ConnectorFacts:
         effective: Its configuration, with references in place of secrets.
         wrong: Its settings with which changes are lost or altered.
         listed: The tables in its include list; None if a publication selects the tables.
-        status: The state of the connector and its tasks; None if it was deleted meanwhile.
-        failure: Why it failed, in one line without secrets; None if it has not.
-        remedy: What to do about the failure, if its text is known.
+        health: The state of the connector and its tasks; None if it was deleted meanwhile.
     """
 
     effective: Mapping[str, str]
     wrong: tuple[Finding, ...]
     listed: frozenset[TableId] | None
-    status: ConnectorStatus | None
-    failure: str | None = None
-    remedy: str = ""
+    health: ConnectorHealth | None
 
     @property
     def running(self) -> bool:
         """Whether the connector and all of its tasks run."""
-        return self.status is not None and self.status.running
+        return self.health is not None and self.health.running
 
 
 @dataclass(frozen=True)
@@ -97,6 +143,7 @@ class CaptureEvidence:
         statements: The changes of definitions that the connector reports; empty if its kind reports
             none, or they were not asked for.
         starts: The offsets in their topic at which it started without a stored position.
+        life: Whether the connector sends changes; None if that was not asked for.
     """
 
     names: CaptureNames
@@ -110,13 +157,14 @@ class CaptureEvidence:
     stored: Answer[LogPosition | None]
     statements: Answer[tuple[DefinitionChange, ...]] = ()
     starts: tuple[int, ...] = ()
+    life: Answer[SignsOfLife | None] = None
 
     @property
     def errors(self) -> list[TributaryError]:
         """The errors of the servers that did not answer, each once."""
         answers: tuple[Answer[object], ...] = (
             *(self.log, self.lost, self.unreadable, self.obstacles, self.server),
-            *(self.topics, self.statements, self.connector, self.stored),
+            *(self.topics, self.life, self.statements, self.connector, self.stored),
         )
         found = [answer for answer in answers if isinstance(answer, TributaryError)]
         return list({id(error): error for error in found}.values())
@@ -134,6 +182,12 @@ class CaptureEvidence:
     def connector_facts(self) -> ConnectorFacts | None:
         """The connector, or None if there is none or Connect does not answer."""
         return None if isinstance(self.connector, TributaryError) else self.connector
+
+    @property
+    def health(self) -> Answer[ConnectorHealth | None]:
+        """The state of the connector; None if there is none."""
+        facts = self.connector
+        return facts.health if isinstance(facts, ConnectorFacts) else facts
 
     @property
     def stored_position(self) -> LogPosition | None:

@@ -5,10 +5,17 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Generic, TypeVar
 
-from cdc.capture.evidence import CaptureEvidence, CleanupPolicy, ConnectorFacts, known
-from cdc.connect import failures
+from cdc.capture.evidence import (
+    CaptureEvidence,
+    CleanupPolicy,
+    ConnectorFacts,
+    ConnectorHealth,
+    known,
+)
+from cdc.capture.recovery import explained
 from cdc.debezium import (
     audit,
     captured_tables,
@@ -18,13 +25,12 @@ from cdc.debezium import (
 from cdc.errors import ConnectError
 from cdc.kafka import never_compacted
 from schemas.errors import TributaryError
-from schemas.redaction import redact
 
 if TYPE_CHECKING:
     from collections.abc import Mapping
 
-    from cdc.capture.evidence import Answer
-    from cdc.connect import ConnectClient
+    from cdc.capture.evidence import Answer, SignsOfLife
+    from cdc.connect import ConnectClient, ConnectorStatus
     from cdc.debezium import CaptureNames, DefinitionChange, Definitions
     from cdc.kafka import KafkaAdmin
     from cdc.run.context import RunContext
@@ -59,32 +65,49 @@ class _Server(Generic[S]):
         return self._away
 
 
+@dataclass(frozen=True)
+class Servers:
+    """How to open the servers that have the facts about a capture.
+
+    Args:
+        source: Opens the source database.
+        kafka: Opens Kafka.
+        connect: Opens Kafka Connect.
+    """
+
+    source: Callable[[], Source]
+    kafka: Callable[[], KafkaAdmin]
+    connect: Callable[[], ConnectClient]
+
+
 def gather(
     names: CaptureNames,
+    servers: Servers,
     *,
-    source: Callable[[], Source],
-    kafka: Callable[[], KafkaAdmin],
-    connect: Callable[[], ConnectClient],
     exactly_once: bool,
     definitions: Definitions | None = None,
+    life: Callable[[KafkaAdmin], SignsOfLife] | None = None,
 ) -> CaptureEvidence:
     """Gather the evidence of one capture; each server is asked until its first error.
 
     Args:
         names: The capture.
-        source: Opens the source database.
-        kafka: Opens Kafka.
-        connect: Opens Kafka Connect.
+        servers: The servers.
         exactly_once: Whether the connector must write to Kafka in transactions.
         definitions: What this process has read of the statements that connectors report; None
             leaves them out.
+        life: Looks for signs that the connector sends changes; None leaves them out.
     """
-    database, workers, topics = _Server(source), _Server(connect), _Server(kafka)
+    database, workers = _Server(servers.source), _Server(servers.connect)
+    topics = _Server(servers.kafka)
     log = database.ask(lambda it: it.capture(names).log_health())
     connector = workers.ask(lambda it: _connector(it, names, exactly_once))
     # After the log, as `LogHealth.problem` requires.
     stored = workers.ask(lambda it: stored_position(it, names))
     at = None if isinstance(stored, TributaryError) else stored
+    policies = topics.ask(lambda it: _policies(it, names))
+    signs = topics.ask(lambda it: None if life is None else life(it))
+    # Last, since without the topic of statements Kafka still answers the rest.
     statements = topics.ask(lambda _: _statements(definitions, names))
     return CaptureEvidence(
         names=names,
@@ -93,11 +116,12 @@ def gather(
         unreadable=database.ask(lambda it: it.capture(names).unreadable()),
         obstacles=database.ask(lambda it: tuple(it.capture(names).audit())),
         server=database.ask(lambda it: it.identity()),
-        topics=topics.ask(lambda it: _policies(it, names)),
+        topics=policies,
         connector=connector,
         stored=stored,
         statements=statements,
         starts=() if isinstance(statements, TributaryError) else tuple(fresh_starts(statements)),
+        life=signs,
     )
 
 
@@ -129,9 +153,11 @@ class Captures:
             if found is None:
                 found = self._known[key] = gather(
                     context.capture(record),
-                    source=lambda: context.sources[record.table.source],
-                    kafka=lambda: context.kafka,
-                    connect=self._connect,
+                    Servers(
+                        source=lambda: context.sources[record.table.source],
+                        kafka=lambda: context.kafka,
+                        connect=context.connected,
+                    ),
                     exactly_once=context.config.connect.exactly_once,
                     definitions=context.definitions,
                 )
@@ -140,14 +166,6 @@ class Captures:
             if not isinstance(error, ConnectError):
                 raise error
         return found
-
-    def _connect(self) -> ConnectClient:
-        if self._context.connect is None:
-            raise ConnectError(
-                "the run has no client of Kafka Connect",
-                remedy="Give the run a client of Kafka Connect.",
-            )
-        return self._context.connect
 
 
 def _warn(evidence: CaptureEvidence) -> None:
@@ -184,12 +202,21 @@ def _connector(
     if effective is None:
         return None
     status, listed = connect.status(names.connector), captured_tables(effective, names)
-    trace = None if status is None else status.failure
     return ConnectorFacts(
         effective=effective,
         wrong=tuple(audit(effective, names, exactly_once=exactly_once)),
         listed=None if listed is None else frozenset(listed),
-        status=status,
-        failure=None if trace is None else redact(failures.explain(trace)),
-        remedy="" if trace is None else failures.remedy(trace, ""),
+        health=health(status),
     )
+
+
+def health(status: ConnectorStatus | None) -> ConnectorHealth | None:
+    """Explain the state of a connector, in words without secrets.
+
+    Args:
+        status: Its state; None if there is no connector.
+    """
+    if status is None or status.failure is None:
+        return None if status is None else ConnectorHealth(status)
+    failed = explained(status.name, status.failure)
+    return ConnectorHealth(status, failed.reason, failed.remedy)

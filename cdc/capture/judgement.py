@@ -14,7 +14,14 @@ from typing import TYPE_CHECKING
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
-    from cdc.capture.evidence import CaptureEvidence, CleanupPolicy, ConnectorFacts
+    from cdc.capture.evidence import (
+        Answer,
+        CaptureEvidence,
+        CleanupPolicy,
+        ConnectorHealth,
+        SignsOfLife,
+    )
+    from cdc.debezium import CaptureNames
     from schemas.table import TableId
 
 _COPY_AGAIN = "Run `tributary run`, which marks its tables, then `tributary bootstrap` for them."
@@ -95,6 +102,47 @@ def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:
         )
 
 
+def why_silent(
+    names: CaptureNames, health: Answer[ConnectorHealth | None], life: SignsOfLife | None
+) -> Finding | None:
+    """Judge whether changes still come; None if they do.
+
+    A connector that sends nothing looks like tables without changes.
+
+    Args:
+        names: The capture.
+        health: The state of its connector; None if there is none.
+        life: Whether it sends changes; None if that was not asked for.
+    """
+    name = f"connector {names.connector}"
+    if isinstance(health, TributaryError):
+        what, remedy = f"Kafka Connect does not answer ({health.message})", health.remedy
+        return _quiet(name, what, life, remedy)
+    if health is None:
+        what = f"there is no {name}, and changes wait in the source's log"
+        remedy = "Run `tributary onboard` for one of its tables, which creates it."
+        return Finding(Severity.WAITING, name, what, remedy)
+    if health.failure is not None:
+        return Finding(Severity.WAITING, name, health.failure, health.remedy)
+    if health.asleep:
+        remedy = "To resume it, run `tributary retry` for one of its tables."
+        return Finding(Severity.WAITING, name, f"{name} is {health.status.state}", remedy)
+    return _quiet(name, f"{name} {'runs' if health.running else f'is {health.states}'}", life)
+
+
+def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> Finding | None:
+    """Judge the signs of life of a connector whose state does not explain a silence."""
+    if life is None or life.sends:
+        return None
+    if life.beat_age_s is None:
+        last = f"topic {life.topic} holds no heartbeat"
+    else:
+        age = life.beat_age_s
+        when = f"{age:,.0f} s old" if age >= 0 else f"dated {-age:,.0f} s ahead of this clock"
+        last = f"its last heartbeat in topic {life.topic} is {when}"
+    return Finding(Severity.WAITING, name, f"{what}, and {last}", remedy or life.remedy)
+
+
 def stopping(findings: Sequence[Finding]) -> list[str]:
     """The messages of the findings after which a table's stream must not be trusted."""
     grave = (Severity.LOST, Severity.INCOMPLETE)
@@ -128,18 +176,8 @@ def _topics(evidence: CaptureEvidence) -> Iterator[Finding]:
 
 
 def _connector(evidence: CaptureEvidence) -> Iterator[Finding]:
-    name, connector = f"connector {evidence.names.connector}", evidence.connector
-    if isinstance(connector, TributaryError):
-        return
-    if connector is None:
-        yield Finding(
-            Severity.WAITING,
-            name,
-            f"there is no {name}",
-            "Run `tributary onboard` for one of its tables, which creates it.",
-        )
-        return
-    for wrong in connector.wrong:
+    name, connector = f"connector {evidence.names.connector}", evidence.connector_facts
+    for wrong in () if connector is None else connector.wrong:
         yield Finding(
             Severity.INCOMPLETE,
             f"{name}: {wrong.property}",
@@ -147,15 +185,14 @@ def _connector(evidence: CaptureEvidence) -> Iterator[Finding]:
             "Remove it from connect.connector. Then `tributary run` marks the tables that may have"
             " lost changes, and `tributary bootstrap` for them corrects the connector.",
         )
-    if not connector.running:
-        remedy = connector.remedy or ("Correct the cause; `tributary retry` restarts failed tasks.")
-        yield Finding(Severity.WAITING, name, f"{name} is not running: {_why(connector)}", remedy)
-
-
-def _why(connector: ConnectorFacts) -> str:
-    if connector.failure is not None:
-        return connector.failure
-    return "it was deleted" if connector.status is None else connector.status.state
+    health, life = evidence.health, evidence.life
+    silent = why_silent(evidence.names, health, None if isinstance(life, TributaryError) else life)
+    if silent is not None:
+        yield silent
+    elif health is not None and not isinstance(health, TributaryError) and not health.running:
+        # Connect is about to start it, or has no worker for it.
+        remedy = "Wait until it runs; if it does not, see the log of Kafka Connect's workers."
+        yield Finding(Severity.WAITING, name, f"{name} is {health.states}", remedy)
 
 
 def _unknown(evidence: CaptureEvidence) -> Iterator[Finding]:

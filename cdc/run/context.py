@@ -10,7 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from cdc.debezium import Definitions, names
-from cdc.errors import StateError, onboard_again
+from cdc.errors import ConnectError, StateError, onboard_again
 from cdc.lake.shards import ShardTable, SharedTable, timeline_of
 from cdc.lake.write import FollowedTable, LakeTable
 from cdc.run.published_generation import Served
@@ -104,6 +104,19 @@ class RunContext:
         """
         self.config.require_shard(record.table, record.shard)
         return self.config.settings_on_plan(record.table, record.tier)
+
+    def connected(self) -> ConnectClient:
+        """Kafka Connect.
+
+        Raises:
+            ConnectError: This run was not given a client.
+        """
+        if self.connect is None:
+            raise ConnectError(
+                "the run has no client of Kafka Connect",
+                remedy="Give the run a client of Kafka Connect.",
+            )
+        return self.connect
 
     def timeline(self, attempt: Attempt) -> Timeline:
         """The commits of an attempt."""

@@ -26,6 +26,7 @@ from operate.incremental import Runs
 from operate.lifecycle import offboard, pause, published_path, resume, retry
 from operate.onboard import bootstrap
 from operate.outcome import unfinished
+from operate.preflight import check
 from operate.resync import resync
 from operate.status import TableStatus, status
 from tests.integration.captured import wait_until
@@ -448,11 +449,16 @@ def test_a_run_tells_through_which_connector_no_changes_come(
     retry(services, shop.table("orders"))
     assert told() == ""
 
-    monkeypatch.setattr("cdc.capture.watch.silence_bound_s", lambda _: 2.0)
+    monkeypatch.setattr("cdc.capture.signs_of_life.silence_bound_s", lambda _: 2.0)
     nowhere = services.config.connect.model_copy(update={"url": "http://127.0.0.1:9"})
     with database.begin() as session:
         session.execute("LOCK TABLE tributary.heartbeat IN EXCLUSIVE MODE")
         wait_until(lambda: "runs, and its last heartbeat" in told(), "the silence")
+        (shown,) = status(services, []).captures
+        assert "runs, and its last heartbeat" in (shown.problem or "")
+        (line,) = (one for one in check(services) if one.name == f"connector {name}")
+        assert (line.status, "runs, and its last heartbeat" in line.detail) == ("error", True)
+        assert "tributary.heartbeat" in line.remedy
         away = replace(services.run_context, connect=ConnectClient(nowhere))
         with stamina.set_testing(True, attempts=1):
             (silence,) = silences(away, services.store.tables())
@@ -464,7 +470,7 @@ def test_a_run_tells_through_which_connector_no_changes_come(
 
     # As while one long transaction is sent: changes come, and no heartbeat among them.
     capture = services.capture(shop.table("orders"))
-    monkeypatch.setattr("cdc.capture.watch.silence_bound_s", lambda _: 2.0)
+    monkeypatch.setattr("cdc.capture.signs_of_life.silence_bound_s", lambda _: 2.0)
     database.stack.psql(
         f'ALTER PUBLICATION "{capture.publication}" DROP TABLE tributary.heartbeat',
         database=database.name,

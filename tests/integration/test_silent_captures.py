@@ -118,7 +118,7 @@ def test_a_binlogs_capture_that_sends_nothing_is_told_with_its_reason(
     retry(shop.services, table)
     watched.until_changes_come()
 
-    monkeypatch.setattr("cdc.capture.watch.silence_bound_s", lambda _: 2.0)
+    monkeypatch.setattr("cdc.capture.signs_of_life.silence_bound_s", lambda _: 2.0)
     with database.begin() as session, session.cursor() as cursor:
         cursor.execute(f"SELECT 1 FROM tributary.heartbeat WHERE source = '{name}' FOR UPDATE")
         assert "tributary.heartbeat" in watched.until("runs, and its last heartbeat")

@@ -12,7 +12,7 @@ import pytest
 from bootstrap import capture
 from bootstrap.capture import Capture
 from bootstrap.errors import HandoffTimeoutError
-from cdc.capture.evidence import CaptureEvidence, CleanupPolicy, ConnectorFacts
+from cdc.capture.evidence import CaptureEvidence, CleanupPolicy, ConnectorFacts, ConnectorHealth
 from cdc.connect import ConnectorStatus
 from cdc.debezium import CaptureNames
 from cdc.errors import CaptureError, SourceError
@@ -22,7 +22,9 @@ from schemas.table import TableId
 
 TABLE = TableId("shop", "public", "orders")
 NAMES = CaptureNames("shop", "append", "p", "s", "c", "t", "postgres")
-STARTING = ConnectorFacts({}, (), None, ConnectorStatus("c", "RUNNING", "w", tasks=()))
+STARTING = ConnectorFacts(
+    {}, (), None, ConnectorHealth(ConnectorStatus("c", "RUNNING", "w", tasks=()))
+)
 SOUND = CaptureEvidence(
     names=NAMES,
     log=cast("Any", SimpleNamespace(title="replication slot s")),

@@ -91,7 +91,7 @@ class Servers:
             capture=capture,
             kafka=SimpleNamespace(topic_configs=self.answers("topic_configs", {})),
             definitions=SimpleNamespace(of=self.answers("definitions", ())),
-            connect=self.connect,
+            connected=lambda: self.connect,
             config=SimpleNamespace(connect=SimpleNamespace(exactly_once=True)),
         )
         return Captures(cast("Any", context))

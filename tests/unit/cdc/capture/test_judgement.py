@@ -8,8 +8,14 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.capture.evidence import CaptureEvidence, CleanupPolicy, ConnectorFacts
-from cdc.capture.judgement import Severity, of_capture, of_table, of_topic, stopping
+from cdc.capture.evidence import (
+    CaptureEvidence,
+    CleanupPolicy,
+    ConnectorFacts,
+    ConnectorHealth,
+    SignsOfLife,
+)
+from cdc.capture.judgement import Severity, of_capture, of_table, of_topic, stopping, why_silent
 from cdc.connect import ConnectorStatus
 from cdc.connect.values import TaskStatus
 from cdc.debezium import CaptureNames, Finding
@@ -19,7 +25,9 @@ from schemas.table import TableId
 ORDERS = TableId("shop", "public", "orders")
 NAMES = CaptureNames("shop", "default", "p", "s", "c", "t", "postgres")
 STATUS = ConnectorStatus("c", "RUNNING", "w", tasks=(TaskStatus(0, "RUNNING", "w"),))
-RUNNING = ConnectorFacts({}, (), None, STATUS)
+RUNNING = ConnectorFacts({}, (), None, ConnectorHealth(STATUS))
+BEATING = SignsOfLife("t.tributary.heartbeat", 3.0, sends=True, remedy="Look at the heartbeats.")
+QUIET = replace(BEATING, beat_age_s=3600.0, sends=False)
 SOUND = CaptureEvidence(
     names=NAMES,
     log=cast("Any", SimpleNamespace(title="replication slot s")),
@@ -33,7 +41,13 @@ SOUND = CaptureEvidence(
 )
 DOWN = SourceError("it is down", remedy="Wait.")
 WRONG = Finding("skipped.operations", "d", "none", "changes would be left out")
-FAILED = replace(STATUS, state="FAILED")
+FAILED = ConnectorHealth(
+    replace(STATUS, state="FAILED"), "connector c failed: no route", "Build one."
+)
+
+
+def in_state(state: str, **changes: Any) -> ConnectorFacts:
+    return replace(RUNNING, health=ConnectorHealth(replace(STATUS, state=state, **changes)))
 
 
 def test_a_sound_capture_has_no_finding() -> None:
@@ -69,18 +83,42 @@ def test_a_sound_capture_has_no_finding() -> None:
             "connector c: skipped.operations",
             f"connector c: {WRONG}",
         ),
-        ({"connector": None}, Severity.WAITING, "connector c", "there is no connector c"),
         (
-            {"connector": replace(RUNNING, status=replace(STATUS, state="PAUSED"))},
+            {"connector": None},
             Severity.WAITING,
             "connector c",
-            "connector c is not running: PAUSED",
+            "there is no connector c, and changes wait in the source's log",
         ),
         (
-            {"connector": replace(RUNNING, status=FAILED, failure="no route")},
+            {"connector": in_state("PAUSED")},
             Severity.WAITING,
             "connector c",
-            "connector c is not running: no route",
+            "connector c is PAUSED",
+        ),
+        (
+            {"connector": replace(RUNNING, health=FAILED)},
+            Severity.WAITING,
+            "connector c",
+            "connector c failed: no route",
+        ),
+        (
+            {"connector": in_state("UNASSIGNED", tasks=()), "life": BEATING},
+            Severity.WAITING,
+            "connector c",
+            "connector c is UNASSIGNED with no task",
+        ),
+        (
+            {"life": QUIET},
+            Severity.WAITING,
+            "connector c",
+            "connector c runs, and its last heartbeat in topic t.tributary.heartbeat is 3,600 s"
+            " old",
+        ),
+        (
+            {"life": replace(QUIET, beat_age_s=None)},
+            Severity.WAITING,
+            "connector c",
+            "connector c runs, and topic t.tributary.heartbeat holds no heartbeat",
         ),
         ({"server": DOWN}, Severity.UNKNOWN, "capture shop/default", "it is down"),
     ],
@@ -93,6 +131,30 @@ def test_each_fact_has_its_finding(
     assert found.remedy
     stops = severity in (Severity.LOST, Severity.INCOMPLETE)
     assert stopping([found]) == [message] * stops
+
+
+def test_a_connector_that_starts_is_silent_only_without_signs_of_life() -> None:
+    starting = ConnectorHealth(replace(STATUS, state="UNASSIGNED", tasks=()))
+    assert why_silent(NAMES, starting, BEATING) is None
+    assert why_silent(NAMES, ConnectorHealth(STATUS), None) is None, "nobody has looked"
+    found = why_silent(NAMES, starting, QUIET)
+    assert found is not None
+    assert found.message.startswith("connector c is UNASSIGNED with no task, and its last")
+    assert found.remedy == QUIET.remedy
+    assert of_capture(replace(SOUND, connector=in_state("UNASSIGNED", tasks=()), life=QUIET)) == [
+        found
+    ]
+
+
+def test_a_silence_shows_while_connect_is_away() -> None:
+    away = replace(SOUND, connector=DOWN, stored=DOWN, life=BEATING)
+    assert [one.severity for one in of_capture(away)] == [Severity.UNKNOWN]
+    silent, unknown = of_capture(replace(away, life=QUIET))
+    assert (silent.severity, unknown.severity) == (Severity.WAITING, Severity.UNKNOWN)
+    assert silent.message.startswith("Kafka Connect does not answer (it is down), and its last")
+    assert silent.remedy == DOWN.remedy
+    (unknown,) = of_capture(replace(SOUND, life=DOWN))
+    assert unknown.message == "it is down", "Kafka does not answer, so no silence is known"
 
 
 def test_one_server_that_is_down_is_one_finding_and_the_others_are_judged() -> None:

@@ -1,0 +1,61 @@
+"""Looks for signs that a connector sends changes: its heartbeats, or other records."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from cdc.capture.evidence import SignsOfLife
+from cdc.debezium import came_lately, silence, silence_bound_s
+
+if TYPE_CHECKING:
+    from cdc.debezium import CaptureNames
+    from cdc.kafka import KafkaAdmin
+
+
+def look(
+    kafka: KafkaAdmin, names: CaptureNames, topics: Sequence[str], interval_ms: int
+) -> SignsOfLife:
+    """Look for signs of life of one capture, in two calls at most.
+
+    Args:
+        kafka: The cluster.
+        names: The capture.
+        topics: All of its topics, those of its tables among them.
+        interval_ms: Interval between two heartbeats, in milliseconds.
+
+    Raises:
+        KafkaError: The cluster does not answer.
+    """
+    beat = kafka.newest_times([names.heartbeat_topic]).get(names.heartbeat_topic)
+    return signs(names, interval_ms, beat, lambda bound_s: any_lately(kafka, topics, bound_s))
+
+
+def signs(
+    names: CaptureNames,
+    interval_ms: int,
+    beat: datetime | None,
+    flows: Callable[[float], bool],
+) -> SignsOfLife:
+    """Return the signs of life of one capture.
+
+    Args:
+        names: The capture.
+        interval_ms: Interval between two heartbeats, in milliseconds.
+        beat: When the newest heartbeat was sent; None if there is none.
+        flows: Whether other records came within that many seconds. Called only if no heartbeat did.
+    """
+    bound_s = silence_bound_s(interval_ms)
+    age = None if beat is None else (datetime.now(timezone.utc) - beat).total_seconds()
+    sends = came_lately(beat, bound_s) or flows(bound_s)
+    return SignsOfLife(names.heartbeat_topic, age, sends, silence(names))
+
+
+def any_lately(kafka: KafkaAdmin, topics: Sequence[str], bound_s: float) -> bool:
+    """Return whether a record of any of the topics was sent within the bound, in seconds.
+
+    Raises:
+        KafkaError: The cluster does not answer.
+    """
+    return any(came_lately(sent, bound_s) for sent in kafka.newest_times(topics).values())
