@@ -14,7 +14,7 @@ from cdc.capture import signs_of_life
 from cdc.capture.gathering import Servers, gather
 from cdc.config import Config, load
 from cdc.connect import ConnectClient
-from cdc.debezium import CaptureNames, names
+from cdc.debezium import CaptureNames, Definitions, names
 from cdc.kafka import KafkaAdmin
 from cdc.runtime.progress import Interruptible
 from cdc.sources import open_source
@@ -139,13 +139,17 @@ class Services:
         )
 
     def stream_evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """The same, and whether the connector sends changes."""
+        """The same, whether the connector sends changes, and whether it has always continued.
+
+        A connector that reports statements has its starts in their topic, which is read whole.
+        """
         topics = [*capture.own_topics, *self.store.topics(capture.source, capture.tier)]
         interval_ms = self.config.source(capture.source).heartbeat_interval_ms
         return gather(
             capture,
             self._servers(capture),
             exactly_once=self.config.connect.exactly_once,
+            definitions=lambda: Definitions(self.kafka, self.schemas),
             life=lambda kafka: signs_of_life.look(kafka, capture, topics, interval_ms),
         )
 

@@ -11,7 +11,7 @@ from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
-from cdc.capture.judgement import of_capture, of_table
+from cdc.capture.judgement import of_capture, of_stream, of_table
 from cdc.debezium import connector_class
 from cdc.errors import LakeError
 from cdc.sources.selection import require_named
@@ -24,7 +24,6 @@ from operate.lifecycle import folder_here
 from operate.preflight_tls import unprotected
 from operate.verdict import judge
 from schemas.errors import TributaryError
-from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.capture.evidence import CaptureEvidence
@@ -101,11 +100,11 @@ def _source(services: Services, name: str) -> list[Check]:
 def _tables(
     services: Services, source: str, records: Sequence[TableRecord], evidence: Gather
 ) -> list[Check]:
-    planned = {record.table for record in records if record.table.source == source}
+    planned = {one.table: one for one in records if one.table.source == source}
     stats = {found.table: found for found in services.source(source).tables()}
     lines: list[Check] = []
     for table in sorted(planned):
-        look = partial(_planned_table, services, table, stats.get(table), evidence)
+        look = partial(_planned_table, services, planned[table], stats.get(table), evidence)
         lines += _guarded(f"table {table}", look)
     lines.append(
         Check(
@@ -119,8 +118,9 @@ def _tables(
 
 
 def _planned_table(
-    services: Services, table: TableId, found: TableStats | None, evidence: Gather
+    services: Services, record: TableRecord, found: TableStats | None, evidence: Gather
 ) -> list[Check]:
+    table = record.table
     name = f"table {table}"
     if found is None:
         return _one(
@@ -142,7 +142,9 @@ def _planned_table(
     require_named(described, settings)
     source.schema(described, settings)
     obstacles = capture.audit_table(described)
-    if findings := of_table(evidence(names), table, obstacles):
+    findings = of_table(evidence(names), table, obstacles)
+    findings += of_stream(record, evidence(services.capture_of(record)), source)
+    if findings:
         problems = "; ".join(finding.message for finding in findings)
         return _one(name, "error", problems, findings[0].remedy)
     key = ", ".join(settings.key_columns or described.primary_key)

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from cdc.capture.judgement import of_capture
+from cdc.capture.judgement import of_capture, of_stream
 from cdc.debezium import latest_heartbeat
 from cdc.run import plan
 from cdc.store.quarantine import Quarantine
@@ -20,6 +20,8 @@ from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
+    from cdc.capture.evidence import CaptureEvidence
+    from cdc.capture.judgement import Finding
     from cdc.sources.values import LogHealth
     from cdc.store.history import RunEntry
     from operate.context import Services
@@ -84,6 +86,8 @@ class TableStatus:
         notes: Notes for the reader.
         build: The generation that is being built beside it, if there is one.
         runs: Its last runs, newest first, if the table was named.
+        lost: Why its stream no longer continues the lake table; None if it does. The next run marks
+            the table.
     """
 
     record: TableRecord
@@ -95,6 +99,7 @@ class TableStatus:
     notes: tuple[str, ...] = ()
     build: TableRecord | None = None
     runs: tuple[RunEntry, ...] = ()
+    lost: Finding | None = None
 
     @property
     def late(self) -> bool:
@@ -105,7 +110,8 @@ class TableStatus:
     @property
     def remedy(self) -> str | None:
         """The remedy for the table; None if there is nothing to do."""
-        return self.record.remedy or unfinished(self.record)
+        lost = None if self.lost is None else self.lost.remedy
+        return self.record.remedy or lost or unfinished(self.record)
 
     def to_json(self) -> dict[str, Any]:
         """The status as plain values."""
@@ -134,6 +140,7 @@ class TableStatus:
             "reason": record.reason,
             "error": record.error,
             "remedy": self.remedy,
+            "lost": None if self.lost is None else self.lost.message,
             "retry_at": record.retry_at,
             "failures": record.failures,
             "handoff": None
@@ -166,9 +173,9 @@ class Status:
     @property
     def failed(self) -> bool:
         """Whether a table or a capture is broken."""
-        return any(table.record.state is State.FAILED for table in self.tables) or any(
-            capture.problem is not None for capture in self.captures
-        )
+        return any(
+            table.record.state is State.FAILED or table.lost is not None for table in self.tables
+        ) or any(capture.problem is not None for capture in self.captures)
 
     def to_json(self) -> dict[str, Any]:
         """The status as plain values."""
@@ -190,17 +197,17 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
         for record in services.store.tables()
         if (record.table in wanted if wanted else record.state is not State.RETIRED)
     ]
+    evidence = _evidence(services, records)
     # Read before the ends of the topics: every commit before a beat is in its topic by then.
-    captures = tuple(_captures(services, records))
+    captures = tuple(_capture(services, one) for one in evidence.values())
     ends, trouble = _ends(services, records)
     lacking = Quarantine(services.store).counts()
-    look = _Look(datetime.now(timezone.utc), ends, trouble, lacking)
-    builds = {build.table: build for build in services.store.builds()}
     beats = {(one.source, one.tier): one.beat_at for one in captures}
+    look = _Look(datetime.now(timezone.utc), ends, trouble, lacking, evidence, beats)
+    builds = {build.table: build for build in services.store.builds()}
     found = []
     for record in records:
-        build, beat = builds.get(record.table), beats.get((record.table.source, record.tier))
-        table = _table(services, look, record, build, beat)
+        table = _table(services, look, record, builds.get(record.table))
         runs = services.store.last_runs(record.table, _SHOWN_RUNS) if wanted else ()
         found.append(replace(table, runs=tuple(runs)))
     return Status(tuple(found), captures, shared_tables(found))
@@ -253,22 +260,24 @@ class _Look:
         ends: End offsets per partition, by topic; empty if the cluster cannot be reached.
         trouble: Why not.
         lacking: Number of quarantined records, by attempt.
+        evidence: The evidence of captures, by source and tier.
+        beats: Time of a capture's newest heartbeat, by source and tier.
     """
 
     now: datetime
     ends: Mapping[str, Mapping[int, int]]
     trouble: str | None
     lacking: Mapping[str, int]
+    evidence: Mapping[tuple[str, str], CaptureEvidence]
+    beats: Mapping[tuple[str, str], datetime | None]
 
 
 def _table(
-    services: Services,
-    look: _Look,
-    record: TableRecord,
-    build: TableRecord | None,
-    beat_at: datetime | None,
+    services: Services, look: _Look, record: TableRecord, build: TableRecord | None
 ) -> TableStatus:
     commit, now, ends = record.last_commit, look.now, look.ends
+    place, lost = (record.table.source, record.tier), None
+    beat_at, evidence = look.beats.get(place), look.evidence.get(place)
     notes = [f"the number of events behind is unknown: {look.trouble}"] if look.trouble else []
     notes += _generation_notes(record, build)
     target = lateness = 0
@@ -280,6 +289,8 @@ def _table(
                 notes.append(f"on_incompatible is resync, but it waits: {why}")
             if settings.on_schema_change == "freeze":
                 notes += _left_out(services, record)
+            if evidence is not None:
+                lost = next(of_stream(record, evidence, services.source(record.table.source)), None)
     else:
         notes.append(f"source {record.table.source} is not in the configuration")
     behind = None
@@ -296,7 +307,8 @@ def _table(
         watermark = plan.watermark(watermark, {0: beat_at}, lateness)
     freshness = None if watermark is None else max(0.0, (now - watermark).total_seconds())
     return TableStatus(
-        record, behind, watermark, freshness, target, quarantined, tuple(notes), build
+        *(record, behind, watermark, freshness, target, quarantined, tuple(notes), build),
+        lost=lost,
     )
 
 
@@ -316,19 +328,20 @@ def _left_out(services: Services, record: TableRecord) -> list[str]:
     return [f"the lake lacks the columns {', '.join(names)} (on_schema_change: freeze)"]
 
 
-def _captures(services: Services, records: Sequence[TableRecord]) -> list[CaptureStatus]:
-    found: dict[tuple[str, str], CaptureStatus] = {}
+def _evidence(
+    services: Services, records: Sequence[TableRecord]
+) -> dict[tuple[str, str], CaptureEvidence]:
+    found: dict[tuple[str, str], CaptureEvidence] = {}
     for record in records:
         place = (record.table.source, record.tier)
         gone = record.state is State.RETIRED or record.table.source not in services.config.sources
         if place not in found and not gone:
-            found[place] = _capture(services, record)
-    return list(found.values())
+            found[place] = services.stream_evidence(services.capture_of(record))
+    return found
 
 
-def _capture(services: Services, record: TableRecord) -> CaptureStatus:
-    capture = services.capture_of(record)
-    evidence = services.stream_evidence(capture)
+def _capture(services: Services, evidence: CaptureEvidence) -> CaptureStatus:
+    capture = evidence.names
     problems = [finding.message for finding in of_capture(evidence)]
     beat_at: datetime | None = None
     connector = None

@@ -85,7 +85,7 @@ def gather(
     servers: Servers,
     *,
     exactly_once: bool,
-    definitions: Definitions | None = None,
+    definitions: Callable[[], Definitions] | None = None,
     life: Callable[[KafkaAdmin], SignsOfLife] | None = None,
 ) -> CaptureEvidence:
     """Gather the evidence of one capture; each server is asked until its first error.
@@ -94,8 +94,8 @@ def gather(
         names: The capture.
         servers: The servers.
         exactly_once: Whether the connector must write to Kafka in transactions.
-        definitions: What this process has read of the statements that connectors report; None
-            leaves them out.
+        definitions: Opens what this process has read of the statements that connectors report;
+            None leaves them out.
         life: Looks for signs that the connector sends changes; None leaves them out.
     """
     database, workers = _Server(servers.source), _Server(servers.connect)
@@ -159,7 +159,7 @@ class Captures:
                         connect=context.connected,
                     ),
                     exactly_once=context.config.connect.exactly_once,
-                    definitions=context.definitions,
+                    definitions=lambda: context.definitions,
                 )
                 _warn(found)
         for error in found.errors:
@@ -188,11 +188,11 @@ def _policies(kafka: KafkaAdmin, names: CaptureNames) -> dict[str, CleanupPolicy
 
 
 def _statements(
-    definitions: Definitions | None, names: CaptureNames
+    definitions: Callable[[], Definitions] | None, names: CaptureNames
 ) -> tuple[DefinitionChange, ...]:
     if definitions is None or not names.tells_definitions:
         return ()
-    return definitions.of(names)
+    return definitions().of(names)
 
 
 def _connector(

@@ -11,6 +11,9 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import TYPE_CHECKING
 
+from cdc.capture.position_check import Rests, check_stream
+from cdc.errors import LostHistoryError
+from cdc.store.table_state import State
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -22,6 +25,8 @@ if TYPE_CHECKING:
         SignsOfLife,
     )
     from cdc.debezium import CaptureNames
+    from cdc.sources.base import SourceLog
+    from cdc.store.table_state import TableRecord
     from schemas.table import TableId
 
 _COPY_AGAIN = "Run `tributary run`, which marks its tables, then `tributary bootstrap` for them."
@@ -87,6 +92,28 @@ def of_table(
         # There is no publication that onboarding could add the table to.
         remedy = "Correct that on the source, or offboard the table."
     return [Finding(Severity.INCOMPLETE, subject, problem, remedy) for problem in problems]
+
+
+def of_stream(
+    record: TableRecord, evidence: CaptureEvidence, source: SourceLog
+) -> Iterator[Finding]:
+    """Judge whether a table's stream continues its lake table, without a question to a server.
+
+    Args:
+        record: The table.
+        evidence: The evidence of its capture.
+        source: Its source, whose kind has the positions.
+    """
+    follows = (record.resume_to or record.state) in (State.CATCHING_UP, State.INCREMENTAL)
+    answers = (evidence.server, evidence.log)
+    if not follows or any(isinstance(answer, TributaryError) for answer in answers):
+        return
+    if isinstance(evidence.lost, str):
+        return  # `of_capture` has it, for all tables
+    try:
+        check_stream(record.table, Rests.of(record), evidence, source)
+    except LostHistoryError as lost:
+        yield Finding(Severity.LOST, f"table {record.table}", lost.message, lost.remedy)
 
 
 def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:

@@ -20,6 +20,7 @@ from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.sources.base import SourceLog
+    from cdc.store.table_state import TableRecord
 
 
 @dataclass(frozen=True)
@@ -180,6 +181,17 @@ class Rests:
     reads_upto: str | None
     committed: str | None
     told_upto: int | None
+
+    @classmethod
+    def of(cls, record: TableRecord) -> Rests:
+        """What the state store knows of it, without a look at the lake."""
+        attempt, commit = record.attempt, record.last_commit
+        return cls(
+            view=attempt.view if attempt is not None else None,
+            reads_upto=attempt.reads_upto if attempt is not None else None,
+            committed=commit.position if commit is not None else None,
+            told_upto=attempt.told_upto if attempt is not None else None,
+        )
 
 
 def check_stream(

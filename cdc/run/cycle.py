@@ -12,10 +12,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture import position_check
-from cdc.capture.checks import cut_off, topic_facts, with_settings
 from cdc.capture.evidence import known
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
+from cdc.capture.topic_facts import cut_off, topic_facts, with_settings
 from cdc.errors import LostHistoryError, SecretError
 from cdc.run import plan
 from cdc.run.catalog_name import follow_name
@@ -186,13 +186,7 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
 def _capture_broken(context: RunContext, captures: Captures, record: TableRecord) -> bool:
     """Whether the table has no new offsets because its changes are not captured any more."""
     evidence, source = captures.evidence(record), context.sources[record.table.source]
-    attempt, commit = record.attempt, record.last_commit
-    rests = position_check.Rests(
-        view=attempt.view if attempt is not None else None,
-        reads_upto=attempt.reads_upto if attempt is not None else None,
-        committed=commit.position if commit is not None else None,
-        told_upto=attempt.told_upto if attempt is not None else None,
-    )
+    rests = position_check.Rests.of(record)
     try:
         position_check.check_stream(record.table, rests, evidence, source)
         findings = [*of_capture(evidence), *of_table(evidence, record.table)]

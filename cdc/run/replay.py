@@ -16,7 +16,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture import position_check
-from cdc.capture.checks import one_topic
+from cdc.capture.topic_facts import one_topic
 from cdc.errors import LostHistoryError, StateError, copy_again
 from cdc.lake.timeline import Committed
 from cdc.rows.kafka_records import Range

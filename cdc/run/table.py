@@ -11,10 +11,10 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture import position_check
-from cdc.capture.checks import one_topic, still_in_topic
 from cdc.capture.evidence import known
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
+from cdc.capture.topic_facts import one_topic, still_in_topic
 from cdc.errors import (
     FencedError,
     LakeError,

@@ -74,6 +74,8 @@ def _show_messages(renderer: Renderer, table: TableStatus) -> None:
     why = record.reason or (record.error and record.error.message)
     if why:
         renderer.line(f"{record.table}: {why}", style="yellow")
+    if table.lost is not None:
+        renderer.line(f"{record.table}: {table.lost.message}", style="bold red")
     if table.remedy:
         renderer.line(f"  What to do: {table.remedy}")
     if table.late:

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from datetime import datetime, timezone
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 
 from cdc.sources.values import Check
+from cdc.store.attempt import Attempt, CopyView
+from cdc.store.table_state import State
 from operate.examination import examine
 from operate.preflight import check
 from operate.status import status
@@ -80,7 +85,10 @@ def test_a_server_that_does_not_answer_is_one_line_and_the_rest_goes_on(shop: Sh
 def test_what_was_changed_behind_our_back_is_named(shop: Shop) -> None:
     shop.create("orders", 10)
     shop.create("lines", 10)
-    succeeded(shop.onboard("orders", "lines", with_bootstrap=False))
+    shop.create("items", 10)
+    succeeded(shop.onboard("orders", "lines", "items", with_bootstrap=False))
+    assert not errors(shop)
+    copied_elsewhere(shop, "items")
     capture = shop.services.capture(shop.table("orders"))
     connector = dict(shop.services.connect.connector(capture.connector) or {})
     shop.services.connect.put_connector(capture.connector, {**connector, "skipped.operations": "d"})
@@ -95,9 +103,25 @@ def test_what_was_changed_behind_our_back_is_named(shop: Shop) -> None:
     assert f"connector {capture.connector}: skipped.operations" in found
     unpublished = f"publication {capture.publication} does not publish update"
     assert found[f"capture {capture.source}/{capture.tier}"].detail == unpublished
-    (shown,) = status(shop.services, []).captures
+    assert "is another server: its system identifier was 1, is " in (
+        found[f"table {shop.table('items')}"].detail
+    )
+    seen = status(shop.services, [])
+    (lost,) = (table.lost for table in seen.tables if table.lost is not None)
+    assert lost.subject == f"table {shop.table('items')}"
+    assert "is another server" in lost.message
+    (shown,) = seen.captures
     assert unpublished in (shown.problem or "")
     assert "skipped.operations" in (shown.problem or "")
+
+
+def copied_elsewhere(shop: Shop, name: str) -> None:
+    """Let the state store say that a table was copied from another server, and is followed."""
+    record, now = shop.record(name), datetime.now(timezone.utc)
+    elsewhere = CopyView("1-1", "0/1", now, False, system_identifier="1", timeline=1)
+    attempt = Attempt(id=uuid4(), started_at=now, path=record.base_path, view=elsewhere)
+    copied = replace(record, state=State.INCREMENTAL, attempt=attempt)
+    shop.services.store.put(copied)
 
 
 def test_settings_that_a_connector_does_not_take_over_are_named_without_values(shop: Shop) -> None:

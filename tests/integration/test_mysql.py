@@ -15,6 +15,8 @@ from cdc.store.table_state import State
 from operate.capture import members
 from operate.lifecycle import offboard, retry
 from operate.onboard import bootstrap
+from operate.preflight import check
+from operate.status import status
 from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
 from stack.roles import CAPTURE
@@ -145,6 +147,11 @@ def test_a_connector_without_its_position_is_seen_and_its_tables_are_copied_agai
         shop.database.execute("UPDATE t SET v = 2 WHERE id = 2")
         connect.put(f"{path}/resume").raise_for_status()
     wait_until(lambda: starts(shop) == 2, "the connector to begin anew", 120)
+    (seen,) = status(shop.services, []).tables
+    (line,) = (one for one in check(shop.services) if one.name == f"table {shop.table('t')}")
+    assert seen.lost is not None
+    for told in (seen.lost.message, line.detail):
+        assert "started without its stored position" in told
     shop.database.execute("UPDATE t SET v = 3 WHERE id = 3")
     (result,) = shop.run()
     assert result.state is State.NEEDS_BOOTSTRAP

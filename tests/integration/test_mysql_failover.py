@@ -8,6 +8,7 @@ import pytest
 
 from cdc.store.table_state import State
 from operate.onboard import bootstrap
+from operate.status import status
 from stack.mysql_software import MARIADB, MYSQL
 from tests.integration.kinds import kinds
 from tests.integration.mysql import MysqlDatabase, had, mysql_stack_of, new_mysql_database
@@ -42,6 +43,9 @@ def test_a_replica_that_was_promoted_is_another_server(shop: Shop) -> None:
     promoted = {**document, "primary": document["replica"]}
     del promoted["replica"]
     shop.reconfigure(sources={database.name: promoted})
+    (seen,) = status(shop.services, []).tables
+    assert seen.lost is not None
+    assert "is another server" in seen.lost.message
     (result,) = shop.run()
     assert result.state is State.NEEDS_BOOTSTRAP
     assert "is another server" in result.error.message

@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from cdc.capture.checks import cut_off, one_topic, topic_facts
+from cdc.capture.topic_facts import cut_off, one_topic, topic_facts
 from cdc.errors import ConfigError, FencedError, SourceError
 from cdc.lake.pointer import local_folder
 from cdc.run import expiring, plan, run_table, run_tables

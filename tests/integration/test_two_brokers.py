@@ -16,7 +16,7 @@ import pytest
 from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
-from cdc.capture.checks import cut_off, one_topic, still_in_topic, topic_facts
+from cdc.capture.topic_facts import cut_off, one_topic, still_in_topic, topic_facts
 from cdc.config.kafka import KafkaConfig, RegistryConfig
 from cdc.errors import LostHistoryError
 from cdc.kafka import KafkaAdmin

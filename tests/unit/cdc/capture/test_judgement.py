@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from datetime import datetime, timezone
 from types import SimpleNamespace
 from typing import Any, cast
+from uuid import UUID
 
 import pytest
 
@@ -15,11 +17,22 @@ from cdc.capture.evidence import (
     ConnectorHealth,
     SignsOfLife,
 )
-from cdc.capture.judgement import Severity, of_capture, of_table, of_topic, stopping, why_silent
+from cdc.capture.judgement import (
+    Severity,
+    of_capture,
+    of_stream,
+    of_table,
+    of_topic,
+    stopping,
+    why_silent,
+)
 from cdc.connect import ConnectorStatus
 from cdc.connect.values import TaskStatus
 from cdc.debezium import CaptureNames, Finding
 from cdc.errors import SourceError
+from cdc.sources.values import ServerIdentity
+from cdc.store.attempt import Attempt, CopyView
+from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
 
 ORDERS = TableId("shop", "public", "orders")
@@ -168,6 +181,61 @@ def test_a_topic_that_spares_all_records_has_them() -> None:
     (found,) = of_topic("t", spared)
     assert found.message == "topic t has cleanup.policy=compact"
     assert list(of_topic("t", CleanupPolicy("", lagging=False))) == []
+
+
+def followed(**changes: Any) -> TableRecord:
+    at = datetime(2026, 1, 1, tzinfo=timezone.utc)
+    view = CopyView("v", "0/1", at, False, system_identifier="71", timeline=None)
+    attempt = Attempt(id=UUID(int=1), started_at=at, path="p", view=view, told_upto=7)
+    values: dict[str, Any] = {
+        "table": ORDERS,
+        "state": State.INCREMENTAL,
+        "base_path": "p",
+        "tier": "default",
+        "topic": "t",
+        "publication": "p",
+        "updated_at": at,
+        "attempt": attempt,
+    }
+    return TableRecord(**{**values, **changes})
+
+
+SLOT = SimpleNamespace(title="replication slot s", problem=lambda *_: None)
+SERVER = ServerIdentity("71", None, in_recovery=False)
+RUNS = cast("CaptureEvidence", replace(SOUND, log=SLOT, server=SERVER))
+
+
+@pytest.mark.parametrize(
+    ("changed", "message"),
+    [
+        ({"server": replace(SERVER, system_identifier="72")}, "its system identifier was 71"),
+        ({"starts": (3, 9)}, "started without its stored position"),
+        (
+            {
+                "log": SimpleNamespace(
+                    title="replication slot s", problem=lambda *_: "ends too soon"
+                )
+            },
+            "replication slot s ends too soon",
+        ),
+    ],
+)
+def test_each_fact_that_a_lake_table_rests_on_has_its_finding(
+    changed: dict[str, Any], message: str
+) -> None:
+    source, evidence = cast("Any", None), replace(RUNS, **changed)
+    (found,) = of_stream(followed(), evidence, source)
+    assert (found.severity, found.subject) == (Severity.LOST, f"table {ORDERS}")
+    assert message in found.message
+    assert "tributary bootstrap" in found.remedy
+    assert list(of_stream(followed(), RUNS, source)) == []
+    paused = {"state": State.PAUSED, "resume_to": State.INCREMENTAL}
+    assert len(list(of_stream(followed(**paused), evidence, source))) == 1
+    for state in (State.REGISTERED, State.BOOTSTRAPPING, State.NEEDS_BOOTSTRAP):
+        assert list(of_stream(followed(state=state), evidence, source)) == [], "nothing follows"
+    for shown in ({"lost": "is gone"}, {"server": DOWN}, {"log": DOWN}):
+        told_once = cast("CaptureEvidence", replace(evidence, **cast("Any", shown)))
+        assert list(of_stream(followed(), told_once, source)) == [], "of_capture has it"
 
 
 def test_a_table_that_no_list_has_is_not_captured() -> None:

@@ -11,8 +11,8 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.capture.checks import cut_off
 from cdc.capture.position_check import TopicFacts
+from cdc.capture.topic_facts import cut_off
 from cdc.errors import KafkaError
 from cdc.kafka import Reached
 from cdc.run import RunContext
