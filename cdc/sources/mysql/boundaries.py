@@ -21,7 +21,7 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
     """Rows by the server's current statistics, and bytes of the clustered index with its rows."""
-    if "mariadb" not in str(session.value("SELECT version()")).lower():
+    if session.kind == "mysql":
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))
     estimate, size = (int(rows[0][0]), int(rows[0][1])) if rows else (0, 0)

@@ -45,10 +45,14 @@ class Session:
 
     Args:
         connection: The driver's connection.
+        kind: The kind of the server, which is compared when the session is opened.
     """
 
-    def __init__(self, connection: pymysql.connections.Connection[Any]) -> None:
+    def __init__(
+        self, connection: pymysql.connections.Connection[Any], kind: Literal["mysql", "mariadb"]
+    ) -> None:
         self._connection = connection
+        self.kind = kind
 
     def rows(self, statement: str, values: Sequence[object] = ()) -> list[Row]:
         """Run a statement, with values in place of ``%s``; returns its rows."""
@@ -121,7 +125,7 @@ class Connections:
         """
         connection = self._connect(role, on_replica, statement_timeout_s, several)
         try:
-            session = Session(connection)
+            session = Session(connection, self.config.kind)
             self._settle(session, on_replica, statement_timeout_s, lock_timeout_s)
             yield session
         except pymysql.MySQLError as error:
@@ -168,10 +172,10 @@ class Connections:
     def _settle(
         self, session: Session, on_replica: bool, statement_timeout_s: float, lock_timeout_s: float
     ) -> None:
-        """Check the kind, and make the session independent of the server's defaults."""
+        """Compare the kind, and make the session independent of the server's defaults."""
         version = str(session.value("SELECT version()"))
         found = "mariadb" if "mariadb" in version.lower() else "mysql"
-        if found != self.config.kind:
+        if found != session.kind:
             raise SourceError(
                 f"the {self.where(on_replica=on_replica)} of source {self.source} is {version},"
                 f" but its kind is set to {self.config.kind}",
@@ -182,7 +186,7 @@ class Connections:
         lock_s = max(1, round(lock_timeout_s))
         limit = (
             f"max_statement_time = {statement_timeout_s}"
-            if found == "mariadb"
+            if session.kind == "mariadb"
             else f"max_execution_time = {round(statement_timeout_s * 1000)}"
         )
         session.rows(

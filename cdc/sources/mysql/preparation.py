@@ -11,7 +11,6 @@ from cdc.sources.mysql.innodb import read_cascades
 from cdc.sources.mysql.primary import binlog_filter, has_gtids
 from cdc.sources.mysql.replicated import unlogged
 from cdc.sources.mysql.server_settings import WANTED, losing
-from cdc.sources.mysql.table_facts import server_kind
 from cdc.sources.values import SourceTable
 from schemas.table import TableId
 
@@ -123,7 +122,7 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
     if table.kind in ("table", "partitioned") and not append:
         problems += _cascades(session, table)
     # The fingerprint has this, too, since a table that is left out is idle.
-    filtered = binlog_filter(session, server_kind(session)).leaves_out(table.table.schema)
+    filtered = binlog_filter(session, session.kind).leaves_out(table.table.schema)
     return [*problems, *([filtered] if filtered else [])]
 
 
@@ -146,7 +145,7 @@ def audit_server(session: Session, *, append: bool) -> list[str]:
             "binlog_transaction_compression is ON: rows of a compressed transaction have no"
             " positions of their own, by which mode append distinguishes rows"
         )
-    found = (xa_used(session), unlogged(session, server_kind(session), seen))
+    found = (xa_used(session), unlogged(session, session.kind, seen))
     return problems + [problem for problem in found if problem is not None]
 
 
@@ -157,7 +156,7 @@ def _cascades(session: Session, table: SourceTable) -> list[str]:
     return [
         f"foreign key {name} changes its rows without an event (ON DELETE {delete}, ON UPDATE"
         f" {update}): only the parent's change is in the binlog"
-        for name, delete, update in read_cascades(session, server_kind(session), table.table)
+        for name, delete, update in read_cascades(session, session.kind, table.table)
     ]
 
 
@@ -169,7 +168,7 @@ def cascades_unseen(session: Session) -> bool:
     """
     version = str(session.value("SELECT version()"))
     numbers = tuple(int(part) for part in version.split("-")[0].split(".")[:2])
-    if server_kind(session) != "mysql" or numbers < (9, 6):
+    if session.kind != "mysql" or numbers < (9, 6):
         return True
     native = session.rows("SHOW GLOBAL VARIABLES LIKE 'innodb_native_foreign_keys'")
     return bool(native) and str(native[0][1]) not in ("OFF", "0")
@@ -212,7 +211,7 @@ def _xa_of_one_phase(session: Session) -> str | None:
     number in its transaction. After a restart it continues from that end. With GTIDs it reads the
     whole transaction again.
     """
-    if has_gtids(session, server_kind(session)):
+    if has_gtids(session, session.kind):
         return None
     rows = session.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_start'")
     begun = int(rows[0][1]) if rows else 0

@@ -180,7 +180,7 @@ def describe(
 
 
 def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, str]:
-    kind = server_kind(session)
+    kind = session.kind
     replicated, filtered = applied(session, kind), binlog_filter(session, kind)
     return {
         table: " ".join(filter(None, (replicated, filtered.leaves_out(table.schema))))
@@ -191,7 +191,7 @@ def _unlogged(session: Session, tables: Collection[TableId]) -> dict[TableId, st
 def _read(
     session: Session, tables: Collection[TableId], *, on_replica: bool
 ) -> dict[TableId, Described]:
-    kind = server_kind(session)
+    kind = session.kind
     by_name = {(table.schema, table.name): table for table in tables}
     where = " OR ".join(["(TABLE_SCHEMA = %s AND TABLE_NAME = %s)"] * len(by_name))
     names = [part for name in by_name for part in name]
@@ -240,8 +240,3 @@ def _described(
         stored=stored,
         of_mariadb=kind == "mariadb",
     )
-
-
-def server_kind(session: Session) -> str:
-    """``mysql`` or ``mariadb``."""
-    return "mariadb" if "mariadb" in str(session.value("SELECT version()")).lower() else "mysql"
