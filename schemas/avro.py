@@ -189,7 +189,7 @@ class DebeziumSchema:
     def mismatch(self, topic: str) -> str | None:
         """The reason why a record of this schema cannot be a change event of the topic, or None."""
         if not self.is_envelope:
-            return f"{self.name} is no change event"
+            return f"{self.name} is not a change event"
         if self.name != envelope_name(topic):
             return f"{self.name} is the schema of another topic's change events"
         kinds = {inner.name: inner.avro_type for inner in self.source}
@@ -337,6 +337,6 @@ class _Reader:
 def _refused(reason: str, **context: Any) -> AvroSchemaError:
     return AvroSchemaError(
         f"not a schema that Debezium writes: {reason}",
-        remedy="Check that the topic is written by the Debezium connector with an Avro converter.",
+        remedy="Check that Debezium's connector writes the topic with an Avro converter.",
         **context,
     )

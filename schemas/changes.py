@@ -190,7 +190,10 @@ class ChangeParts(Change):
     def what(self) -> str:
         """What changed."""
         if self.old == self.new:
-            return f"label {self.old!r} of the type of column {self.name!r} was written anew"
+            return (
+                f"label {self.old!r} of the type of column {self.name!r} was rewritten in the"
+                " catalog"
+            )
         old, new = (repr(part) if part is not None else "none" for part in (self.old, self.new))
         return f"a label or field of the type of column {self.name!r} changed from {old} to {new}"
 
@@ -206,7 +209,7 @@ class ChangeKey(Change):
     def what(self) -> str:
         """What changed."""
         if self.old == self.new:
-            return f"its key {self.old} was made anew"
+            return f"its key {self.old} was recreated"
         return f"its key changed from {self.old} to {self.new}"
 
 

@@ -152,7 +152,7 @@ class _Diff:
                 why = "the settings leave it out: it stays in the lake, NULL from then on"
                 yield DropColumn(verdict=Verdict.EVOLVE, why=why, name=name)
         if self._new_file and not rewritten and self._now.numbered:
-            why = "if rows were changed by it, `tributary verify` shows them"
+            why = "if the rewrite changed rows, `tributary verify` shows them"
             yield NewFile(verdict=Verdict.EVOLVE, why=why)
 
     def _table(self) -> Iterator[Change]:
@@ -172,7 +172,8 @@ class _Diff:
                 verdict=Verdict.BOOTSTRAP if self._rules.keyed else Verdict.EVOLVE,
                 why="rows of a log are not found by a key"
                 if not self._rules.keyed
-                else "another key may have been there for a while, and events were keyed by it"
+                else "the table may have had another key for a while, and events of that time"
+                " have that key"
                 if same
                 else "rows of the lake are found by their key",
                 old=_keys(before),
@@ -189,7 +190,7 @@ class _Diff:
                 if harmless and self._rules.keyed
                 else "events of a log need no key"
                 if harmless
-                else "the key of events changes, or there is none",
+                else "the key of events changes, or events have none",
                 old=before.replica_identity,
                 new=now.replica_identity,
             )
@@ -221,15 +222,18 @@ class _Diff:
             return self._evidence.statements.verdict(column, hidden=hidden)
         since = range(self._before.attributes + 1, self._now.attributes + 1)
         if any(number not in self._now.columns for number in since):
-            why = "another column came and went since, and events may have its values"
+            why = "another column was added and dropped meanwhile, and events may have its values"
             return Verdict.BOOTSTRAP, why, None
         if label := self._label_written_since(column):
-            why = f"label {label!r} of its type is younger, and events may have another one for it"
+            why = (
+                f"label {label!r} of its type was written later, and events may have another"
+                " label for it"
+            )
             return Verdict.BOOTSTRAP, why, None
         values = set(self._evidence.stored.get(column.name, ()))
         if values <= {None}:
             if self._new_file:
-                why = "the table was rewritten since, so its old rows may have any values there"
+                why = "the table was rewritten meanwhile, so old rows may have any value in it"
                 return Verdict.BOOTSTRAP, why, None
             return Verdict.EVOLVE, "old rows are NULL, as in the source", None
         if len(values) > 1:
@@ -238,7 +242,11 @@ class _Diff:
         if self._wanted[column.name].hide:
             why = "old rows get a default, and the lake hides the values of the column"
             return Verdict.BOOTSTRAP, why, None
-        return Verdict.FILL, f"old rows get its default of then, {_element(value)}", value
+        return (
+            Verdict.FILL,
+            f"old rows get the default that it was added with, {_element(value)}",
+            value,
+        )
 
     def _dropped(self, column: CatalogColumn) -> Change:
         carried = column.name in self._lake.types and column.name not in self._lake.dropped
@@ -259,12 +267,12 @@ class _Diff:
                 return
         carried = self._lake.types.get(former)
         if carried is not None and self._evidence.statements.is_another(former):
-            why = "another column took its name, and rows have other values without an event"
+            why = "another column took its name, so rows have other values without an event"
             yield RewriteColumn(verdict=Verdict.BOOTSTRAP, why=why, name=name)
             return
         if wanted is not None and (carried is None or former in self._lake.dropped):
             if not self._rules.frozen:
-                why = "the lake left it out until now, so nobody knows its values"
+                why = "the lake left it out until now, so its values are unknown"
                 yield AddColumn(verdict=Verdict.BOOTSTRAP, why=why, name=name, type=new.type)
         elif wanted is not None and carried is not None:
             yield from self._retyped(old, new, carried, wanted.lake_type)
@@ -278,8 +286,8 @@ class _Diff:
             replaced = stays and not new.nullable and self._now.numbered and wanted is not None
             yield ChangeNullability(
                 verdict=Verdict.BOOTSTRAP if replaced else Verdict.EVOLVE,
-                why="events of before may show another value for NULL, and no later one corrects a"
-                f" row {'that was deleted' if self._rules.keyed else 'of a log'}"
+                why="earlier events may have another value instead of NULL, and no later event"
+                f" corrects a row {'that was deleted' if self._rules.keyed else 'of a log'}"
                 if replaced
                 else "columns of the lake are nullable",
                 name=name,
@@ -288,7 +296,7 @@ class _Diff:
         if old.default != new.default:
             yield ChangeDefault(
                 verdict=Verdict.EVOLVE,
-                why="rows bring their values along",
+                why="each event has the values of its row",
                 name=name,
                 old=old.default,
                 new=new.default,
@@ -300,14 +308,14 @@ class _Diff:
         if not carried and new not in self._wanted:
             verdict, why = Verdict.IGNORE, "the lake does not carry it"
         elif not carried:
-            why = "the lake left it out until now, so nobody knows its values"
+            why = "the lake left it out until now, so its values are unknown"
         elif obstacle := self._rules.renames.obstacle(
             old, new, self._before, self._now, lake=self._lake.types, wanted=self._wanted
         ):
             why = f"the lake has its values under the old name{obstacle}"
         else:
             verdict, names = Verdict.FILL, self._rules.renames.between(old, new)
-            why = "old rows get its values under the new name; the old one is NULL from then on"
+            why = "old rows get its values under the new name; the old name is NULL from then on"
         return RenameColumn(verdict=verdict, why=why, name=old, to=new, former=names)
 
     def _retyped(
@@ -316,12 +324,12 @@ class _Diff:
         name, was, now = new.name, old.type, new.type
         evolve, bootstrap = Verdict.EVOLVE, Verdict.BOOTSTRAP
         if (old.name in self._lake.asked) != self._wanted[name].asked:
-            why = "text of the server and values of events are not the same"
+            why = "the server's text and the values of events can differ"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
         elif otherwise := self._hidden_otherwise(old.name, name):
             yield ChangeType(verdict=bootstrap, why=otherwise, name=name, old=was, new=now)
         elif self._wanted[name].asked and was != now:
-            why = "the server may print the same value otherwise"
+            why = "the server may print the same value differently"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
         elif self._rewritten_by(old, new) or self._evidence.statements.redefined(old, new):
             why = "ALTER ... TYPE sends no events, and with USING its rows may have other values"
@@ -334,10 +342,10 @@ class _Diff:
                 why = f"{has} does not hold every value of {had}, and rows may have changed"
                 yield NarrowType(verdict=bootstrap, why=why, name=name, old=was, new=now)
             else:
-                why = f"{had} does not become {has} in place"
+                why = f"the lake cannot change {had} to {has} in place"
                 yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
         elif was != now and not same_values(was, now, numbered=self._now.numbered):
-            why = f"both are {has} in the lake, and may show the same row otherwise"
+            why = f"both are {has} in the lake, and may show the same row differently"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
         elif was != now:
             why = f"both are {has} in the lake, and hold the same values"
@@ -364,8 +372,10 @@ class _Diff:
         if gone and old.name == new.name and old.written != new.written:
             yield LoseEvents(
                 verdict=Verdict.BOOTSTRAP,
-                why="the other one may have had its name, and events have its values then",
-                fact=f"another column came and went, and column {new.name!r} was altered since",
+                why="the other column may have had this name, and events of that time have its"
+                " values",
+                fact=f"another column was added and dropped, and column {new.name!r} was altered"
+                " since",
             )
 
     def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
@@ -391,9 +401,12 @@ class _Diff:
         """The reason why the lake's rows hide values differently from new rows, or None."""
         wanted, (hide, plain) = self._wanted[name], self._lake.hidden.get(had, ("", ""))
         if wanted.hide != hide:
-            return f"the settings say columns.{wanted.hide or hide} otherwise than the lake's rows"
+            return f"columns.{wanted.hide or hide} differs between the settings and the lake's rows"
         if hide == "hash" and wanted.plain != plain:
-            return f"the lake has hashes of the text of {plain}, which {wanted.plain} may not have"
+            return (
+                f"the lake has hashes of the text as {plain}, which differs from the text as"
+                f" {wanted.plain}"
+            )
         return None
 
 
@@ -402,16 +415,16 @@ def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
     for part, was in sorted(old.parts.items()):
         now = new.parts.get(part)
         if was != now and old.type == new.type:
-            why = "its rows show that at once, without an event"
+            why = "existing rows show this at once, without an event"
             yield ChangeParts(verdict=Verdict.BOOTSTRAP, why=why, name=new.name, old=was, new=now)
         elif was == now and old.parts_written.get(part) != new.parts_written.get(part):
-            why = "it may have been another one for a while, and events show that one"
+            why = "it may have had another name for a while, and events of that time have that name"
             yield ChangeParts(verdict=Verdict.BOOTSTRAP, why=why, name=new.name, old=was, new=now)
     for part in sorted(new.parts.keys() - old.parts.keys()):
         if old.type != new.type:
             continue
         label = part.startswith(LABEL)
-        why = "no row has it yet" if label else "its rows show that at once, without an event"
+        why = "no row has it yet" if label else "existing rows show this at once, without an event"
         verdict = Verdict.EVOLVE if label else Verdict.BOOTSTRAP
         yield ChangeParts(verdict=verdict, why=why, name=new.name, old=None, new=new.parts[part])
 

@@ -30,17 +30,22 @@ def lost_events(
     yield from _partitions(before, now, empty, truncated)
     if before.children != now.children:
         names = ", ".join(sorted({*before.children, *now.children}))
-        why = "queries of the table show or showed their rows, whose changes are not its own"
+        why = (
+            "queries of the table show or showed their rows, but the changes of those are not"
+            " its events"
+        )
         yield _lost(f"other tables inherit or inherited from it ({names})", why)
     if _altered(before.publication, now.publication):
         yield _lost(
             "its publication was altered (ALTER PUBLICATION ... SET, RENAME or OWNER TO and back)",
-            "what was set meanwhile may have kept changes out of the log, and nothing tells",
+            "a setting of the meantime may have kept changes out of the log without a trace",
         )
     if _belonged_elsewhere(before, now):
         yield _lost(
-            "all columns were written at once, and are as they were (ATTACH PARTITION and DETACH)",
-            "while it was a partition of another table, its changes may have been that one's",
+            "the definitions of all columns were written at once, and are as before (ATTACH"
+            " PARTITION and DETACH)",
+            "while it was a partition of another table, its changes may have gone to that table's"
+            " topic",
         )
     for fact in (*differences("", before.rest, now.rest), *told):
         yield _lost(fact)
@@ -68,8 +73,8 @@ def _partitions(
         yield AddPartition(verdict=Verdict.EVOLVE, why=why, name=name)
     for name, leaf in now.leaves.items():
         if leaf["oid"] in truncated:
-            why = "TRUNCATE of a partition sends no event, and the lake would keep its rows"
-            fact = f"partition {name} was truncated, or all its rows in a new file are young"
+            why = "TRUNCATE of a partition sends no event, so the lake would keep its rows"
+            fact = f"partition {name} was truncated, or has a new file with young rows only"
             yield _lost(fact, why)
         elif _attached_again(before.leaves.get(name), leaf):
             why = "its changes meanwhile sent no events of the table"
@@ -94,8 +99,8 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
     for table, (old, new) in tables.items():
         if any(_chosen(old.get(index), facts) for index, facts in new.items()):
             yield _lost(
-                f"{table} was identified by another index for a while (REPLICA IDENTITY USING"
-                " INDEX and back)",
+                f"{table} had another index as its replica identity for a while (REPLICA IDENTITY"
+                " USING INDEX and back)",
                 "events of that time lack the key of the rows that they delete or move",
             )
 
@@ -160,6 +165,6 @@ def _settings(publication: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _lost(
-    fact: str, why: str = "that sends no events, and changes of rows may have sent none"
+    fact: str, why: str = "this sends no events, and changes of rows may have sent none"
 ) -> LoseEvents:
     return LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=fact)

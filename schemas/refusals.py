@@ -9,15 +9,15 @@ if TYPE_CHECKING:
     from schemas.types_postgres import PostgresType
 
 _NOT_SENT = "not in the topic at all"
-_UNPROVEN = "nobody has proven that snapshot and stream agree"
+_UNPROVEN = "no test has proven that snapshot and stream agree"
 _STOPS = "a NULL element, or any value, stops the connector, and with it every table"
-_BENT = "the connector takes their elements through another calendar, zone or precision"
+_BENT = "the connector converts their elements by another calendar, zone or precision"
 _NEVER_EXACT = "not in the topic, or not exactly"
 
 _POSTGRES = {
     "name": "arrives as NULL",
     **dict.fromkeys(("bit", "varbit"), "its length is lost on the way"),
-    "numeric": "the topic's digits are not the source's",
+    "numeric": "the topic's digits differ from the source's",
     **dict.fromkeys(
         ("hstore", "tstzrange"),
         "its text depends on the zone of the connector's worker or on hash order",

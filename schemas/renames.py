@@ -86,7 +86,10 @@ class Renames:
             return f", and another column has the name {min(held)!r} now"
         between = range(before.attributes + 1, now.attributes + 1)
         if any(number not in now.columns for number in between):
-            return "; another column came and went, and events may have its values"
+            return "; another column was added and dropped, and events may have its values"
         if not names:
-            return f"; columns.renames: {{{new}: {old}}}, set beforehand, lets it follow"
-        return None if new in wanted else ", and the settings leave the new one out"
+            return (
+                f"; columns.renames: {{{new}: {old}}}, set before the rename, lets the lake"
+                " follow it"
+            )
+        return None if new in wanted else ", and the settings leave the new name out"

@@ -43,7 +43,7 @@ def spoiling(
         yield from otherwise
         return
     if before.attributes != now.attributes:
-        yield "a column was added and dropped, and rows that are copied may have it"
+        yield "a column was added and dropped, and copied rows may have its values"
     back = [
         new.name
         for number, new in now.columns.items()

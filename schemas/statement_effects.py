@@ -66,12 +66,12 @@ class StatementEffects:
         """
         older = self.old_rows_of(column.name)
         if older is None:
-            why = "no statement tells what old rows show: it may be another one, renamed"
+            why = "no statement shows the values of old rows: it may be another column, renamed"
             return Verdict.BOOTSTRAP, why, None
         if older.null and column.nullable and column.default is None:
             return Verdict.EVOLVE, "old rows are NULL, as in the source", None
         if not older.constant or column.default is None or hidden:
-            return Verdict.BOOTSTRAP, "old rows get values that are no constant to tell", None
+            return Verdict.BOOTSTRAP, "old rows get values that are not one known constant", None
         return Verdict.FILL, f"old rows get its default, {column.default[:60]}", column.default
 
     def and_then(self, later: StatementEffects) -> StatementEffects:

@@ -70,8 +70,8 @@ class TableId:
         )
         raise InvalidIdentifierError(
             f"{text!r} does not name a table: {reason}",
-            remedy='Write source:schema.table, as in shop:public.orders or shop:"My S"."t.1"; a'
-            " shell takes double quotes away, so put single ones around the whole.",
+            remedy='Write source:schema.table, as in shop:public.orders or shop:"My S"."t.1";'
+            " a shell removes double quotes, so put single quotes around the whole name.",
             field=text,
         )
 
@@ -204,7 +204,7 @@ class TableSchema:
         doubled = sorted({name for name in names if names.count(name) > 1})
         if doubled:
             raise SchemaError(
-                f"table {self.table} has columns named twice: {', '.join(doubled)}",
+                f"table {self.table} has several columns of the same name: {', '.join(doubled)}",
                 remedy="Rename one of them on the source.",
                 table=self.table,
             )

@@ -63,7 +63,8 @@ def as_markdown() -> str:
         "",
         "A table with such a column is refused at onboarding, unless its settings say what to do.",
         f"`{OVERRIDE}` brings it as the text that the server prints, whatever the type:",
-        "the copy reads that text, and for each row that changes it is asked of the primary by",
+        "the copy reads that text, and for each row that changes a run reads it from the primary"
+        " by",
         "key. `columns.exclude: [column]` leaves it out.",
         "",
         "| PostgreSQL | why |",
@@ -130,15 +131,15 @@ _RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
         f"any numeric with `{_DECIMAL}`",
         PostgresType("numeric"),
         "string",
-        "p and s as set (here 18 and 4), p up to 38; a value that it does not hold exactly, NaN and"
+        "p and s as set (here 18 and 4), p up to 38; a value that does not fit exactly, NaN and"
         " infinities stop the table",
     ),
     (
         "money",
         PostgresType("money"),
         "string",
-        "text of the number, without currency, with two digits after the point; refused where"
-        " `lc_monetary` has another number of them",
+        "text of the number, without currency, with two digits after the point; refused if"
+        " `lc_monetary` has another number of these",
     ),
     ("text, varchar(n), citext", PostgresType("text"), "string", ""),
     ("char(n)", PostgresType("bpchar"), "string", "padded, as the source prints it"),

@@ -25,8 +25,8 @@ _RULED: tuple[tuple[str, str, str, str], ...] = (
     ("decimal(p,s), up to 38 digits", "decimal(10,2)", "p and s as at the source", ""),
     ("decimal(p,s), above 38 digits", "decimal(60,2)", "text, digit for digit", ""),
     ("bit(1)", "bit(1)", "", ""),
-    ("bit(2) to bit(63)", "bit(8)", "the number that the bits are", ""),
-    ("bit(64)", "bit(64)", "the number that the bits are", ""),
+    ("bit(2) to bit(63)", "bit(8)", "the bits as a number", ""),
+    ("bit(64)", "bit(64)", "the bits as a number", ""),
     ("char, varchar, tinytext, text, mediumtext, longtext", "varchar(10)", "", ""),
     ("binary, varbinary, tinyblob, blob, mediumblob, longblob", "blob", "", ""),
     ("enum without a backslash in a label", "enum('a','b')", "the label", ""),
@@ -36,7 +36,7 @@ _RULED: tuple[tuple[str, str, str, str], ...] = (
     ("timestamp(n)", "timestamp(6)", f"{_NO_CALENDAR}; in UTC", ""),
     ("time(n)", "time(6)", "microseconds, up to 838 hours on either side of zero", ""),
     ("year", "year", "", ""),
-    ("json", "json", "one form, whoever prints it: docs/mysql.md", "mysql"),
+    ("json", "json", "one form for all servers: docs/mysql.md", "mysql"),
     ("json", "longtext", "the text as it was written", "mariadb"),
     (
         "geometry, point, linestring, polygon, multipoint, multilinestring, multipolygon,"
@@ -81,7 +81,7 @@ def as_markdown() -> str:
         "Generated from the code by `tributary schema types --kind mysql --markdown`; a test",
         "compares. Snapshot and stream give the same lake value for the same cell, or stop and",
         "name the column, if the connector knows the table as the server has it, which is checked",
-        "(docs/mysql.md). docs/types.md has those of PostgreSQL.",
+        "(docs/mysql.md). docs/types.md has the types of PostgreSQL.",
         "",
         "| type | in the lake | notes |",
         "|---|---|---|",

@@ -61,10 +61,10 @@ def without_rule(
         column: The column.
     """
     return UnsupportedTypeError(
-        f"column {column!r} of table {table} has type {kind}, which cannot travel: {why}",
-        remedy=f"Set columns.as: {{{column}: string}} for the table: its text is then asked"
-        " of the source by key, for each row that changes; or leave it out with"
-        f" columns.exclude: [{column}].",
+        f"column {column!r} of table {table} has type {kind}, which cannot be replicated: {why}",
+        remedy=f"Set columns.as: {{{column}: string}} for the table: a run then reads the text of"
+        " each changed row from the source by key; or leave the column out with columns.exclude:"
+        f" [{column}].",
         table=table,
         field=column,
         short=f"{kind}: {why}",
@@ -77,22 +77,23 @@ def not_numeric(
 ) -> UnsupportedTypeError:
     """The error for a decimal in the settings when the column is not an exact number."""
     return UnsupportedTypeError(
-        f"column {column!r} of table {table} has type {kind}, and columns.as says {decimal}, which"
-        " is for columns of PostgreSQL's numeric",
-        remedy=f"Take {column} out of columns.as, or set it to string: its text is then asked of"
-        " the source by key, for each row that changes.",
+        f"column {column!r} of table {table} has type {kind}, but columns.as is {decimal}, which"
+        " is only for columns of PostgreSQL's numeric",
+        remedy=f"Take {column} out of columns.as, or set it to string: a run then reads the text"
+        " of each changed row from the source by key.",
         table=table,
         field=column,
-        short=f"{kind}: columns.as says {decimal}, which is for PostgreSQL's numeric",
+        short=f"{kind}: columns.as is {decimal}, which is only for PostgreSQL's numeric",
     )
 
 
 def unfit_value(column: str) -> str:
     """The remedy for a value that the lake's type cannot hold."""
     return (
-        "Correct the value on the source; or, where the column is not of the key, set columns.as:"
-        f" {{{column}: string}} for the table, which brings what the source prints, or leave it out"
-        f" with columns.exclude: [{column}]. Then run the same command again."
+        "Correct the value on the source; or, if the column is not in the key, set columns.as:"
+        f" {{{column}: string}} for the table, which stores the text that the source prints, or"
+        f" leave the column out with columns.exclude: [{column}]. Then run the same command"
+        " again."
     )
 
 

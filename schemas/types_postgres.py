@@ -95,10 +95,10 @@ class PostgresType:
         if digits := self._otherwise_than_two:
             raise UnsupportedTypeError(
                 f"column {column!r} of table {table} has type {self}, and this database's"
-                f" lc_monetary gives it {digits} digits after the point: the log has two",
-                remedy=f"Leave it out with columns.exclude: [{column}]; or make it a numeric on the"
-                " source, or ALTER DATABASE ... SET lc_monetary = 'C' if that is what its values"
-                " were written with.",
+                f" lc_monetary gives it {digits} digits after the point, but the log has two",
+                remedy=f"Leave it out with columns.exclude: [{column}]; or change its type to"
+                " numeric on the source; or run ALTER DATABASE ... SET lc_monetary = 'C', if its"
+                " values were written with that setting.",
                 table=table,
                 field=column,
             )

@@ -180,9 +180,9 @@ def merged_types(parts: Iterable[tuple[str, Iterable[tuple[str, str]]]]) -> dict
                 raise SchemaError(
                     f"column {name!r} is {kind} in shard {shard} and {known} in shard"
                     f" {since[name]}; one column of the lake cannot hold both",
-                    remedy="Give both the same type on the sources, or leave the column out with"
-                    " columns.exclude; then bootstrap the shard again. A table of other types"
-                    " begins anew once all of its shards are offboarded with --delete-data.",
+                    remedy="Give the column the same type in both shards, or leave it out with"
+                    " columns.exclude; then bootstrap the shard again. To start the table again"
+                    " with other types, first offboard all of its shards with --delete-data.",
                     field=name,
                 )
             if name not in types or chosen != known:

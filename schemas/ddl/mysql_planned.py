@@ -102,7 +102,7 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
     # The parser logs what it does not know; here that is an error of its own.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
     if EXECUTED_COMMENT.search(text):
-        raise _refused(table, text, "the server runs what stands in such comments (/*!)")
+        raise _refused(table, text, "the server executes the text of such comments (/*!)")
     try:
         tokens = sqlglot.tokenize(text, read=_DIALECT)
     except SqlglotError as error:
@@ -115,7 +115,9 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
         if words[0] == "SET":
             named = [word for word in words[1:3] if word not in ("SESSION", "LOCAL")][:1]
             if not _QUIET_SETTINGS.issuperset(named) or "," in words:
-                raise _refused(table, text, "what is set may give the rest another meaning")
+                raise _refused(
+                    table, text, "the setting may change the meaning of the other statements"
+                )
             continue
         statement = text[part[0].start : part[-1].end + 1]
         found.append(Statement(statement, tuple(_read(statement, part, table))))
@@ -125,7 +127,7 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
 def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause]:
     words = _words(tokens)
     if other := next((one for one in tokens if _is_other_word(one)), None):
-        raise _refused(table, text, f"write the type {other.text} by another of its names")
+        raise _refused(table, text, f"write type {other.text} with another of its names")
     if words[0] == "RENAME":  # the parser keeps the rest of it as one text
         rest = sqlglot.tokenize(text.partition(tokens[0].text)[2], read=_DIALECT)
         tokens = [tokens[0], *rest]
@@ -358,7 +360,7 @@ def _refused(table: TableId, text: str, why: str) -> DdlError:
     shown = " ".join(text.split())
     return DdlError(
         f"no verdict on table {table} for {shown[:200]!r}: {why}",
-        remedy="Give one table's ALTER TABLE statements, as MySQL takes them.",
+        remedy="Give only ALTER TABLE statements of this table, as MySQL accepts them.",
         table=table,
         statement=shown,
     )

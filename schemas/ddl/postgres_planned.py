@@ -246,7 +246,7 @@ def _added(action: exp.ColumnDef, table: TableId) -> Add:
         elif isinstance(rule, exp.ComputedColumnConstraint):
             generated = True
         elif isinstance(rule, exp.PrimaryKeyColumnConstraint):
-            raise _refused(table, _sql(action), "a new column as the key is a new key")
+            raise _refused(table, _sql(action), "a new column that is the key makes a new key")
     return Add(
         name=_name(action.this),
         type=_SERIAL.get(shown.upper(), shown),
@@ -327,7 +327,7 @@ def _refused(table: TableId, text: str, why: str) -> DdlError:
     shown = " ".join(text.split())
     return DdlError(
         f"no verdict on table {table} for {shown[:200]!r}: {why}",
-        remedy="Give one table's ALTER TABLE statements, as PostgreSQL takes them.",
+        remedy="Give only ALTER TABLE statements of this table, as PostgreSQL accepts them.",
         table=table,
         statement=shown,
     )

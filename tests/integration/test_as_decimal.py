@@ -197,7 +197,7 @@ def test_a_wider_decimal_is_followed_and_a_narrower_one_is_not(shop: Shop) -> No
     (refused,) = shop.onboard("rates")
     assert refused.failed
     assert "'t'" in str(refused.error)
-    assert "has type text, and columns.as says decimal(10,2)" in str(refused.error)
+    assert "has type text, but columns.as is decimal(10,2)" in str(refused.error)
     configure(shop, rates={"as": {"v": "decimal(10,2)"}})
     succeeded(shop.onboard("rates"))
     configure(shop, rates={"as": {"v": "decimal(14,4)"}})

@@ -113,7 +113,7 @@ def test_every_kind_is_left_out_by_name_and_later_rows_arrive(
         header + b"\x0e" + whole[6:]: "the body does not match its schema",
         header + b"\x00\x02\x02\x02" + varint(2**31 - 1) + b"x": "does not match its schema",
         whole + b"\x00\x00": "the body is longer than its schema says",
-        key: "is no change event",
+        key: "is not a change event",
         foreign: "the schema of another topic's change events",
     }
     offsets = dict(zip(produce(orders, *bad, key=key), bad.values(), strict=True))

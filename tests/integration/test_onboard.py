@@ -94,9 +94,9 @@ def test_a_slot_made_anew_behind_the_connector_stops_its_tables(shop: Shop) -> N
 
     (result,) = shop.run()
     assert result.state is State.NEEDS_BOOTSTRAP
-    assert "made anew" in (shop.record("orders").reason or "")
+    assert "the slot was recreated" in (shop.record("orders").reason or "")
     found = status(shop.services, [])
-    assert "made anew" in (found.captures[0].problem or "")
+    assert "the slot was recreated" in (found.captures[0].problem or "")
     succeeded(bootstrap(shop.services, [shop.table("orders")]))
     assert shop.verify("orders").equal
     healed = status(shop.services, []).captures[0]

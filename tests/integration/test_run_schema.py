@@ -178,7 +178,7 @@ def test_a_column_that_came_and_went_is_held_against_its_own_name_only(orders: O
     )
     stopped = orders.run()
     assert stopped.state is State.NEEDS_BOOTSTRAP
-    assert "came and went" in str(stopped.error)
+    assert "was added and dropped meanwhile" in str(stopped.error)
 
 
 @pytest.mark.parametrize("default", ["", "DEFAULT 5"])

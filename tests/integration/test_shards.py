@@ -140,7 +140,7 @@ def test_a_shard_that_fails_is_named_and_holds_back_only_itself(shop: Shop) -> N
     (outcome,) = bootstrap(shop.services, [shop.table("orders_1")])
     assert "column 'v' is string in shard orders_1 and int in shard" in str(outcome.error)
     assert outcome.error is not None
-    assert outcome.error.remedy.startswith("Give both the same type on the sources")
+    assert outcome.error.remedy.startswith("Give the column the same type in both shards")
     shop.database.execute(
         "ALTER TABLE orders_1 DROP COLUMN v", "ALTER TABLE orders_1 ADD COLUMN v int DEFAULT 4"
     )

@@ -159,7 +159,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
     f"{_TESTS}remedies_copied.py::"
     "test_values_and_rows_that_a_copy_cannot_read_are_put_right_as_it_says": (
         "Give credentials.snapshot what `tributary check`",
-        "Correct the value on the source; or, where",
+        "Correct the value on the source; or, if the",
     ),
     f"{_TESTS}remedies_early.py::test_names_that_two_tables_would_share_are_parted_as_it_says": (
         "Give one of them another tier",
@@ -180,7 +180,7 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Tributary changes only sizes of a connector in use",
     ),
     f"{_TESTS}shards.py::test_a_shard_that_fails_is_named_and_holds_back_only_itself": (
-        "Give both the same type",
+        "Give the column the same type",
     ),
     f"{_TESTS}mysql_catalog.py::"
     "test_grants_are_enough_and_what_is_wrong_with_the_binlog_is_named": ("GRANT PROCESS",),
@@ -318,7 +318,7 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Give a ",
         "Give credentials of the lake",
         "Use an https:// URL",
-        "Give one table's ALTER TABLE statements",
+        "Give only ALTER TABLE statements",
         "Its owner runs `chmod 600",
         "Name ",
         "MySQL writes them as",

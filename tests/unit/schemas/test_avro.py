@@ -325,7 +325,7 @@ BY = {"name": "txId", "type": ["null", "long"], "default": None}
         (
             DebeziumSchema.parse('{"type":"record","name":"Key","fields":[]}'),
             "shop.public.note",
-            "Key is no change event",
+            "Key is not a change event",
         ),
     ],
 )

@@ -113,8 +113,8 @@ def test_without_an_entry_of_its_own_it_says_which_would_do(entries: dict[str, s
             {},
             "another column has the name 'Note' now",
         ),
-        (renamed(attributes=4), {}, "came and went"),
-        (renamed(), {"left_out": ("remark",)}, "leave the new one out"),
+        (renamed(attributes=4), {}, "was added and dropped"),
+        (renamed(), {"left_out": ("remark",)}, "leave the new name out"),
     ],
 )
 def test_what_nobody_can_follow_exactly_needs_a_copy(

@@ -153,7 +153,7 @@ def test_what_is_no_numeric_cannot_be_a_decimal_of_choice(kind: SourceType) -> N
     with pytest.raises(UnsupportedTypeError) as caught:
         kind.rule(table="s:public.t", column="c", decimal="decimal(12,2)")
     assert f"'c' of table s:public.t has type {kind}" in caught.value.message
-    assert "columns.as says decimal(12,2)" in caught.value.message
+    assert "columns.as is decimal(12,2)" in caught.value.message
 
 
 def test_a_negative_scale_is_refused_with_a_decimal_too() -> None:
