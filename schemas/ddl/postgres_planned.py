@@ -303,7 +303,7 @@ def _require(found: exp.Expr, table: TableId, statement: exp.Expr) -> None:
     if not isinstance(found, exp.Table) or _name(found.this) != table.name:
         raise _refused(table, _sql(statement), "it is about another table")
     if schema is not None and _name(schema) != table.schema:
-        raise _refused(table, _sql(statement), "it is about a table of another schema")
+        raise _refused(table, _sql(statement), "it changes a table of another schema")
 
 
 def _only_name(action: exp.Drop) -> str:

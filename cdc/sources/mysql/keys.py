@@ -36,8 +36,7 @@ def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
     """
     if not key:
         raise SourceError(
-            f"table {table.table} has no key, and rows of MySQL have no physical address by which"
-            " ranges could be read",
+            f"table {table.table} has no key, and MySQL reads ranges of rows by a key only",
             remedy="Add a primary key, or name the columns of a unique index in key_columns.",
             table=table.table,
         )

@@ -106,8 +106,8 @@ def stored_value(
     value = session.value(query)
     if column not in read_table(session, table.table).columns:
         raise SourceError(
-            f"table {table.table} changed during the run, before older rows were filled: the"
-            f" definition of column {wanted.name} is no longer {column.type}, default"
+            f"table {table.table} changed during the run, before its older rows were filled:"
+            f" column {wanted.name} no longer has type {column.type} and default"
             f" {column.default_sql!r}",
             remedy="Nothing was written. Run the command again, which compares the table again.",
             table=table.table,

@@ -203,7 +203,8 @@ def write_marker(connections: Connections) -> Marker:
     with connections.open("admin") as session:
         if identity(session, kind)[0] != server:
             raise SourceError(
-                f"{connections.where(on_replica=False)} led to two servers, one after the other",
+                f"{connections.where(on_replica=False)} is the address of several servers: the"
+                " marker was written to one, and the position was read from another",
                 remedy="Point `primary` at one server, and not at several; then run the command"
                 " again.",
             )

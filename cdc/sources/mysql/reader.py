@@ -141,8 +141,8 @@ def explain_failure(table: TableId, text: str, *, together: bool = False) -> Sou
     if _NOT_THERE in text and together:
         return SnapshotLostError(
             f"a session that read table {table} ended, and no other session can take over its view",
-            remedy="Nothing to do: the copy begins again. If this repeats, look at the logs of"
-            " the Spark tasks and of the replica; spark.speculation must be off.",
+            remedy="Nothing to do: the copy starts again by itself. If this repeats, look at the"
+            " logs of the Spark tasks and of the replica; spark.speculation must be off.",
             table=table,
         )
     if _NOT_THERE in text:

@@ -196,8 +196,8 @@ def _too_late(where: str, found: Position, upto: LogPosition, timeout_s: float) 
         )
     else:
         remedy = (
-            "Check that the replica follows this primary (SHOW REPLICA STATUS there); if it is"
-            " only slow, raise the wait and run the command again."
+            "Check that the replica follows this primary (SHOW REPLICA STATUS there); if it only"
+            " lags, wait until it has caught up, then run the command again."
         )
     return ReplicaError(
         f"{where} has not executed {upto} of the primary within {timeout_s:.0f} s:"

@@ -327,7 +327,7 @@ def missing(table: TableId) -> MissingTableError:
     return MissingTableError(
         f"source {table.source} has no table {table.relation}",
         remedy="List the tables with `tributary discover`; names are case-sensitive. If the table"
-        f" was dropped, `tributary offboard {table}`, or `tributary bootstrap {table}` once it is"
-        " there again.",
+        f" was dropped, run `tributary offboard {table}`; if it was recreated, run `tributary"
+        f" bootstrap {table}`.",
         table=table,
     )

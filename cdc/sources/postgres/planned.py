@@ -279,6 +279,6 @@ def _stays(old: PostgresType, new: PostgresType) -> bool:
 def _refused(table: TableId, why: str) -> DdlError:
     return DdlError(
         f"the statements do not fit table {table}: {why}",
-        remedy="Compare the statements with the table as it is on the source now.",
+        remedy="Compare the statements with the current definition of the table on the source.",
         table=table,
     )

@@ -172,8 +172,8 @@ def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> Replic
         "Resume it with SELECT pg_wal_replay_resume() on the replica, then run the command again."
         if position.paused
         else "Check that the replica streams from this primary (pg_stat_wal_receiver there,"
-        " pg_stat_replication here); if it is only slow, raise the wait and run the command"
-        " again."
+        " pg_stat_replication here); if it only lags, wait until it has caught up, then run the"
+        " command again."
     )
     return ReplicaError(
         f"{where} did not show the marker within {timeout_s:.0f} s: {describe_lag(position)}",
