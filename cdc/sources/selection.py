@@ -147,7 +147,7 @@ def require_named(table: SourceTable, settings: TableSettings) -> None:
     """
     for name in not_there(table, settings):
         raise SchemaError(
-            f"table {table.table} has no column {name!r}, which `columns` names",
+            f"table {table.table} has no column {name!r}, but `columns` names it",
             remedy="Correct columns.include, exclude, as, hash or mask of the table.",
             table=table.table,
             field=name,

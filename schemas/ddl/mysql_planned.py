@@ -106,7 +106,7 @@ def read_planned(text: str, table: TableId) -> tuple[Statement, ...]:
     try:
         tokens = sqlglot.tokenize(text, read=_DIALECT)
     except SqlglotError as error:
-        raise _refused(table, text, f"it cannot be read ({_first(error)})") from error
+        raise _refused(table, text, f"the statement cannot be parsed ({_first(error)})") from error
     found = []
     for part in _split(tokens, TokenType.SEMICOLON):
         words = _words(part)
@@ -153,7 +153,7 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
         _require(None if place is None else place.this, text, table)
         yield DropIndex(_only(parsed, text, table))
     else:
-        raise _refused(table, text, "it is not understood")
+        raise _refused(table, text, "the statement is not understood")
 
 
 def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
@@ -170,9 +170,9 @@ def _require_grave(text: str, tokens: Sequence[Token], table: TableId) -> None:
             other, _ = _table_at(clause, [one.text.upper() for one in clause].index("TABLE") + 1)
             named = other if _is(other, table) else named
     if not _is(named, table):
-        raise _refused(table, text, "it is about another table")
+        raise _refused(table, text, "the statement changes another table")
     if not any(_is_grave(_words(clause)) or _is_of_table(clause) for clause in clauses):
-        raise _refused(table, text, "it is not understood")
+        raise _refused(table, text, "the statement is not understood")
 
 
 def _is_grave(words: Sequence[str]) -> bool:
@@ -280,7 +280,7 @@ def _place(column: exp.ColumnDef) -> str | None:
 def _only(drop: exp.Drop, text: str, table: TableId) -> str:
     names = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     if len(names) != 1:
-        raise _refused(table, text, "it is not understood")
+        raise _refused(table, text, "the statement is not understood")
     return str(names[0].name)
 
 
@@ -288,14 +288,14 @@ def _require(found: exp.Expr | None, text: str, table: TableId) -> None:
     """Refuse a statement about another table; an unqualified name is taken for this table's."""
     named = (found.db or None, found.name) if isinstance(found, exp.Table) else (None, "")
     if not _is(named, table):
-        raise _refused(table, text, "it is about another table")
+        raise _refused(table, text, "the statement changes another table")
 
 
 def _require_among(tokens: Sequence[Token], text: str, table: TableId) -> None:
     """Refuse a statement that names tables if this table is not among them."""
     named = [_table_at(tokens, at)[0] for at in range(len(tokens)) if _begins_name(tokens, at)]
     if not any(_is(one, table) for one in named):
-        raise _refused(table, text, "it is about another table")
+        raise _refused(table, text, "the statement changes another table")
 
 
 def _begins_name(tokens: Sequence[Token], at: int) -> bool:

@@ -153,7 +153,7 @@ def read_ddl(text: str, table: TableId) -> tuple[Action, ...]:
         statements = sqlglot.parse(text, read=_DIALECT)
     except SqlglotError as error:
         first = str(error).splitlines()[0]
-        raise _refused(table, text, f"it cannot be read ({first})") from error
+        raise _refused(table, text, f"the statement cannot be parsed ({first})") from error
     found: list[Action] = []
     for statement in statements:
         if statement is not None:
@@ -220,15 +220,17 @@ def _action(action: exp.Expr, table: TableId) -> Iterator[Action]:
     elif isinstance(action, exp.AddConstraint):
         yield from _constraints(action)
     elif isinstance(action, exp.AlterSet):
-        raise _refused(table, _sql(action), "the server refuses it for a published table")
+        raise _refused(
+            table, _sql(action), "the server refuses the statement for a published table"
+        )
     else:
-        raise _refused(table, _sql(action), "it is not understood")
+        raise _refused(table, _sql(action), "the statement is not understood")
 
 
 def _added(action: exp.ColumnDef, table: TableId) -> Add:
     kind = action.args.get("kind")
     if kind is None:
-        raise _refused(table, _sql(action), "it names no type")
+        raise _refused(table, _sql(action), "the column has no type")
     shown = _sql(kind)
     nullable, default = True, None
     generated = False
@@ -282,7 +284,7 @@ def _altered(action: exp.AlterColumn, table: TableId) -> Iterator[Action]:
     elif given.get("drop"):
         yield SetDefault(name, None)
     else:
-        raise _refused(table, _sql(action), "it is not understood")
+        raise _refused(table, _sql(action), "the statement is not understood")
 
 
 def _computes(using: exp.Expr, name: str) -> bool:
@@ -301,9 +303,9 @@ def _require(found: exp.Expr, table: TableId, statement: exp.Expr) -> None:
     """Refuse a statement about another table; an unqualified name is taken for this table's."""
     schema = found.args.get("db") if isinstance(found, exp.Table) else None
     if not isinstance(found, exp.Table) or _name(found.this) != table.name:
-        raise _refused(table, _sql(statement), "it is about another table")
+        raise _refused(table, _sql(statement), "the statement changes another table")
     if schema is not None and _name(schema) != table.schema:
-        raise _refused(table, _sql(statement), "it changes a table of another schema")
+        raise _refused(table, _sql(statement), "the statement changes a table of another schema")
 
 
 def _only_name(action: exp.Drop) -> str:

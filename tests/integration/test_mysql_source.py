@@ -224,7 +224,7 @@ def test_a_replica_that_stands_still_or_is_none_is_named(
         found = faults(services)
     finally:
         database.root("START REPLICA" if database.kind == MYSQL else "START SLAVE", replica=True)
-    assert "the sql thread of replication does not run" in found["replica"].detail
+    assert "replication does not run (stopped threads: sql)" in found["replica"].detail
 
     name, config = the_source(services)
     itself = MysqlSource(name, config.model_copy(update={"replica": config.primary}))

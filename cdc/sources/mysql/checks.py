@@ -320,7 +320,7 @@ def _follows(where: str, status: dict[str, Any]) -> Check:
         return Check(
             "replica",
             "error",
-            f"{where}: the {' and the '.join(stopped)} thread of replication does not run"
+            f"{where}: replication does not run (stopped threads: {', '.join(stopped)})"
             + (f": {why}" if why else ""),
             "Correct the error, then run START REPLICA there.",
         )

@@ -202,7 +202,7 @@ class Connections:
         """The error of a statement as one of ours, with what to do about it."""
         user, code = self.credential(role).user, _code(error)
         if code in DENIED:
-            remedy = f"Grant {user} what it lacks: docs/mysql.md has the rights of each login."
+            remedy = f"Grant {user} what it lacks: docs/mysql.md lists the rights of each login."
         elif code == ER.LOCK_WAIT_TIMEOUT:
             remedy = (
                 "Another session holds a lock on the table. Run the command again when that"

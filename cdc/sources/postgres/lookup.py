@@ -142,8 +142,9 @@ def _literal(value: object, is_time: bool, table: SourceTable, name: str) -> str
     """A key value as text that the server reads as a value of the column's type."""
     if value is None:
         raise SchemaError(
-            f"a key of table {table.table} has NULL in column {name!r}",
-            remedy="Key columns are NOT NULL on the source; verify the lake table's key.",
+            f"a row's key in table {table.table} has NULL in column {name!r}",
+            remedy="Check the key of the table in the lake: key columns are NOT NULL on the"
+            " source.",
             table=table.table,
             field=name,
         )

@@ -241,7 +241,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
     Why.LOOK: (
         "Check ",
         "Compare the statements",
-        "Key columns are NOT NULL on the source",
         "Later looks begin with other tables",
         "Look ",
         "Find out what else",

@@ -158,7 +158,7 @@ def test_statements_are_read_one_by_one_and_rows_are_none_of_it() -> None:
         (A + "ADD x real", "write type real"),
         (A + "ADD x int /*! , DROP n */", "such comments"),
         (A + "ADD x int /*M!100100 NOT NULL */", "such comments"),
-        (A + "ADD x int DEFAULT 'open", "cannot be read"),
+        (A + "ADD x int DEFAULT 'open", "cannot be parsed"),
         (
             "SET STATEMENT lock_wait_timeout=5 FOR " + A + "DROP PARTITION p0",
             "may change the meaning",

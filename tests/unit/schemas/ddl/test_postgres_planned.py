@@ -109,7 +109,7 @@ def test_what_changes_no_column_is_no_action(ddl: str) -> None:
 @pytest.mark.parametrize(
     ("ddl", "why"),
     [
-        ("selec 1", "cannot be read"),
+        ("selec 1", "cannot be parsed"),
         ("alter table orders alter a type text using 1, nonsense b", "not understood"),
         ("alter table orders attach partition p for values in (1)", "attach partition"),
         ("alter table orders alter a set storage plain; drop table b", "another table"),
