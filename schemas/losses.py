@@ -42,7 +42,7 @@ def lost_events(
         )
     if _belonged_elsewhere(before, now):
         yield _lost(
-            "the definitions of all columns were written at once, and are as before (ATTACH"
+            "the definitions of all columns were written at once, and are unchanged (ATTACH"
             " PARTITION and DETACH)",
             "while it was a partition of another table, its changes may have gone to that table's"
             " topic",

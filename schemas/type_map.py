@@ -139,7 +139,7 @@ _RULED: tuple[tuple[str, PostgresType, str, str], ...] = (
         PostgresType("money"),
         "string",
         "text of the number, without currency, with two digits after the point; refused if"
-        " `lc_monetary` has another number of these",
+        " `lc_monetary` has another number of digits",
     ),
     ("text, varchar(n), citext", PostgresType("text"), "string", ""),
     ("char(n)", PostgresType("bpchar"), "string", "padded, as the source prints it"),

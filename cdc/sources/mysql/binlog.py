@@ -44,7 +44,7 @@ class BinlogHealth:
                 recorded.reaches(self.purged)  # raises if the two are not of one kind
             return None if stored is None else self._lost(stored, recorded)
         except PositionError as error:
-            return f"counts positions differently from the captured ones: {error.message}"
+            return f"has positions that cannot be compared with the captured ones: {error.message}"
 
     def _lost(self, stored: LogPosition, recorded: LogPosition | None) -> str | None:
         if isinstance(stored, StoredPosition):

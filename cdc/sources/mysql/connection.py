@@ -205,8 +205,7 @@ class Connections:
             remedy = f"Grant {user} what it lacks: docs/mysql.md lists the rights of each login."
         elif code == ER.LOCK_WAIT_TIMEOUT:
             remedy = (
-                "Another session holds a lock on the table. Run the command again when that"
-                " session has ended."
+                "Another session holds a lock. Run the command again when that session has ended."
             )
         elif code in _TOO_SLOW:
             remedy = "The statement reached its time limit. Run the command again."

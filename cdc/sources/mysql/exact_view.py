@@ -60,7 +60,7 @@ def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] |
     if not on_replica:
         return (
             f"{connections.where(on_replica=False)} cannot open a view at a known position"
-            " without a lock; on a replica a stopped applier gives one, but this table is not"
+            " without a lock; only a replica with a stopped applier can, and this table is not"
             " read from a replica",
             "Set `replica`, and remove snapshot_from from the table's settings.",
         )

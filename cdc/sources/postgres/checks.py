@@ -206,8 +206,8 @@ def _identity_readable(session: Session) -> Check:
     return Check(
         "server identity",
         "warning",
-        "pg_control_system() or pg_walfile_name() is not permitted: the log cannot show a switch"
-        " to another server",
+        "pg_control_system() or pg_walfile_name() is not permitted: a switch to another server"
+        " cannot be detected",
         "GRANT EXECUTE ON FUNCTION pg_control_system(), pg_control_checkpoint(), "
         "pg_control_recovery() to the roles of this source.",
     )

@@ -172,8 +172,7 @@ class Connections:
             remedy = f"Grant role {user} what it lacks; `tributary check` prints the statements."
         elif isinstance(error, psycopg.errors.LockNotAvailable):
             remedy = (
-                "Another session holds a lock on the table. Run the command again when that"
-                " session has ended."
+                "Another session holds a lock. Run the command again when that session has ended."
             )
         elif isinstance(error, psycopg.errors.QueryCanceled):
             remedy = (

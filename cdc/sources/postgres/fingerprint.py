@@ -262,8 +262,8 @@ def truncated(
                 found.remove(int(leaf))
     except psycopg.errors.QueryCanceled:
         _log.warning(
-            "cannot search all rows of the partitions of %s that have new files in time;"
-            " these partitions count as truncated",
+            "the search for older rows in new files of partitions of %s reached its time limit;"
+            " partitions that were not searched count as truncated",
             table,
         )
     return frozenset(found)
