@@ -145,7 +145,7 @@ class Capture:
         }
         if gone:
             listed = ", ".join(
-                f"partition {partition}: needed from {needed}, begins at {first}"
+                f"partition {partition}: needed from offset {needed}, begins at {first}"
                 for partition, (needed, first) in sorted(gone.items())
             )
             raise AttemptSpoiledError(
@@ -219,7 +219,7 @@ class Capture:
             reached,
             timeout_s,
             lambda: (
-                f"last stable offsets {show_offsets(stable)}, {show_offsets(offsets)} is needed:"
+                f"last stable offsets {show_offsets(stable)}, needed are {show_offsets(offsets)}:"
                 " a hanging Kafka transaction holds readers back"
             ),
         )
@@ -228,7 +228,7 @@ class Capture:
         log = self.source.capture(self.names).log_health()
         if (problem := log.problem()) is not None:
             raise CaptureError(
-                f"{log.title} {problem}, while table {self.table} waits for what it holds",
+                f"{log.title} {problem}, and the copy of table {self.table} waits for its changes",
                 remedy=f"Run `tributary onboard {self.table}`, which restores the capture.",
                 table=self.table,
             )
@@ -253,8 +253,8 @@ class Capture:
                 raise HandoffTimeoutError(
                     f"table {self.table}: {what} did not end within {timeout_s:.0f} s:"
                     f" {lacking}; {self.evidence()}",
-                    remedy="Look at the connector's status and log and at the broker's; then"
-                    " run the command again, it goes on from here.",
+                    remedy="Check the connector's status and log, and the broker's log; then"
+                    " run the command again, which goes on from here.",
                     table=self.table,
                     topic=self.topic,
                 )

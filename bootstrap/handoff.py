@@ -210,7 +210,7 @@ class _Bootstrap:
         """Begin an attempt beside one that may serve readers: the store does not know how it is."""
         _log.warning(
             "attempt %s of %s is handed off in the lake, and the state store does not know it: was"
-            " it restored from a backup? The table is copied again",
+            " the store restored from a backup? The table is copied again",
             self._attempt.id,
             self._table,
         )

@@ -307,7 +307,7 @@ def check_changes(
     grave = [change for change in changes if change.verdict is Verdict.BOOTSTRAP]
     lost = [change for change in grave if isinstance(change, LoseEvents)]
     if lost:
-        raise _lost(table, f"it changed on the source: {_listed(lost)}")
+        raise _lost(table, f"the table changed on the source: {_listed(lost)}")
     if grave:
         raise SchemaChangeError(
             f"table {table} changed on the source: {_listed(grave)}",

@@ -102,7 +102,7 @@ class Recovery:
         try:
             failed = self._restarted(names)
         except (ConnectError, LeaseHeldError) as error:
-            _log.info("connector %s was left alone: %s", names.connector, error)
+            _log.info("connector %s was not checked: %s", names.connector, error)
             return
         if failed is None:
             return
@@ -127,6 +127,8 @@ class Recovery:
 
 def _tries(tried: Restarted) -> str:
     if tried.next_at is None and tried.times >= LIMIT:
-        return f"restarted {tried.times} times in a row, and no more by itself"
-    again = "" if tried.next_at is None else f", not before {tried.next_at:%H:%M:%S} UTC again"
+        return f"restarted {tried.times} times in a row, and not again by itself"
+    again = (
+        "" if tried.next_at is None else f", the next one not before {tried.next_at:%H:%M:%S} UTC"
+    )
     return f"restarted, time {tried.times} of {LIMIT}{again}"

@@ -87,7 +87,10 @@ _RULES = Rules(
             r"gtid\.(?:source\..*|ignore\.on\.recovery|new\.channel\.position)",
             "transactions could be left out, or be missing without an error",
         ),
-        (r"event\.deserialization\.failure\.handling\.mode", "superseded; may contradict"),
+        (
+            r"event\.deserialization\.failure\.handling\.mode",
+            "replaced by another setting; may contradict it",
+        ),
         # It would keep back what MariaDB logs and rolls back; but of a transaction that is larger
         # than the buffer, only the first events arrive.
         (r"binlog\.buffer\.size", "rows of transactions that exceed it would be lost"),

@@ -72,7 +72,7 @@ _RULES = Rules(
         (r"snapshot\.(?!mode$).*", "the connector must take no snapshot"),
         (
             r"flush\.lsn\.source|slot\.seek\.to\.known\.offset\.on\.start",
-            "superseded; may contradict",
+            "replaced by another setting; may contradict it",
         ),
         (r"slot\.stream\.params", "it changes what the server sends"),
         (r"database\.options", "driver.options says how the server prints values"),

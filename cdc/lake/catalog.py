@@ -121,7 +121,8 @@ def _move(spark: SparkSession, client: Any, entry: CatalogEntry) -> None:
         try:
             client.alter_table(entry.database, entry.name, table)
         except Py4JJavaError as error:
-            _log.info("%s is moved by renames: %s", entry, error.java_exception)
+            what = "the metastore refuses to replace %s in one step, so two renames replace it: %s"
+            _log.info(what, entry, error.java_exception)
         else:
             return
     _drop(client, entry, _FORMER)

@@ -290,7 +290,7 @@ class BatchReader:
     def unreadable(self, first: Problem, count: int, tolerated: int) -> DecodeError:
         """The error for a table that bad records stop; it names the first one."""
         table = self._schema.table
-        others = f"; {count - 1:,} more records cannot either" if count > 1 else ""
+        others = f"; {count - 1:,} more records cannot be applied either" if count > 1 else ""
         remedy = (
             "Look at the record with a Kafka client. Restore what it needs (the registry's schema,"
             f" the right topic) and run `tributary retry {table}`. If the record itself is damaged,"

@@ -44,9 +44,9 @@ def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
         try:
             _remove(context, record, pointer)
         except LeaseHeldError as held:
-            _log.info("former generations of table %s stay for now: %s", record.table, held)
+            _log.info("former generations of table %s are removed later: %s", record.table, held)
         except TributaryError as error:
-            _log.warning("former generations of table %s stay: %s", record.table, error)
+            _log.warning("former generations of table %s were not removed: %s", record.table, error)
 
 
 def _remove(context: RunContext, record: TableRecord, pointer: Pointer) -> None:

@@ -80,7 +80,7 @@ class _Replay:
         check_serving(self._context.spark, self._record)
         latest = self._context.timeline(attempt).latest_offsets()
         if latest is None or latest.record.attempt != str(attempt.id):
-            raise no_offsets(self._record, f"no commit under {attempt.path} is of its attempt")
+            raise no_offsets(self._record, f"no commit under {attempt.path} belongs to its attempt")
         require_listed(self._context.store, latest.record)
         start = self._start(attempt, latest, first)
         piece = Range(start, dict(latest.record.offsets))

@@ -278,7 +278,7 @@ class _TableRun:
             warnings += (f"table {self._table} is frozen, so the lake leaves out: {names}",)
         if gone := not_there(source_table, self._settings):
             names = ", ".join(gone)
-            warnings += (f"table {self._table} has no columns {names}, which the settings name",)
+            warnings += (f"the settings of table {self._table} name columns it lacks: {names}",)
         for warning in warnings:
             _log.warning("%s", warning)
         self.result = replace(self.result, warnings=(*self.result.warnings, *warnings))

@@ -200,7 +200,7 @@ def verify(artifacts: Sequence[Artifact], folder: Path) -> None:
         path = folder / artifact.filename
         if not path.is_file():
             raise ArtifactError(
-                f"{artifact.coordinates}: {artifact.filename} did not arrive",
+                f"{artifact.coordinates}: {artifact.filename} was not downloaded",
                 remedy="Check the repository that Ivy reads (TRIBUTARY_IVY_SETTINGS).",
             )
         checksum = sha256_of(path)

@@ -219,7 +219,7 @@ def test_a_column_type_that_the_metastore_does_not_change_in_place(
     run_tables(shop.context(), [shop.record(name)])
     with caplog.at_level("INFO", logger="cdc.lake.catalog"):
         shop.resync(name)
-    assert any("moved by renames" in message for message in caplog.messages)
+    assert any("two renames replace it" in message for message in caplog.messages)
     assert shop.rows(name, "id", "v")[:2] == [(1, 1), (2, 2)]
     assert shop.places(name) == {shop.attempt_path(name)}
     assert shop.left_over() == []

@@ -87,7 +87,7 @@ def test_verify_accepts_the_pinned_file_and_names_any_other(tmp_path: Path) -> N
         verify([artifact], tmp_path)
 
     (tmp_path / artifact.filename).unlink()
-    with pytest.raises(ArtifactError, match=r"org:name:1\.0: name-1\.0\.jar did not arrive"):
+    with pytest.raises(ArtifactError, match=r"org:name:1\.0: name-1\.0\.jar was not downloaded"):
         verify([artifact], tmp_path)
 
 
