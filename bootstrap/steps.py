@@ -74,7 +74,7 @@ def next_step(record: TableRecord, lake: LakeFacts) -> Step:
 
 _INSTEAD = {
     State.FAILED: "It follows its stream: `tributary retry {table}` continues where it stopped,"
-    " and `tributary resync {table}` copies the table again.",
+    " and `tributary resync {table}` copies it again.",
     State.PAUSED: "Run `tributary resume {table}` first.",
     State.RETIRED: "Run `tributary onboard {table}`.",
 }

@@ -373,7 +373,7 @@ def _refuse_unsound(services: Services, capture: CaptureNames, wanted: Mapping[s
     if findings:
         raise CaptureError(
             f"connector {capture.connector} could not be relied on: {_joined(findings)}",
-            remedy="Remove these from connect.connector.",
+            remedy="Remove these properties from connect.connector.",
             connector=capture.connector,
             field=findings[0].property,
         )

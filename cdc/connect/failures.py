@@ -87,12 +87,12 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
         r"failed to properly convert data value",
         "The named column holds a value that Debezium cannot send: an array with NaN or a NULL in"
         " it, or a large array that an update left unchanged. Set REPLICA IDENTITY FULL for the"
-        " table, correct the value or move the table to a tier of its own.",
+        " table, correct the value, or move the table to a tier of its own.",
     ),
     (
         r"recordtoolarge|message\.max\.bytes|max\.request\.size",
-        "Raise max.message.bytes of the topic, and max_message_bytes under kafka.topic, which the"
-        " connector's producer follows once its table is onboarded again.",
+        "Raise max.message.bytes of the topic and kafka.topic.max_message_bytes. Then run"
+        " `tributary onboard` for the table, which sets the limit of the connector's producer.",
     ),
     (
         r"unknown_topic_or_partition|unknowntopicorpartition|not present in metadata",

@@ -187,9 +187,9 @@ def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
     """
     if not schema.key and not settings.appends:
         raise SchemaError(
-            f"table {schema.table} has no key, and its rows are replaced by key",
-            remedy="Set key_columns to columns that are unique and not null; or mode: append, if"
-            " its rows are only ever inserted.",
+            f"table {schema.table} has no key, and mode: upsert replaces rows by key",
+            remedy="Set key_columns to columns that are unique and not null. Or set mode: append"
+            " if the table's rows are never updated or deleted.",
             table=schema.table,
         )
 

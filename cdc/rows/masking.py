@@ -89,7 +89,7 @@ def _hashed(column: Column) -> SparkColumn:
 def _keys(schema: TableSchema, lake: LakeConfig) -> tuple[bytearray, bytearray]:
     if lake.hash_key is None:
         raise ConfigError(
-            f"columns of table {schema.table} are to be hashed, and there is no key",
+            f"the settings of table {schema.table} hash columns, and lake.hash_key is not set",
             remedy="Set lake.hash_key to a reference, ${NAME} or ${file:/path}.",
             table=schema.table,
             field="lake.hash_key",

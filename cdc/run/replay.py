@@ -109,7 +109,7 @@ class _Replay:
         record = self._record
         state = record.resume_to if record.state is State.FAILED else record.state
         if state is not State.INCREMENTAL or record.attempt is None:
-            raise self._refused(f"it is {record.state.value}")
+            raise self._refused(f"the table is {record.state.value}")
         return record.attempt
 
     def _start(self, attempt: Attempt, latest: Committed, first: int | None) -> Mapping[int, int]:

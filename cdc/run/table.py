@@ -170,7 +170,7 @@ class _TableRun:
     def _apply_all(self, until: Mapping[int, int] | None) -> None:
         attempt = self._record.attempt
         if attempt is None:
-            raise no_offsets(self._record, "it has no attempt")
+            raise no_offsets(self._record, "the table has no attempt")
         pointer = check_serving(self._context.spark, self._record)
         self._context.served.saw(self._record, pointer)
         timeline = self._context.timeline(attempt)
