@@ -86,8 +86,8 @@ def _partition(leaf: Leaf, key: Sequence[str]) -> Obstacle | None:
 
 
 def _whole_rows(table: SourceTable) -> Obstacle | None:
-    holders = [leaf.replica_identity for leaf in table.leaves] or [table.replica_identity]
-    if not table.withheld or "full" not in holders:
+    whole = any(leaf.replica_identity == "full" for leaf in table.leaves)
+    if not table.withheld or not (whole if table.leaves else table.replica_identity == "full"):
         return None
     return (
         f"has generated columns ({', '.join(table.withheld)}) and replica identity FULL: once it is"

@@ -148,8 +148,8 @@ def _planned_table(
         problems = "; ".join(finding.message for finding in findings)
         return _one(name, "error", problems, findings[0].remedy)
     key = ", ".join(settings.key_columns or described.primary_key)
-    whole = described.replica_identity == "row"
-    identity = "whole rows" if whole else f"replica identity {described.replica_identity}"
+    known = described.replica_identity
+    identity = "whole rows" if known is None else f"replica identity {known}"
     detail = f"key ({key}), {identity}"
     if wants_exact_view(source, settings):
         from_primary = settings.snapshot_from == "primary"

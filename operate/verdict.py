@@ -52,10 +52,6 @@ class Verdict:
             )
 
 
-_WHOLE = frozenset({"full", "row"})
-"""Replica identities with the whole old row in the log."""
-
-
 def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool = False) -> Verdict:
     """Judge whether every change of the table can be applied: by key, or appended once per row.
 
@@ -73,17 +69,17 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
         return _log(table, settings, nulls_are_kept=nulls_are_kept)
     key = settings.key_columns or table.primary_key
     if not key:
-        return _no_key(table.table, _usable_keys(table), table.replica_identity)
+        return _no_key(table, _usable_keys(table))
     if settings.key_columns:
         unusable = _key_columns(table, settings.key_columns)
         if not unusable.ok:
             return unusable
     if table.replica_identity == "nothing":
         return _identity_nothing(table.table)
-    if refused := refused_changes(table, key):
+    if table.source_kind == "postgres" and (refused := refused_changes(table, key)):
         return Verdict(*refused)
     missing = [name for name in key if name not in table.identity_columns]
-    if table.replica_identity not in _WHOLE and missing:
+    if missing and not table.logs_whole_rows:
         columns, relation = ", ".join(table.identity_columns), table.table.relation
         identity = "DEFAULT" if set(key) <= set(table.primary_key) else "FULL"
         choice = (
@@ -119,7 +115,7 @@ def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None
         limit: Bytes of the largest message.
     """
     # With the whole old row in the log, an update carries both the old and the new row.
-    event = (largest or 0) * (2 if table.replica_identity in _WHOLE else 1)
+    event = (largest or 0) * (2 if table.logs_whole_rows else 1)
     if event <= limit:
         return None
     return (
@@ -133,9 +129,9 @@ def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -
     if unclear:
         names = ", ".join(quote_name(name) for name in unclear)
         change = (
-            f"ALTER TABLE {_of_mysql(table.table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP"
-            if table.replica_identity == "row"
-            else f"ALTER TABLE {table.table.relation} ALTER COLUMN ... SET NOT NULL, or DROP"
+            f"ALTER TABLE {table.table.relation} ALTER COLUMN ... SET NOT NULL, or DROP"
+            if table.source_kind == "postgres"
+            else f"ALTER TABLE {_of_mysql(table)} MODIFY ... NOT NULL, or ALTER COLUMN ... DROP"
         )
         return Verdict(
             f"has columns that allow NULL and have a default ({names}), and Apicurio's converter"
@@ -167,7 +163,7 @@ def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
 
 def _log_notes(table: SourceTable) -> tuple[str, ...]:
     note = "mode append: updates and deletes are not captured"
-    if table.kind == "partitioned" and table.replica_identity != "row":
+    if table.kind == "partitioned" and table.source_kind == "postgres":
         note += (
             ", except that an UPDATE that moves a row to another partition adds the row as a new"
             " one: PostgreSQL publishes it as an insert"
@@ -211,11 +207,10 @@ def _kind(table: SourceTable) -> Verdict:
             "Onboard ordinary or partitioned tables.",
         )
     if table.kind not in ("table", "partitioned"):
-        if table.replica_identity == "row":
+        if table.source_kind != "postgres":
             return Verdict(
                 "is not an ordinary InnoDB table, so a copy cannot read it under writes",
-                f"Run ALTER TABLE {_of_mysql(table.table)} ENGINE = InnoDB, or DROP SYSTEM"
-                " VERSIONING.",
+                f"Run ALTER TABLE {_of_mysql(table)} ENGINE = InnoDB, or DROP SYSTEM VERSIONING.",
             )
         return Verdict(*_NOT_LOGGED[table.kind])
     if table.partition_root is not None:
@@ -234,9 +229,9 @@ def _kind(table: SourceTable) -> Verdict:
     return Verdict()
 
 
-def _no_key(table: TableId, usable: tuple[tuple[str, ...], ...], identity: str) -> Verdict:
-    relation = table.relation
-    if identity == "row":
+def _no_key(table: SourceTable, usable: tuple[tuple[str, ...], ...]) -> Verdict:
+    relation = table.table.relation
+    if table.source_kind != "postgres":
         return Verdict(
             "has no key, so a change cannot be applied to exactly one row",
             f"Choose: 1. give it a primary key: ALTER TABLE {_of_mysql(table)} ADD PRIMARY KEY"
@@ -265,7 +260,7 @@ def _no_key(table: TableId, usable: tuple[tuple[str, ...], ...], identity: str) 
     )
     harm = (
         ""
-        if identity == "full"
+        if table.replica_identity == "full"
         else "; once it is published, PostgreSQL refuses its UPDATE and DELETE"
     )
     return Verdict(
@@ -293,9 +288,9 @@ def _key_columns(table: SourceTable, key: tuple[str, ...]) -> Verdict:
     columns = ", ".join(key)
     # Every index of MySQL has a name, and MySQL builds each one while the table is written to.
     index = (
-        f"CREATE UNIQUE INDEX <name> ON {_of_mysql(table.table)} ({columns})"
-        if table.replica_identity == "row"
-        else f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
+        f"CREATE UNIQUE INDEX CONCURRENTLY ON {table.table.relation} ({columns})"
+        if table.source_kind == "postgres"
+        else f"CREATE UNIQUE INDEX <name> ON {_of_mysql(table)} ({columns})"
     )
     return Verdict(
         f"has no unique index on NOT NULL columns among ({columns}), so key_columns may not"
@@ -304,9 +299,11 @@ def _key_columns(table: SourceTable, key: tuple[str, ...]) -> Verdict:
     )
 
 
-def _of_mysql(table: TableId) -> str:
+def _of_mysql(table: SourceTable) -> str:
     """A table as statements of MySQL name it, for any characters in its name."""
-    return ".".join("`" + name.replace("`", "``") + "`" for name in (table.schema, table.name))
+    return ".".join(
+        "`" + name.replace("`", "``") + "`" for name in (table.table.schema, table.table.name)
+    )
 
 
 def _identity_nothing(table: TableId) -> Verdict:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-_IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing", "r": "row"}
+_IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
 _FILE = "relfilenode"
 _STORED = ("table_id", "altered")
 LABEL = "label "
@@ -57,8 +57,8 @@ class Catalog:
         primary_key: Its columns.
         key_made: Identifies the primary key among all that the table has had.
         identity_key: Columns of the index that is the replica identity; empty when none is.
-        replica_identity: ``default``, ``full``, ``index`` or ``nothing``; ``row`` where the log
-            has whole rows for every table.
+        replica_identity: ``default``, ``full``, ``index`` or ``nothing``; None if the server has
+            no such setting, since its log has whole rows.
         files: The file of its rows: one, or one per partition, by the partition's name.
         leaves: Its partitions by name, without their files.
         owner: The owning role.
@@ -81,7 +81,7 @@ class Catalog:
     attributes: int
     primary_key: tuple[str, ...]
     identity_key: tuple[str, ...]
-    replica_identity: str
+    replica_identity: str | None
     files: Mapping[str, Any]
     leaves: Mapping[str, Mapping[str, Any]]
     owner: str
@@ -132,7 +132,9 @@ class Catalog:
             attributes=int(plain.pop("attributes")),
             primary_key=keys.get("primary", ()),
             identity_key=keys.get("identity", ()),
-            replica_identity=_IDENTITIES[plain.pop("replica_identity")],
+            replica_identity=_IDENTITIES[plain.pop("replica_identity")]
+            if "replica_identity" in plain
+            else None,
             files=files,
             leaves=leaves,
             owner=plain.pop("owner"),

@@ -179,11 +179,9 @@ class _Diff:
                 old=_keys(before),
                 new=_keys(now),
             )
-        if before.replica_identity != now.replica_identity:
-            harmless = not self._rules.keyed or {before.replica_identity, now.replica_identity} <= {
-                "default",
-                "full",
-            }
+        was, found = before.replica_identity, now.replica_identity
+        if was is not None and found is not None and was != found:
+            harmless = not self._rules.keyed or {was, found} <= {"default", "full"}
             yield ChangeIdentity(
                 verdict=Verdict.EVOLVE if harmless else Verdict.BOOTSTRAP,
                 why="the key of events stays the same"
@@ -191,8 +189,8 @@ class _Diff:
                 else "events of a log need no key"
                 if harmless
                 else "the key of events changes, or events have none",
-                old=before.replica_identity,
-                new=now.replica_identity,
+                old=was,
+                new=found,
             )
 
     def _added(self, column: CatalogColumn) -> Change:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol
 from uuid import UUID
 
 from cdc.log.position import LogPosition
@@ -14,8 +14,11 @@ from schemas.statement_effects import StatementEffects
 from schemas.table import TableId
 from schemas.type_rule import SourceType, TypeRule
 
-ReplicaIdentity = Literal["default", "nothing", "full", "index", "row"]
-"""What the log keeps of an old row, by table. ``row`` is the whole row, for any table."""
+if TYPE_CHECKING:
+    from cdc.debezium import Kind
+
+ReplicaIdentity = Literal["default", "nothing", "full", "index"]
+"""What PostgreSQL's log keeps of an old row, by table."""
 TableKind = Literal["table", "partitioned", "unlogged", "foreign", "hypertable", "chunk", "other"]
 """The kind of a table. ``partitioned`` is the root of partitions, which hold its rows.
 
@@ -40,7 +43,8 @@ class TableStats:
         rows_estimate: Rows by the server's statistics; None when it was never analyzed.
         total_bytes: Bytes on disk with TOAST and indexes, over all partitions.
         primary_key: Its columns in key order; empty without one.
-        replica_identity: What the log keeps of an old row.
+        replica_identity: What the log keeps of an old row; None if the source has no such setting,
+            since its log has whole rows.
         partition_root: The root, when this table is itself a partition.
     """
 
@@ -49,7 +53,7 @@ class TableStats:
     rows_estimate: int | None
     total_bytes: int
     primary_key: tuple[str, ...]
-    replica_identity: ReplicaIdentity
+    replica_identity: ReplicaIdentity | None
     partition_root: TableId | None
 
 
@@ -108,9 +112,11 @@ class SourceTable:
         primary_key: Its columns in key order; empty without one.
         unique_indexes: Column tuples of valid, immediate, complete unique indexes on plain columns
             (the primary key's among them).
-        replica_identity: What the log keeps of an old row.
+        replica_identity: What the log keeps of an old row; None if the source has no such setting,
+            since its log has whole rows.
         identity_columns: Columns that identify an old row in the log; empty for ``nothing``.
         owner: The owning role.
+        source_kind: The kind of its source, whose SQL remedies are written in.
         partition_root: The root, when this table is itself a partition.
         updated: Rows updated since the server's statistics began.
         deleted: Rows deleted since then.
@@ -128,9 +134,10 @@ class SourceTable:
     columns: tuple[SourceColumn, ...]
     primary_key: tuple[str, ...]
     unique_indexes: tuple[tuple[str, ...], ...]
-    replica_identity: ReplicaIdentity
+    replica_identity: ReplicaIdentity | None
     identity_columns: tuple[str, ...]
     owner: str
+    source_kind: Kind
     partition_root: TableId | None = None
     updated: int = 0
     deleted: int = 0
@@ -139,6 +146,11 @@ class SourceTable:
     leaves: tuple[Leaf, ...] = ()
     withheld: tuple[str, ...] = ()
     number: int | None = None
+
+    @property
+    def logs_whole_rows(self) -> bool:
+        """Whether the log has the whole old row of each UPDATE and DELETE."""
+        return self.replica_identity in (None, "full")
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from cdc.errors import MissingTableError
 from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.table_facts import PHYSICAL, Described, describe
-from cdc.sources.values import ReplicaIdentity, SourceColumn, SourceTable, TableKind, TableStats
+from cdc.sources.values import SourceColumn, SourceTable, TableKind, TableStats
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 
@@ -40,7 +40,6 @@ ORDER BY TABLE_SCHEMA, TABLE_NAME, SEQ_IN_INDEX
 """  # noqa: S608
 
 # `check` refuses a server that logs less than whole rows.
-_IDENTITY: ReplicaIdentity = "row"
 # MariaDB's types that stop Debezium's connector or reach it garbled, whether or not the lake has
 # the column.
 _UNREADABLE = frozenset({"inet4", "inet6", "uuid"})
@@ -58,7 +57,7 @@ def read_tables(session: Session, source: str, databases: Sequence[str]) -> list
             rows_estimate=None if row["estimate"] is None else int(row["estimate"]),
             total_bytes=int(row["bytes"]),
             primary_key=tuple(keys[row["db"], row["name"]]),
-            replica_identity=_IDENTITY,
+            replica_identity=None,
             partition_root=None,
         )
         for row in session.named(_TABLES)
@@ -145,9 +144,10 @@ def _source_table(found: Described) -> SourceTable:
         columns=columns,
         primary_key=found.primary_key,
         unique_indexes=found.unique,
-        replica_identity=_IDENTITY,
+        replica_identity=None,
         identity_columns=found.primary_key or tuple(column.name for column in columns),
         owner="",
+        source_kind="mariadb" if found.of_mariadb else "mysql",
         hazards=_hazards(columns) if found.of_mariadb else (),
     )
 

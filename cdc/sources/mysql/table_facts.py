@@ -99,7 +99,6 @@ class Described:
             "owner": "",
             "named": "",
             "attributes": NUMBERS,
-            "replica_identity": "r",
             "numbered": False,
             "columns": {str(number(row["name"])): self._column(row) for row in self.columns},
             "keys": {"primary": " ".join(str(number(name)) for name in self.primary_key)}

@@ -193,6 +193,7 @@ def read_table(session: Session, table: TableId) -> SourceTable:
     }
     return SourceTable(
         **facts,
+        source_kind="postgres",
         columns=columns,
         unique_indexes=tuple(unique),
         hazards=hazards(columns, facts["replica_identity"]),

@@ -68,7 +68,9 @@ def test_a_paused_table_is_copied_by_its_name_only(
 def found(table: TableId) -> SourceTable:
     """A table with a key, as a catalog has it."""
     key = SourceColumn("id", PostgresType("int4"), False, False, None)
-    return SourceTable(table, "table", (key,), ("id",), (("id",),), "default", ("id",), "admin")
+    return SourceTable(
+        table, "table", (key,), ("id",), (("id",),), "default", ("id",), "admin", "postgres"
+    )
 
 
 def test_discover_reads_no_rows_and_looks_at_no_table_that_is_on_the_plan(

@@ -30,6 +30,7 @@ KEYED = SourceTable(
     replica_identity="default",
     identity_columns=("id",),
     owner="app",
+    source_kind="postgres",
 )
 KEYLESS = replace(KEYED, primary_key=(), unique_indexes=(), identity_columns=())
 DEFAULTS = TableSettings()
@@ -37,7 +38,11 @@ DEFAULTS = TableSettings()
 
 def test_of_mysql_only_what_mysql_takes_is_advised() -> None:
     keyless = replace(
-        KEYLESS, table=TableId("shop", "Shop", "or`ders"), replica_identity="row", unique_indexes=()
+        KEYLESS,
+        table=TableId("shop", "Shop", "or`ders"),
+        replica_identity=None,
+        source_kind="mysql",
+        unique_indexes=(),
     )
     keys = judge(keyless, TableSettings(key_columns=("code",)))
     for remedy in (judge(keyless, DEFAULTS).remedy, keys.remedy):
@@ -45,6 +50,8 @@ def test_of_mysql_only_what_mysql_takes_is_advised() -> None:
         assert "CONCURRENTLY" not in remedy
         assert "REPLICA IDENTITY" not in remedy
     assert "CREATE UNIQUE INDEX <name> ON" in keys.remedy
+    parted = replace(keyless, kind="partitioned", unique_indexes=(("code",),))
+    assert judge(parted, TableSettings(key_columns=("code",))).ok, "no server refuses its changes"
 
 
 def test_a_keyed_table_can_travel() -> None:

@@ -30,6 +30,7 @@ def table(*names: str, kind: str = "text") -> SourceTable:
         replica_identity="default",
         identity_columns=("id",),
         owner="o",
+        source_kind="postgres",
     )
 
 
