@@ -233,9 +233,19 @@ def test_each_fact_that_a_lake_table_rests_on_has_its_finding(
     assert len(list(of_stream(followed(**paused), evidence, source))) == 1
     for state in (State.REGISTERED, State.BOOTSTRAPPING, State.NEEDS_BOOTSTRAP):
         assert list(of_stream(followed(state=state), evidence, source)) == [], "nothing follows"
-    for shown in ({"lost": "is gone"}, {"server": DOWN}, {"log": DOWN}):
+    for shown in ({"server": DOWN}, {"log": DOWN}):
         told_once = cast("CaptureEvidence", replace(evidence, **cast("Any", shown)))
         assert list(of_stream(followed(), told_once, source)) == [], "of_capture has it"
+
+
+def test_what_the_log_has_lost_for_all_tables_is_not_named_for_each() -> None:
+    gone = SimpleNamespace(title="replication slot s", problem=lambda *_: "is gone")
+    lost = cast("CaptureEvidence", replace(RUNS, log=cast("Any", gone), lost="is gone"))
+    source = cast("Any", None)
+    assert list(of_stream(followed(), lost, source)) == []
+    elsewhere = replace(lost, server=replace(SERVER, system_identifier="72"))
+    (found,) = of_stream(followed(), elsewhere, source)
+    assert "is another server" in found.message
 
 
 def test_a_table_that_no_list_has_is_not_captured() -> None:
