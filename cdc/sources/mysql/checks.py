@@ -4,20 +4,20 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
-from cdc.errors import SourceError
 from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.sources.mysql import compressed, replicated, rights
-from cdc.sources.mysql.connection import Connections, Role, Session
+from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.preparation import xa_used
 from cdc.sources.mysql.server_settings import END_OLDER, WANTED
+from cdc.sources.servers import Role, check_logins
 from cdc.sources.values import Check
 
 OLDEST = {"mysql": (8, 0, 23), "mariadb": (10, 6, 1)}
 """The first versions whose statements and settings have the names that are used here."""
 
-_ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
 _TITLE = {"mysql": "MySQL", "mariadb": "MariaDB"}
 _DAY_S = 86_400
 _SHORT_S = 3 * _DAY_S
@@ -45,16 +45,7 @@ FILTERS = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "w
 
 def run(connections: Connections) -> list[Check]:
     """All lines for this source; a check that cannot run says why."""
-    logins: list[Check] = []
-    reachable = set()
-    for role in _ROLES:
-        for on_replica in (False, True) if role == "snapshot" else (False,):
-            if on_replica and connections.config.replica is None:
-                continue
-            line = _login(connections, role, on_replica=on_replica)
-            logins.append(line)
-            if line.status == "ok":
-                reachable.add((role, on_replica))
+    logins, reachable = check_logins(connections.config, partial(_login, connections))
     found = list(logins)
     if ("admin", False) in reachable:
         with connections.open("admin") as session:
@@ -85,14 +76,11 @@ def run(connections: Connections) -> list[Check]:
     return found
 
 
-def _login(connections: Connections, role: Role, *, on_replica: bool) -> Check:
+def _login(connections: Connections, role: Role, on_replica: bool) -> Check:
     name, kind = f"login {role}", connections.config.kind
     where = connections.where(on_replica=on_replica)
-    try:
-        with connections.open(role, on_replica=on_replica) as session:
-            version = str(session.value("SELECT version()"))
-    except SourceError as error:
-        return Check(name, "error", error.message, error.remedy)
+    with connections.open(role, on_replica=on_replica) as session:
+        version = str(session.value("SELECT version()"))
     detail = f"{connections.credential(role).user} on {where}, {_TITLE[kind]} {version}"
     if _numbers(version) < OLDEST[kind]:
         oldest = ".".join(map(str, OLDEST[kind]))

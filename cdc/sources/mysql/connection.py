@@ -8,18 +8,23 @@ from contextlib import contextmanager
 from typing import Any, Literal
 
 import pymysql
-import stamina
 from pymysql.constants import CLIENT, CR, ER
 
-from cdc.config import Credential, MysqlEndpoint, MysqlSourceConfig
+from cdc.config import MysqlEndpoint, MysqlSourceConfig
 from cdc.errors import SourceError
+from cdc.sources.servers import (
+    APPLICATION,
+    CONNECT_TIMEOUT_S,
+    LOCKED,
+    OTHERWISE,
+    READ_ONLY,
+    Role,
+    Servers,
+    connected,
+)
 
-Role = Literal["admin", "capture", "snapshot", "marker"]
 Row = tuple[Any, ...]
 
-APPLICATION = "tributary"
-CONNECT_TIMEOUT_S = 10
-_ATTEMPTS = 3
 # Our limit exceeds the server's own limit by this, so that we give up only a server that is gone.
 _GRACE_S = 30.0
 
@@ -73,32 +78,8 @@ class Session:
         return rows[0][0] if rows else None
 
 
-class Connections:
-    """Opens sessions on one source's servers. Safe to use from any thread.
-
-    Args:
-        source: Key of the source, for messages.
-        config: Where the servers are and who logs in.
-    """
-
-    def __init__(self, source: str, config: MysqlSourceConfig) -> None:
-        self.source = source
-        self.config = config
-
-    def endpoint(self, *, on_replica: bool) -> MysqlEndpoint:
-        """The endpoint of the replica or the primary; the primary's if there is no replica."""
-        return (self.config.replica if on_replica else None) or self.config.primary
-
-    def credential(self, role: Role) -> Credential:
-        """The login for that purpose."""
-        credential: Credential = getattr(self.config.credentials, role)
-        return credential
-
-    def where(self, *, on_replica: bool) -> str:
-        """The server as messages name it."""
-        endpoint = self.endpoint(on_replica=on_replica)
-        kind = "replica" if on_replica and self.config.replica else "primary"
-        return f"{kind} {endpoint.host}:{endpoint.port}"
+class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
+    """Opens sessions on one source's servers. Safe to use from any thread."""
 
     @contextmanager
     def open(
@@ -139,25 +120,24 @@ class Connections:
         endpoint, credential = self.endpoint(on_replica=on_replica), self.credential(role)
         password = credential.password.resolve() if credential.password else ""
         try:
-            for attempt in stamina.retry_context(
-                on=_is_passing, attempts=_ATTEMPTS, timeout=CONNECT_TIMEOUT_S * _ATTEMPTS
-            ):
-                with attempt:
-                    return pymysql.connect(
-                        host=endpoint.host,
-                        port=endpoint.port,
-                        user=credential.user,
-                        # The driver would encode text as Latin-1.
-                        password=password.encode(),
-                        charset="utf8mb4",
-                        autocommit=True,
-                        connect_timeout=CONNECT_TIMEOUT_S,
-                        read_timeout=statement_timeout_s + _GRACE_S,
-                        write_timeout=statement_timeout_s + _GRACE_S,
-                        program_name=APPLICATION,
-                        client_flag=CLIENT.MULTI_STATEMENTS if several else 0,
-                        **_tls(endpoint),
-                    )
+            return connected(
+                lambda: pymysql.connect(
+                    host=endpoint.host,
+                    port=endpoint.port,
+                    user=credential.user,
+                    # The driver would encode text as Latin-1.
+                    password=password.encode(),
+                    charset="utf8mb4",
+                    autocommit=True,
+                    connect_timeout=CONNECT_TIMEOUT_S,
+                    read_timeout=statement_timeout_s + _GRACE_S,
+                    write_timeout=statement_timeout_s + _GRACE_S,
+                    program_name=APPLICATION,
+                    client_flag=CLIENT.MULTI_STATEMENTS if several else 0,
+                    **_tls(endpoint),
+                ),
+                _is_passing,
+            )
         except (pymysql.MySQLError, OSError) as error:
             raise SourceError(
                 f"cannot connect to the {self.where(on_replica=on_replica)} of source "
@@ -167,7 +147,6 @@ class Connections:
                 source=self.source,
                 role=role,
             ) from None
-        raise AssertionError("unreachable: the loop returns or raises")
 
     def _settle(
         self, session: Session, on_replica: bool, statement_timeout_s: float, lock_timeout_s: float
@@ -204,15 +183,13 @@ class Connections:
         if code in DENIED:
             remedy = f"Grant {user} what it lacks: docs/mysql.md lists the rights of each login."
         elif code == ER.LOCK_WAIT_TIMEOUT:
-            remedy = (
-                "Another session holds a lock. Run the command again when that session has ended."
-            )
+            remedy = LOCKED
         elif code in _TOO_SLOW:
             remedy = "The statement reached its time limit. Run the command again."
         elif code in _READ_ONLY:
-            remedy = "Point `primary` at the server that takes writes: this one is read-only."
+            remedy = READ_ONLY
         else:
-            remedy = "Look at the server's log at this time; then run the command again."
+            remedy = OTHERWISE
         return SourceError(
             f"{self.where(on_replica=on_replica)} of source {self.source}, as {user}:"
             f" {_one_line(error)}",

@@ -6,7 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from cdc.config import MysqlSourceConfig
 from cdc.sources.mysql.catalog import OWN
-from cdc.sources.mysql.connection import Connections, Role, quoted
+from cdc.sources.mysql.connection import Connections, quoted
+from cdc.sources.servers import Role
 from cdc.sources.values import SourceTable
 
 Account = tuple[str, str]

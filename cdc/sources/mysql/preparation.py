@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdc.sources.mysql.catalog import OWN
-from cdc.sources.mysql.connection import Connections, Role, Session, quoted
+from cdc.sources.mysql.connection import Connections, Session, quoted
 from cdc.sources.mysql.grants import OWN_RIGHTS, ROLES, Account, accounts, grant
 from cdc.sources.mysql.innodb import read_cascades
 from cdc.sources.mysql.primary import binlog_filter, has_gtids
 from cdc.sources.mysql.replicated import unlogged
 from cdc.sources.mysql.server_settings import WANTED, losing
+from cdc.sources.servers import Role
 from cdc.sources.values import SourceTable
 from schemas.table import TableId
 

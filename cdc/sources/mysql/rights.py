@@ -13,10 +13,11 @@ from pymysql.constants import ER
 
 from cdc.errors import SourceError
 from cdc.sources.mysql import catalog
-from cdc.sources.mysql.connection import DENIED, Connections, Role, Session, quoted
+from cdc.sources.mysql.connection import DENIED, Connections, Session, quoted
 from cdc.sources.mysql.grants import Account, account_sql, grant, watch
 from cdc.sources.mysql.keys import relation_of
 from cdc.sources.mysql.primary import NO_TABLE
+from cdc.sources.servers import Role
 from cdc.sources.values import Check
 from schemas.table import TableId
 

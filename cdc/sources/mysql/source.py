@@ -28,7 +28,8 @@ from cdc.sources.mysql import (
     replica,
 )
 from cdc.sources.mysql.capture import BinlogCapture
-from cdc.sources.mysql.connection import Connections, Role
+from cdc.sources.mysql.connection import Connections
+from cdc.sources.servers import Role
 from cdc.sources.values import (
     Boundaries,
     Check,

@@ -7,8 +7,9 @@ from collections.abc import Collection, Sequence
 from cdc.debezium import CaptureNames
 from cdc.log.position import Lsn
 from cdc.sources.postgres import fingerprint, logins, primary, publication
-from cdc.sources.postgres.connection import Connections, Role
+from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
+from cdc.sources.servers import Role
 from cdc.sources.values import LogHealth, SourceTable
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId

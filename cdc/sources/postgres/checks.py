@@ -3,20 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 from typing import Any
 
 from psycopg import sql
 
-from cdc.errors import ReplicaError, SourceError
+from cdc.errors import ReplicaError
 from cdc.sources.postgres import letter_case, version
-from cdc.sources.postgres.connection import Connections, Role, Session
+from cdc.sources.postgres.connection import Connections, Session
 from cdc.sources.postgres.primary import identity
 from cdc.sources.postgres.replica import check_standby, describe_lag, replica_position
+from cdc.sources.servers import Role, check_logins
 from cdc.sources.values import Check
 
 _LAG_WARNING_S = 60.0
 _NAMED = 5
-_ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
 
 _SETTINGS = """
 SELECT current_setting('wal_level'),
@@ -49,16 +50,7 @@ _LACKING: dict[Role, sql.Composed] = {
 
 def run(connections: Connections) -> list[Check]:
     """All lines for this source; a check that cannot run says why."""
-    found: list[Check] = []
-    reachable = set()
-    for role in _ROLES:
-        for on_replica in (False, True) if role == "snapshot" else (False,):
-            if on_replica and connections.config.replica is None:
-                continue
-            line = _login(connections, role, on_replica=on_replica)
-            found.append(line)
-            if line.status == "ok":
-                reachable.add((role, on_replica))
+    found, reachable = check_logins(connections.config, partial(_login, connections))
     if ("admin", False) in reachable:
         with connections.open("admin") as session:
             found += _primary(session, connections)
@@ -86,14 +78,11 @@ def run(connections: Connections) -> list[Check]:
     return found
 
 
-def _login(connections: Connections, role: Role, *, on_replica: bool) -> Check:
+def _login(connections: Connections, role: Role, on_replica: bool) -> Check:
     where = connections.where(on_replica=on_replica)
-    try:
-        with connections.open(role, on_replica=on_replica) as session:
-            row = session.execute("SHOW server_version").fetchone()
-            number = session.info.server_version
-    except SourceError as error:
-        return Check(f"login {role}", "error", error.message, error.remedy)
+    with connections.open(role, on_replica=on_replica) as session:
+        row = session.execute("SHOW server_version").fetchone()
+        number = session.info.server_version
     detail = f"{connections.credential(role).user} on {where}, PostgreSQL {row[0] if row else ''}"
     # A replica decodes nothing, so it may be older.
     stops = None if on_replica else version.obstacle(number)

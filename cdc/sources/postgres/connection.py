@@ -4,21 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, Literal
+from typing import Any
 
 import psycopg
-import stamina
 from psycopg import sql
 
 from cdc.config import Credential, Endpoint, PostgresSourceConfig
 from cdc.errors import PermanentError, SnapshotLostError, SourceError
+from cdc.sources.servers import (
+    APPLICATION,
+    CONNECT_TIMEOUT_S,
+    LOCKED,
+    OTHERWISE,
+    READ_ONLY,
+    Role,
+    Servers,
+    connected,
+)
 from schemas.types_postgres import PRINTED, ZONED
 
-Role = Literal["admin", "capture", "snapshot", "marker"]
 Session = psycopg.Connection[tuple[Any, ...]]
 
-APPLICATION = "tributary"
-CONNECT_TIMEOUT_S = 10
 # A server that is gone does not send anything. TCP by default waits a quarter of an hour until sent
 # data are acknowledged, and takes hours to find that an idle peer is gone. statement_timeout does
 # not help, since the server enforces it. These settings end a wait for a dead peer after a minute
@@ -29,7 +35,6 @@ _DEAD_AFTER: dict[str, Any] = {
     "keepalives_count": 6,
     "tcp_user_timeout": 90_000,  # milliseconds
 }
-_ATTEMPTS = 3
 
 # A policy must make a query fail, not hide rows from it.
 _READ_BY = {**PRINTED, **ZONED, "row_security": "off"}
@@ -67,32 +72,13 @@ def connection_parameters(endpoint: Endpoint, credential: Credential) -> dict[st
     return {key: value for key, value in parameters.items() if value is not None}
 
 
-class Connections:
-    """Opens sessions on one source's servers. Safe to use from any thread.
-
-    Args:
-        source: Key of the source, for messages.
-        config: Where the servers are and who logs in.
-    """
-
-    def __init__(self, source: str, config: PostgresSourceConfig) -> None:
-        self.source = source
-        self.config = config
-
-    def endpoint(self, *, on_replica: bool) -> Endpoint:
-        """The endpoint of the replica or the primary; the primary's if there is no replica."""
-        return (self.config.replica if on_replica else None) or self.config.primary
-
-    def credential(self, role: Role) -> Credential:
-        """The login for that purpose."""
-        credential: Credential = getattr(self.config.credentials, role)
-        return credential
+class Connections(Servers[PostgresSourceConfig, Endpoint]):
+    """Opens sessions on one source's servers. Safe to use from any thread."""
 
     def where(self, *, on_replica: bool) -> str:
-        """The server as messages name it."""
-        endpoint = self.endpoint(on_replica=on_replica)
-        kind = "replica" if on_replica and self.config.replica else "primary"
-        return f"{kind} {endpoint.host}:{endpoint.port}/{endpoint.database}"
+        """The server and the database as messages name them."""
+        database = self.endpoint(on_replica=on_replica).database
+        return f"{super().where(on_replica=on_replica)}/{database}"
 
     @contextmanager
     def open(
@@ -143,11 +129,7 @@ class Connections:
         endpoint = self.endpoint(on_replica=on_replica)
         parameters = {**connection_parameters(endpoint, credential), **more}
         try:
-            for attempt in stamina.retry_context(
-                on=_is_passing, attempts=_ATTEMPTS, timeout=CONNECT_TIMEOUT_S * _ATTEMPTS
-            ):
-                with attempt:
-                    return psycopg.connect(**parameters, autocommit=True)
+            return connected(lambda: psycopg.connect(**parameters, autocommit=True), _is_passing)
         except psycopg.Error as error:
             raise SourceError(
                 f"cannot connect to the {self.where(on_replica=on_replica)} of source "
@@ -157,7 +139,6 @@ class Connections:
                 source=self.source,
                 role=role,
             ) from None
-        raise AssertionError("unreachable: the loop returns or raises")
 
     def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
         """The error of a statement as one of ours, with what to do about it."""
@@ -171,17 +152,15 @@ class Connections:
             kind = PermanentError
             remedy = f"Grant role {user} what it lacks; `tributary check` prints the statements."
         elif isinstance(error, psycopg.errors.LockNotAvailable):
-            remedy = (
-                "Another session holds a lock. Run the command again when that session has ended."
-            )
+            remedy = LOCKED
         elif isinstance(error, psycopg.errors.QueryCanceled):
             remedy = (
                 "The statement reached its time limit, or was cancelled. Run the command again."
             )
         elif isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
-            remedy = "Point `primary` at the server that takes writes: this one is read-only."
+            remedy = READ_ONLY
         else:
-            remedy = "Look at the server's log at this time; then run the command again."
+            remedy = OTHERWISE
         return kind(
             f"{where} of source {self.source}, as {user}: {_one_line(error)}",
             remedy=remedy,

@@ -11,8 +11,9 @@ from psycopg import sql
 from cdc.config import Endpoint
 from cdc.errors import PermanentError, ReplicaError, SourceError
 from cdc.rows.columns import ROW
-from cdc.sources.postgres.connection import APPLICATION, CONNECT_TIMEOUT_S, Connections
+from cdc.sources.postgres.connection import Connections
 from cdc.sources.selection import rules
+from cdc.sources.servers import APPLICATION, CONNECT_TIMEOUT_S
 from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable
 from cdc.sources.views import View
 from schemas.table import TableId, TableSchema

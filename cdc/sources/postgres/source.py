@@ -27,8 +27,9 @@ from cdc.sources.postgres import (
     version,
 )
 from cdc.sources.postgres.capture import PostgresCapture
-from cdc.sources.postgres.connection import Connections, Role, is_recovery_conflict
+from cdc.sources.postgres.connection import Connections, is_recovery_conflict
 from cdc.sources.postgres.partition_files import PartitionFiles
+from cdc.sources.servers import Role
 from cdc.sources.values import (
     Boundaries,
     Check,

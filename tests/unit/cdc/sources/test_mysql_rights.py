@@ -13,7 +13,8 @@ from pymysql.constants import CR, ER
 
 from cdc.config import MysqlSourceConfig, parse
 from cdc.sources.mysql import innodb, rights
-from cdc.sources.mysql.connection import Connections, Role, Row, Session
+from cdc.sources.mysql.connection import Connections, Row, Session
+from cdc.sources.servers import Role
 from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal
 

@@ -1,0 +1,116 @@
+"""The servers of a source of any kind: where they are, who logs in, and how often it is tried.
+
+The `Connections` of a kind add how a session is opened, and what the errors of its driver mean.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Generic, Literal, TypeVar
+
+import stamina
+
+from cdc.config import (
+    Credential,
+    Endpoint,
+    MysqlEndpoint,
+    MysqlSourceConfig,
+    PostgresSourceConfig,
+)
+from cdc.errors import SourceError
+from cdc.sources.values import Check
+
+Role = Literal["admin", "capture", "snapshot", "marker"]
+Login = tuple[Role, bool]
+"""A role, and whether it logs in to the replica."""
+C = TypeVar("C", PostgresSourceConfig, MysqlSourceConfig)
+E = TypeVar("E", Endpoint, MysqlEndpoint)
+T = TypeVar("T")
+
+APPLICATION = "tributary"
+CONNECT_TIMEOUT_S = 10
+LOCKED = "Another session holds a lock. Run the command again when that session has ended."
+READ_ONLY = "Point `primary` at the server that takes writes: this one is read-only."
+OTHERWISE = "Look at the server's log at this time; then run the command again."
+"""The remedies of errors that mean the same on every server."""
+_ATTEMPTS = 3
+_LOGINS: tuple[Login, ...] = (
+    ("admin", False),
+    ("capture", False),
+    ("snapshot", False),
+    ("snapshot", True),
+    ("marker", False),
+)
+
+
+class Servers(Generic[C, E]):
+    """The primary and the replica of one source.
+
+    Args:
+        source: Key of the source, for messages.
+        config: Where the servers are and who logs in.
+    """
+
+    def __init__(self, source: str, config: C) -> None:
+        self.source = source
+        self.config: C = config
+
+    def endpoint(self, *, on_replica: bool) -> E:
+        """The endpoint of the replica or the primary; the primary's if there is no replica."""
+        # A configuration has endpoints of its own kind, which the type variables do not say.
+        config: Any = self.config
+        endpoint: E = (config.replica if on_replica else None) or config.primary
+        return endpoint
+
+    def credential(self, role: Role) -> Credential:
+        """The login for that purpose."""
+        credential: Credential = getattr(self.config.credentials, role)
+        return credential
+
+    def where(self, *, on_replica: bool) -> str:
+        """The server as messages name it."""
+        endpoint = self.endpoint(on_replica=on_replica)
+        kind = "replica" if on_replica and self.config.replica else "primary"
+        return f"{kind} {endpoint.host}:{endpoint.port}"
+
+
+def connected(connect: Callable[[], T], is_passing: Callable[[Exception], bool]) -> T:
+    """Connect, and try again soon if the server starts, stops or has no session free.
+
+    Args:
+        connect: Connects once.
+        is_passing: Whether an error may pass; any other is raised at once.
+    """
+    for attempt in stamina.retry_context(
+        on=is_passing, attempts=_ATTEMPTS, timeout=CONNECT_TIMEOUT_S * _ATTEMPTS
+    ):
+        with attempt:
+            return connect()
+    raise AssertionError("unreachable: the loop returns or raises")
+
+
+def check_logins(
+    config: PostgresSourceConfig | MysqlSourceConfig, login: Callable[[Role, bool], Check]
+) -> tuple[list[Check], set[Login]]:
+    """Check each login of a source.
+
+    Args:
+        config: The source.
+        login: Logs in, and returns the line of ``check``.
+
+    Returns:
+        The lines, and the logins that work.
+    """
+    lines: list[Check] = []
+    works: set[Login] = set()
+    for role, on_replica in _LOGINS:
+        if on_replica and config.replica is None:
+            continue
+        try:
+            line = login(role, on_replica)
+        except SourceError as error:
+            line = Check(f"login {role}", "error", error.message, error.remedy)
+        lines.append(line)
+        if line.status == "ok":
+            works.add((role, on_replica))
+    return lines, works
