@@ -25,7 +25,13 @@ from bootstrap.standstill import require_same_server, require_same_settings, uns
 from bootstrap.steps import LakeFacts, Step, next_step
 from cdc.capture.recovery import Recovery
 from cdc.debezium import names
-from cdc.errors import FencedError, LeaseHeldError, StateError, onboard_again
+from cdc.errors import (
+    FencedError,
+    LeaseHeldError,
+    LostHistoryError,
+    StateError,
+    onboard_again,
+)
 from cdc.lake.publish import attempt_path, delete_path
 from cdc.lake.timeline import Timeline
 from cdc.run.comparison import settings_digest
@@ -369,8 +375,9 @@ class _Bootstrap:
         """Show the table to readers: move pointer and name from the former generation to this."""
         try:
             shown = publish(self._context, self._record, self._settings, self._lease)
-        except SchemaError as error:
-            # A shard that does not fit the others; only a copy with other columns can be published.
+        except (SchemaError, LostHistoryError) as error:
+            # A shard that does not fit the others, or a generation that another one has replaced:
+            # only another copy can be published.
             cause = Cause(reason=error.message, remedy=error.remedy)
             to = State.NEEDS_BOOTSTRAP
             self._store(transition(self._record, to, at=_now(), cause=cause))

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from cdc.errors import LakeError
+from cdc.errors import LakeError, LostHistoryError
 from cdc.store.documents import Codec, Part
 
 POINTER = "_current.json"
@@ -88,13 +88,25 @@ _CODEC = Codec(
 
 
 def moved(pointer: Pointer | None, to: Published) -> Pointer:
-    """The pointer after a generation is published, perhaps for the second time."""
+    """The pointer after a generation is published, perhaps for the second time.
+
+    Raises:
+        LostHistoryError: Another one has replaced it since, so readers would see an older state.
+    """
     if pointer is None:
         return Pointer.of(to)
     if pointer.current.attempt == to.attempt:
         return pointer
-    former = (pointer.current, *pointer.former)
-    return Pointer.of(to, tuple(one for one in former if one.attempt != to.attempt))
+    if any(one.attempt == to.attempt for one in pointer.former):
+        raise LostHistoryError(
+            f"generation {to.generation}, attempt {to.attempt}, was replaced by generation"
+            f" {pointer.generation}, attempt {pointer.attempt}, published at"
+            f" {pointer.published_at:%Y-%m-%d %H:%M:%S} UTC: readers would see an older state",
+            remedy="Was the state store or the lake restored from a backup? Restore the other one"
+            " from the same time; or copy the table again: `tributary bootstrap`.",
+            path=to.path,
+        )
+    return Pointer.of(to, (pointer.current, *pointer.former))
 
 
 def local_folder(url: str) -> Path | None:

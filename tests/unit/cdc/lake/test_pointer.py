@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cdc.errors import LakeError
+from cdc.errors import LakeError, LostHistoryError
 from cdc.lake.pointer import POINTER, Pointer, Published, local_folder, moved, read_local
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -26,6 +26,15 @@ def test_publishing_again_changes_nothing() -> None:
     pointer = moved(moved(None, published(1)), published(2))
     again = Published("/l/attempt=2", 2, "2", NOW + timedelta(days=9))
     assert moved(pointer, again) == pointer
+
+
+def test_a_former_generation_is_not_published_again() -> None:
+    """As by a state store that was restored from a backup of before a resync."""
+    pointer = moved(moved(None, published(1)), published(2))
+    with pytest.raises(LostHistoryError, match=r"generation 1, attempt 1, .* by generation 2") as e:
+        moved(pointer, published(1))
+    assert e.value.context["path"] == "/l/attempt=1"
+    assert "tributary bootstrap" in e.value.remedy
 
 
 @pytest.mark.parametrize(
