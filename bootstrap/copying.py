@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from collections.abc import Collection, Sequence
 
     from cdc.config import TableSettings
+    from cdc.lake.timeline import Timeline
     from cdc.run import RunContext
     from cdc.runtime.progress import Task
     from cdc.sources.base import Marker, Source, SourceTable, View
@@ -238,6 +239,10 @@ class Copying:
             raise failure from error
         crash("bootstrap.after_chunk_commit")
 
+    def _guard_chunks(self, _timeline: Timeline) -> None:
+        """Refuse the chunks of a process that another one has taken over from."""
+        self.lease.check()
+
     def _planned(self, copy: SnapshotCopy) -> tuple[Chunk, ...]:
         """Plan the attempt's chunks once, so that a resume finds the same ones.
 
@@ -307,6 +312,7 @@ class Copying:
             schema=schema,
             lake=self.context.copied(self.record, schema, self.settings),
             lake_config=self.context.config.lake,
+            guard=self._guard_chunks,
             taken_at=self._attempt.started_at,
             parallel=self.settings.parallel_chunks,
         )

@@ -36,6 +36,7 @@ if TYPE_CHECKING:
 
     from cdc.config import LakeConfig
     from cdc.lake.commit import CommitRecord
+    from cdc.lake.guard import Guard
     from cdc.lake.index import SnapshotSize
     from cdc.lake.write import LakeTable
     from cdc.runtime.progress import Task
@@ -62,6 +63,7 @@ class SnapshotCopy:
         schema: Its lake schema.
         lake: The attempt's own lake table.
         lake_config: The settings for hidden values.
+        guard: Called under each commit; raises FencedError to refuse it.
         taken_at: Start of the attempt; the source time of all its rows.
         parallel: Chunks that are read at the same time; None for Spark's number of cores.
     """
@@ -72,6 +74,7 @@ class SnapshotCopy:
     schema: TableSchema
     lake: LakeTable
     lake_config: LakeConfig
+    guard: Guard
     taken_at: datetime
     parallel: int | None = None
 
@@ -100,13 +103,14 @@ class SnapshotCopy:
 
         Raises:
             CopyError: The rows cannot be read.
+            FencedError: The guard refused, or another writer has taken the table over.
             LakeError: They cannot be written, or a task failed to read them.
         """
         at_once = fetch_rows(size.rows, size.bytes, failures=failures)
         rows = self.rows(chunks, view, at_once=at_once)
         counter = RowCounter(self.spark, f"tributary-copy-{uuid.uuid4()}", task)
         with counter.counting(f"copy {self.table.table}"):
-            self.lake.bulk_insert(rows, commit, size)
+            self.lake.bulk_insert(rows, commit, self.guard, size)
         return counter.rows
 
     def rows(self, chunks: Sequence[Chunk], view: View, *, at_once: int) -> DataFrame:

@@ -128,11 +128,16 @@ class Timeline:
         return next((c for c in self._newest_first() if c.record.handoff is not None), None)
 
     def chunks(self, attempt: str) -> frozenset[int]:
-        """Ids of the snapshot chunks that commits of ``attempt`` hold, until they are archived."""
+        """Ids of the snapshot chunks that commits of ``attempt`` hold, until they are archived.
+
+        A commit that completed while it was rolled back holds none.
+        """
+        undone = self.undone()
         return frozenset(
             chunk
             for committed in self._newest_first()
             if committed.record.kind == "chunk" and committed.record.attempt == attempt
+            if committed.instant not in undone
             for chunk in committed.record.chunk_ids
         )
 

@@ -12,10 +12,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import functions as F
 
 from cdc.errors import ConfigError, FencedError, LakeError, copy_again
+from cdc.lake.client import guarded_client
 from cdc.lake.commit import COMMIT_KEY, INDEX_KEY, CommitRecord
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.index import IndexLayout, SnapshotSize
-from cdc.lake.instants import lead, ordered_client
+from cdc.lake.instants import lead
 from cdc.lake.layout import RowLayout, column
 from cdc.lake.options import check_overrides, require_keyed, table_options
 from cdc.lake.services import CLUSTERING_KEY, Retention
@@ -91,13 +92,14 @@ class LakeTable:
         self.layout = layout_of(schema, settings)
 
     def bulk_insert(
-        self, rows: DataFrame, commit: CommitRecord, size: SnapshotSize | None = None
+        self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize | None = None
     ) -> str:
         """Append snapshot rows, which must not be in the table yet, as one commit.
 
         Args:
             rows: Meta and source columns.
             commit: The commit's record; its chunk ids decide what a resume skips.
+            guard: Called under the commit, like that of `upsert`.
             size: Planned size of the whole snapshot. The first commit chooses the table's index by
                 it. None means a snapshot of unknown size in several commits.
 
@@ -105,13 +107,13 @@ class LakeTable:
             The commit's instant.
 
         Raises:
-            FencedError: The newest commit is no chunk of the same attempt.
+            FencedError: The newest commit is no chunk of the same attempt, the guard refused, or
+                another writer has taken the table over.
             LakeError: The rows cannot be read or written, or the table has a bucket index and rows
                 already; nothing was committed.
         """
         timeline = self.timeline()
         previous = timeline.latest()
-        # Hudi calls no guard under this operation. What comes in between, `Timeline` refuses.
         if previous is not None:
             _require_copying(previous, commit, self.path)
         if previous is None:
@@ -127,7 +129,8 @@ class LakeTable:
                 table=commit.table,
                 path=self.path,
             )
-        return self._write(rows, "bulk_insert", commit, index, guard=None)
+        check = self._guard(timeline, commit, guard)
+        return self._write(rows, "bulk_insert", commit, index, check)
 
     def upsert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
         """Apply changes in one commit: delete rows with ``OP = 'd'``, insert or replace the others.
@@ -270,7 +273,7 @@ class LakeTable:
         operation: str,
         commit: CommitRecord,
         index: IndexLayout,
-        guard: CommitGuard | None,
+        guard: CommitGuard,
     ) -> str:
         options = self._options(index, operation)
         options |= {COMMIT_KEY: commit.to_json(), INDEX_KEY: index.to_json(), "path": self.path}
@@ -280,12 +283,11 @@ class LakeTable:
         if kept:
             projected.persist()
         try:
-            instant = self._call_writer(projected, options, guard)
+            instant = self._call_writer(projected, operation, options, guard)
         except (Py4JError, PySparkException) as error:
             timeline = self.timeline()
             done = timeline.latest()
-            own = guard is None or (done is not None and done.instant == guard.instant)
-            if done is not None and done.record == commit and own:
+            if done is not None and done.record == commit and done.instant == guard.instant:
                 _log.warning(
                     "commit %s of %s is complete; a step after it failed: %s",
                     done.instant,
@@ -293,8 +295,7 @@ class LakeTable:
                     java_reason(error),
                 )
                 return done.instant
-            verdict = guard.verdict(timeline) if guard is not None else None
-            if verdict is not None:
+            if (verdict := guard.verdict(timeline)) is not None:
                 raise verdict from error
             raise LakeError(
                 f"the commit to the lake table at {self.path} failed: {java_reason(error)}",
@@ -305,7 +306,7 @@ class LakeTable:
         finally:
             if kept:
                 projected.unpersist()
-        if instant is None or (guard is not None and not guard.called):
+        if instant is None or not guard.called:
             raise LakeError(
                 f"Hudi reported {instant or 'no commit'} for the lake table at {self.path}"
                 f"{'' if instant is None else ' without a call of the guard'}",
@@ -316,21 +317,21 @@ class LakeTable:
         return instant
 
     def _call_writer(
-        self, rows: DataFrame, options: dict[str, str], guard: CommitGuard | None
+        self, rows: DataFrame, operation: str, options: dict[str, str], guard: CommitGuard
     ) -> str | None:
-        """Call the writer that ``df.write.format("hudi")`` calls, with a pre-commit function."""
-        none = getattr(self._java("scala.None$"), "MODULE$")
+        """Call the writer that ``df.write.format("hudi")`` calls, with the guard."""
+        none, some = getattr(self._java("scala.None$"), "MODULE$"), self._java("scala.Some")
         params, client = none, none
-        if guard is not None:
-            some = self._java("scala.Some")
-            if ahead := lead(max(guard.began, default=None)):
-                _log.warning(
-                    "the newest commit of %s is %s ahead of this machine's clock: new commits get"
-                    " later times than it, and readers by time find them there",
-                    self.path,
-                    ahead,
-                )
-                client = some(ordered_client(self._spark, self.timeline(), options, rows))
+        if ahead := lead(max(guard.began, default=None)):
+            _log.warning(
+                "the newest commit of %s is %s ahead of this machine's clock: new commits get"
+                " later times than it, and readers by time find them there",
+                self.path,
+                ahead,
+            )
+        if ahead or operation == "bulk_insert":
+            client = some(guarded_client(self._spark, self.timeline(), options, rows, guard))
+        else:
             streaming = self._java("org.apache.hudi.HoodieSparkSqlWriter$StreamingWriteParams")
             params = some(streaming(none, none, none, some(guard)))
         writer = getattr(self._java("org.apache.hudi.HoodieSparkSqlWriter$"), "MODULE$")

@@ -60,7 +60,7 @@ def insert(
 ) -> None:
     """Write snapshot rows."""
     snapshot = rows(spark, table, [("r", -1, row) for row in values])
-    table.bulk_insert(snapshot, record("chunk", chunk_ids=(0,)), size)
+    table.bulk_insert(snapshot, record("chunk", chunk_ids=(0,)), accept, size)
 
 
 def change(spark: SparkSession, table: LakeTable, end: int, *events: Event) -> None:

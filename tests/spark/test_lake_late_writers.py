@@ -84,17 +84,70 @@ def test_rows_are_only_copied_into_a_table_whose_copy_goes_on(
     chunk = record("chunk", chunk_ids=(1,))
 
     with pytest.raises(FencedError, match="is a chunk of attempt a, so no rows of attempt b are"):
-        table.bulk_insert(twice, replace(chunk, attempt="b"), SEVERAL_COMMITS)
+        table.bulk_insert(twice, replace(chunk, attempt="b"), accept, SEVERAL_COMMITS)
     table.empty_commit(record("handoff", offsets={0: 2}), accept)
     with pytest.raises(FencedError, match=r"is a handoff of attempt a, so .* copy is complete"):
-        table.bulk_insert(twice, chunk, SEVERAL_COMMITS)
+        table.bulk_insert(twice, chunk, accept, SEVERAL_COMMITS)
     assert content(table) == [(1, "copied")]
 
-    # A process that looks, sleeps until another one has completed the copy, and goes on.
+    # No process gets this far: the guard refuses one that slept after its look.
     monkeypatch.setattr(write, "_require_copying", lambda *_: None)
-    table.bulk_insert(twice, chunk, SEVERAL_COMMITS)
+    table.bulk_insert(twice, chunk, accept, SEVERAL_COMMITS)
     with pytest.raises(LostHistoryError, match=r"after its copy was complete; .* there twice"):
         table.timeline().latest_offsets()
+
+
+@pytest.mark.parametrize("first", [True, False], ids=["first commit", "later commit"])
+def test_copied_rows_are_refused_under_their_commit(
+    spark: SparkSession, tmp_path: Path, first: bool
+) -> None:
+    """By a lost lease, and by another process that completed the copy meanwhile."""
+    table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
+    copied = [] if first else [(1, "copied")]
+    if not first:
+        insert(spark, table, *copied, size=SEVERAL_COMMITS)
+    twice = rows(spark, table, [("r", -1, (2, "twice"))])
+    chunk = record("chunk", chunk_ids=(1,))
+
+    def lost(_timeline: Timeline) -> None:
+        raise FencedError("the lease was lost", remedy="")
+
+    with pytest.raises(FencedError, match="the lease was lost"):
+        table.bulk_insert(twice, chunk, lost, SEVERAL_COMMITS)
+    assert table.timeline().chunks("a") == set(range(len(copied)))
+
+    def completed(_timeline: Timeline) -> None:
+        insert(spark, table, (2, "again"), size=SEVERAL_COMMITS)
+        table.empty_commit(record("handoff", offsets={0: 2}), accept)
+
+    with pytest.raises(FencedError, match="undone by another writer"):
+        table.bulk_insert(twice, chunk, completed, SEVERAL_COMMITS)
+    assert content(table) == [*copied, (2, "again")]
+    latest = table.timeline().latest_offsets()
+    assert latest is not None
+    assert latest.record.kind == "handoff"
+
+
+def test_chunks_whose_commit_was_rolled_back_while_it_completed_are_copied_again(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
+    insert(spark, table, (1, "copied"), size=SEVERAL_COMMITS)
+
+    def suspended(timeline: Timeline) -> None:
+        (instant,) = timeline.pending_instants()
+        kept = {path: path.read_bytes() for path in (tmp_path / "t/.hoodie").glob(f"{instant}*")}
+        two = rows(spark, table, [("r", -1, (2, "other chunk"))])
+        table.bulk_insert(two, record("chunk", chunk_ids=(2,)), accept, SEVERAL_COMMITS)
+        for path, data in kept.items():
+            path.write_bytes(data)
+            path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
+
+    one = rows(spark, table, [("r", -1, (3, "lost"))])
+    table.bulk_insert(one, record("chunk", chunk_ids=(1,)), suspended, SEVERAL_COMMITS)
+
+    assert content(table) == [(1, "copied"), (2, "other chunk")]
+    assert table.timeline().chunks("a") == {0, 2}
 
 
 def test_a_copy_whose_first_commit_was_cut_short_goes_on_in_another_folder(

@@ -45,7 +45,9 @@ def test_times_of_all_ages_survive_every_way_into_the_lake(
 ) -> None:
     table = lake(spark, tmp_path / "orders", TIMES, index=index)
     wanted = shown(of_age(spark, table, "r", -1))
-    table.bulk_insert(of_age(spark, table, "r", -1), record("chunk", chunk_ids=(0,)), ONE_COMMIT)
+    table.bulk_insert(
+        of_age(spark, table, "r", -1), record("chunk", chunk_ids=(0,)), accept, ONE_COMMIT
+    )
     assert shown(table.read()) == wanted
     table.upsert(of_age(spark, table, "u", 1).where("id < 3"), record(offsets={0: 2}), accept)
     assert shown(table.read()) == wanted, "changed rows, and those that were written along"

@@ -254,7 +254,7 @@ def test_the_batch_is_evaluated_once(
         return spark.createDataFrame(batch.rdd.map(count), batch.schema)
 
     snapshot = counted([("r", -1, (i, "old")) for i in range(10)])
-    table.bulk_insert(snapshot, record("chunk", chunk_ids=(0,)), size)
+    table.bulk_insert(snapshot, record("chunk", chunk_ids=(0,)), accept, size)
     assert seen.value == 10
 
     changes = counted([("u", i, (i, "new")) for i in range(10)])
@@ -319,10 +319,10 @@ def test_a_copy_whose_rows_cannot_all_be_written_fails_as_a_whole(
     chunk = record("chunk", chunk_ids=(0,))
 
     with small_files_only(spark, 100_000), pytest.raises(LakeError, match=r"the commit .* failed"):
-        table.bulk_insert(few.unionByName(many), chunk, size)
+        table.bulk_insert(few.unionByName(many), chunk, accept, size)
     assert table.timeline().chunks("a") == frozenset()
 
-    table.bulk_insert(few.unionByName(many), chunk, size)
+    table.bulk_insert(few.unionByName(many), chunk, accept, size)
     assert table.read().select("id").distinct().count() == table.read().count() == 5000
 
 

@@ -203,7 +203,9 @@ def test_rows_are_added_to_small_files_and_none_is_merged(
 ) -> None:
     table = lake(spark, tmp_path / "t", LOG, mode="append")
     size = SnapshotSize(rows=2, bytes=100, commits=1)
-    table.bulk_insert(rows(spark, table, ("a", 1), ("a", 3)), record("chunk", chunk_ids=(0,)), size)
+    table.bulk_insert(
+        rows(spark, table, ("a", 1), ("a", 3)), record("chunk", chunk_ids=(0,)), accept, size
+    )
     files = set(table.read().select("_hoodie_file_name").collect())
     for commit in range(3):
         first = 10 + 4 * commit

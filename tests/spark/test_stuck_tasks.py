@@ -19,7 +19,7 @@ from py4j.protocol import Py4JError
 from cdc.runtime import spark as spark_module
 from cdc.runtime import task_watch
 from cdc.errors import LakeError
-from tests.spark.lake import ONE_COMMIT, ORDERS, lake, record, rows
+from tests.spark.lake import ONE_COMMIT, ORDERS, accept, lake, record, rows
 from tests.spark.local import local_config
 
 folder = Path(sys.argv[1])
@@ -38,7 +38,7 @@ snapshot = rows(spark, table, [("r", -1, (1, "a"))]).selectExpr(
     *(name for name, _ in table.layout.input_columns if name != "name"), spins + " AS name"
 )
 try:
-    table.bulk_insert(snapshot, record("chunk", chunk_ids=(0,)), ONE_COMMIT)
+    table.bulk_insert(snapshot, record("chunk", chunk_ids=(0,)), accept, ONE_COMMIT)
 except LakeError as error:
     print(" ".join(error.message.split()), flush=True)
 one = spark.range(0, 1, 1, 1)

@@ -1,0 +1,126 @@
+"""Hudi's write client, with a guard under each commit and instants that follow the table's.
+
+Hudi's bulk insert takes no pre-commit function, but calls its client before each commit.
+
+Hudi takes a commit's instant from the clock, and each commit needs a greater instant than the one
+before. After a commit from a machine whose clock was ahead, no commit could follow until this clock
+catches up. Hudi remembers its last instant per process, so raising it there would make every other
+table wait.
+
+So such commits get their own client, which Spark's Java compiler compiles from the lines below.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from cdc.runtime.spark import java_class
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from cdc.lake.guard import CommitGuard
+    from cdc.lake.timeline import Timeline
+
+_CLASS = "tributary.GuardedClient"
+_JAVA = """
+package tributary;
+
+import java.util.function.BiConsumer;
+import org.apache.hudi.common.engine.HoodieEngineContext;
+import org.apache.hudi.common.model.HoodieCommitMetadata;
+import org.apache.hudi.common.table.timeline.HoodieInstantTimeGenerator;
+import org.apache.hudi.common.util.Option;
+import org.apache.hudi.config.HoodieWriteConfig;
+
+public class GuardedClient extends org.apache.hudi.client.SparkRDDWriteClient {
+  private String newest;
+  private final BiConsumer guard;
+
+  public GuardedClient(
+      HoodieEngineContext context, HoodieWriteConfig config, String newest, Option guard) {
+    super(context, config);
+    this.newest = newest;
+    this.guard = (BiConsumer) guard.get();
+  }
+
+  public String createNewInstantTime(boolean lock) {
+    String now = super.createNewInstantTime(lock);
+    if (newest != null) {
+      String next = HoodieInstantTimeGenerator.instantTimePlusMillis(newest, 1L);
+      now = now.compareTo(next) > 0 ? now : next;
+    }
+    newest = now;
+    return now;
+  }
+
+  protected void preCommit(HoodieCommitMetadata metadata) {
+    super.preCommit(metadata);
+    guard.accept(null, metadata);
+  }
+}
+"""
+
+
+def guarded_client(
+    spark: SparkSession,
+    timeline: Timeline,
+    options: Mapping[str, str],
+    rows: DataFrame,
+    guard: CommitGuard,
+) -> Any:
+    """Hudi's write client for one commit, which the guard lets pass or refuses.
+
+    Its instant follows all instants of the timeline.
+
+    Args:
+        spark: The session.
+        timeline: The table's commits, if there is a table.
+        options: Hudi's settings of the write.
+        rows: What is written, with all columns of the table.
+        guard: Called under the commit.
+    """
+    name = options["hoodie.table.name"]
+    option = java_class(spark, "org.apache.hudi.common.util.Option")
+    resolver = java_class(spark, "org.apache.hudi.common.table.TableSchemaResolver")
+    conversion = _module(spark, "org.apache.hudi.HoodieSchemaConversionUtils$")
+    properties = java_class(spark, "org.apache.hudi.common.config.TypedProperties")()
+    for key, value in options.items():
+        properties.setProperty(key, value)
+    # Hudi's writer uses the same schema when it creates the client itself.
+    schema = _module(spark, "org.apache.hudi.HoodieSchemaUtils$").deduceWriterSchema(
+        conversion.convertStructTypeToHoodieSchema(
+            rows._jdf.schema(), f"{name}_record", f"hoodie.{name}"
+        ),
+        resolver(timeline.client).getTableSchemaIfPresent(False)
+        if timeline.exists
+        else option.empty(),
+        option.empty(),
+        properties,
+    )
+    config = java_class(spark, "org.apache.hudi.DataSourceUtils").createHoodieConfig(
+        schema.toString(), timeline.path, name, dict(options)
+    )
+    context = java_class(spark, "org.apache.hudi.client.common.HoodieSparkEngineContext")
+    (constructor,) = _compiled(spark).getConstructors()
+    gateway: Any = spark.sparkContext._gateway
+    arguments = gateway.new_array(java_class(spark, "java.lang.Object"), 4)
+    arguments[0] = context(spark.sparkContext._jsc)
+    arguments[1] = config
+    arguments[2] = timeline.last_instant()
+    # A Python object cannot be in an array.
+    arguments[3] = option.of(guard)
+    return constructor.newInstance(arguments)
+
+
+def _compiled(spark: SparkSession) -> Any:
+    compiler = java_class(spark, "org.codehaus.janino.SimpleCompiler")()
+    loaders = java_class(spark, "org.apache.spark.util.Utils")
+    compiler.setParentClassLoader(loaders.getContextOrSparkClassLoader())
+    compiler.cook(_JAVA)
+    return compiler.getClassLoader().loadClass(_CLASS)
+
+
+def _module(spark: SparkSession, name: str) -> Any:
+    return getattr(java_class(spark, name), "MODULE$")
