@@ -124,7 +124,7 @@ _TLS = {
 }
 _KEEP_ALIVE_MS = 10_000
 _SERVER_IDS = (10**9, 2**32 - 1)
-# Not all versions of MariaDB have @@server_uid.
+# For people: no run compares it. MariaDB has no id of a server that stays when the server moves.
 _IDENTITY = {"mysql": "@@server_uuid", "mariadb": "CONCAT(@@hostname, ':', @@port)"}
 
 

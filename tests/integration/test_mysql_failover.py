@@ -1,7 +1,8 @@
-"""Another server takes over: it is recognised, nothing is followed across, and copies are made."""
+"""A server that moves is the same one; another one that takes over is recognised, and copied."""
 
 from __future__ import annotations
 
+import socket
 from collections.abc import Iterator
 
 import pytest
@@ -10,6 +11,7 @@ from cdc.store.table_state import State
 from operate.onboard import bootstrap
 from operate.status import status
 from stack.mysql_software import MARIADB, MYSQL
+from stack.ports import HOST
 from tests.integration.kinds import kinds
 from tests.integration.mysql import MysqlDatabase, had, mysql_stack_of, new_mysql_database
 from tests.integration.running import spark as spark
@@ -56,3 +58,49 @@ def test_a_replica_that_was_promoted_is_another_server(shop: Shop) -> None:
     shop.assert_equal("orders")
     found = {row.id: row.v for row in shop.lake("orders").where("v > 0").collect()}
     assert found == {1: 1, 3: 2, 4: 3}
+
+
+@pytest.mark.parametrize("database", kinds(of=(MARIADB, MYSQL)), indirect=True)
+def test_a_server_that_moved_is_the_same_server(shop: Shop) -> None:
+    """Its address is another one, as in a new machine or container on the same disk."""
+    database = shop.database
+    assert isinstance(database, MysqlDatabase)
+    shop.create("orders", 500)
+    succeeded(shop.onboard("orders"))
+    run_without_error(shop)
+    before, copied = identity(shop), shop.record("orders").base_path
+    move(database)
+    shop.reconfigure()
+    assert identity(shop) == before
+    run_without_error(shop)
+    name, connect = shop.services.capture(shop.table("orders")).connector, shop.services.connect
+    port = database.stack.addresses().ports[database.kind]
+    connect.put_connector(name, {**connect.connector(name), "database.port": str(port)})
+    connect.wait_running(name)
+    database.execute("UPDATE orders SET v = 1 WHERE id = 1")
+    shop.assert_equal("orders")
+    assert shop.record("orders").base_path == copied
+
+
+def identity(shop: Shop) -> str | None:
+    return shop.services.source(shop.database.name).identity().system_identifier
+
+
+def move(database: MysqlDatabase) -> None:
+    """Start the primary at another port, while its own is taken."""
+    stack, known = database.stack, server_uid(database)
+    address = (HOST, stack.addresses().ports[database.kind])
+    stack.server(database.kind).kill()
+    with socket.socket() as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        taken.bind(address)
+        taken.listen()
+        stack.up()
+    assert stack.addresses().ports[database.kind] != address[1]
+    if database.kind == MARIADB:
+        assert server_uid(database) != known
+
+
+def server_uid(database: MysqlDatabase) -> object:
+    """MariaDB's id of a server, which it makes of the machine's address and the port."""
+    return database.root("SHOW GLOBAL VARIABLES LIKE 'server_uid'")

@@ -13,16 +13,24 @@ from cdc.sources.values import SourceTable
 Account = tuple[str, str]
 """Name and host."""
 
-OWN_RIGHTS: tuple[tuple[Role, str, tuple[str, ...]], ...] = (
+_OWN_RIGHTS: tuple[tuple[Role, str, tuple[str, ...]], ...] = (
     # The connector reads the definitions of both tables, and writes to one.
     ("capture", "heartbeat", ("SELECT", "INSERT", "UPDATE")),
     ("capture", "marker", ("SELECT",)),
     ("marker", "marker", ("SELECT", "INSERT", "DELETE")),
     ("snapshot", "marker", ("SELECT",)),
 )
-"""The rights on our own tables of the logins other than the admin."""
+_IDENTITY_RIGHTS: tuple[tuple[Role, str, tuple[str, ...]], ...] = (
+    ("marker", "source_identity", ("SELECT",)),
+    ("snapshot", "source_identity", ("SELECT",)),
+)
 
 ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
+
+
+def own_rights(kind: str) -> tuple[tuple[Role, str, tuple[str, ...]], ...]:
+    """The rights on our own tables of the logins other than the admin."""
+    return _OWN_RIGHTS + _IDENTITY_RIGHTS if kind == "mariadb" else _OWN_RIGHTS
 
 
 def accounts(connections: Connections) -> dict[Role, Account]:
@@ -76,7 +84,7 @@ def grants_sql(
         places = [f"{_pattern(database)}.*" for database in config.databases]
     for role in ("admin", "capture", "snapshot"):
         statements += [grant("SELECT", place, users[role]) for place in places]
-    statements += own_grants(users)
+    statements += own_grants(config.kind, users)
     return [f"{statement};" for statement in dict.fromkeys(statements)]
 
 
@@ -87,11 +95,11 @@ def watch(kind: str) -> tuple[str, ...]:
     )
 
 
-def own_grants(users: Mapping[Role, Account]) -> list[str]:
-    """Statements for `OWN_RIGHTS`; none for logins with the account of the admin, who owns them."""
+def own_grants(kind: str, users: Mapping[Role, Account]) -> list[str]:
+    """Statements for `own_rights`; none for logins with the account of the admin, who owns them."""
     return [
         grant(", ".join(rights), f"{quoted(OWN)}.{quoted(table)}", users[role])
-        for role, table, rights in OWN_RIGHTS
+        for role, table, rights in own_rights(kind)
         if users[role] != users["admin"]
     ]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cdc.sources.mysql.catalog import OWN
 from cdc.sources.mysql.connection import Connections, Session, quoted
-from cdc.sources.mysql.grants import OWN_RIGHTS, ROLES, Account, accounts, grant
+from cdc.sources.mysql.grants import ROLES, Account, accounts, grant, own_rights
 from cdc.sources.mysql.innodb import read_cascades
 from cdc.sources.mysql.primary import binlog_filter, has_gtids
 from cdc.sources.mysql.replicated import unlogged
@@ -32,6 +32,16 @@ CREATE TABLE IF NOT EXISTS {OWN}.marker (
     ENGINE = InnoDB CHARACTER SET utf8mb4
 """,
 }
+
+# MySQL has an id of its own, which moves with the data (see `cdc.sources.mysql.primary`).
+_IDENTITY = f"{OWN}.source_identity"
+_IDENTITY_TABLE = f"""
+CREATE TABLE IF NOT EXISTS {_IDENTITY} (
+    one tinyint NOT NULL PRIMARY KEY, id char(36) NOT NULL)
+    ENGINE = InnoDB CHARACTER SET utf8mb4
+"""
+# Written once, and whoever comes second keeps what the first wrote.
+_IDENTITY_ROW = f"INSERT IGNORE INTO {_IDENTITY} (one, id) VALUES (1, uuid())"  # noqa: S608
 
 # The rights that a session sees of its own login: on the server, one database and one table.
 _HELD = """
@@ -80,8 +90,13 @@ def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[st
                 "SELECT TABLE_NAME FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s", (OWN,)
             )
         }
+        named = "source_identity" in there and session.rows(
+            f"SELECT 1 FROM {_IDENTITY} WHERE one = 1"  # noqa: S608 - a fixed name
+        )
     statements = [] if databases else [_DATABASE]
     statements += [text for name, text in _TABLES.items() if name not in there]
+    if connections.config.kind == "mariadb" and not named:
+        statements += [_IDENTITY_TABLE, _IDENTITY_ROW]
     known = accounts(connections)
     for role in ROLES:
         statements += _grants(connections, role, known)
@@ -94,7 +109,8 @@ def _grants(connections: Connections, role: Role, known: dict[Role, Account]) ->
     A right that it has through a role may be granted again.
     """
     account = known[role]
-    wanted = [(table, rights) for who, table, rights in OWN_RIGHTS if who == role]
+    rights_of = own_rights(connections.config.kind)
+    wanted = [(table, rights) for who, table, rights in rights_of if who == role]
     if account == known["admin"] or not wanted:
         return []
     statements = []

@@ -19,8 +19,16 @@ from schemas.table import TableId
 NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
 """Errors for a table that does not exist."""
 
-# MariaDB before 2024 does not have an id of its own; then these three values identify a server.
-_NAMED = "concat(@@global.server_id, '@', @@global.hostname, ':', @@global.port)"
+# The number that distinguishes servers which replicate from each other.
+_OWN_ID = {"mysql": "@@global.server_uuid", "mariadb": "@@global.server_id"}
+_UNKNOWN = "unknown"
+# MariaDB's own id of a server (server_uid) is made of the machine's network address and the port:
+# it changes when the server moves, and unrelated servers may share it. So a row of our own says
+# which data these are, and the number, which of the servers that replicate them.
+_NAMED = (
+    "concat(coalesce((SELECT id FROM tributary.source_identity WHERE one = 1),"  # noqa: S608 - fixed
+    f" '{_UNKNOWN}'), '@', {_OWN_ID['mariadb']})"
+)
 
 
 def position(text: str, kind: str) -> LogPosition:
@@ -160,24 +168,33 @@ def binlog_bytes(session: Session) -> int:
 
 
 def identity(session: Session, kind: str) -> tuple[str, bool]:
-    """The id that distinguishes a server from all others, and whether it is read-only."""
-    if kind == "mysql":
-        server = str(session.value("SELECT @@global.server_uuid"))
-    else:
-        rows = session.rows("SHOW GLOBAL VARIABLES LIKE 'server_uid'")
-        server = str(rows[0][1] if rows and rows[0][1] else session.value(f"SELECT {_NAMED}"))
+    """The id that distinguishes a server from all others, and whether it is read-only.
+
+    A server of MariaDB on which nothing is captured yet, or whose row was deleted, is ``unknown``.
+    """
     # read_only is a number, and in newer servers of MariaDB a word.
-    return server, str(session.value("SELECT @@global.read_only")) not in ("0", "OFF")
+    read_only = str(session.value("SELECT @@global.read_only")) not in ("0", "OFF")
+    try:
+        return str(session.value(f"SELECT {_identity_sql(kind)}")), read_only
+    except pymysql.MySQLError as error:
+        if not error.args or error.args[0] not in NO_TABLE:
+            raise
+        return f"{_UNKNOWN}@{own_id(session, kind)}", read_only
+
+
+def own_id(session: Session, kind: str) -> str:
+    """The id that distinguishes a server from those that it replicates from or to."""
+    return str(session.value(f"SELECT {_OWN_ID[kind]}"))
 
 
 def identity_test(kind: str, server: str) -> str:
     """An SQL condition that is true only on the server with that id of :func:`identity`."""
-    if kind == "mysql":
-        name = "@@global.server_uuid"
-    else:
-        name = _NAMED if "@" in server else "@@global.server_uid"
     # Written as bytes, so that no character of it can end the text.
-    return f"{name} = CONVERT(x'{server.encode().hex()}' USING utf8mb4)"
+    return f"{_identity_sql(kind)} = CONVERT(x'{server.encode().hex()}' USING utf8mb4)"
+
+
+def _identity_sql(kind: str) -> str:
+    return _OWN_ID[kind] if kind == "mysql" else _NAMED
 
 
 def write_marker(connections: Connections) -> Marker:

@@ -12,7 +12,7 @@ from cdc.runtime.progress import Progress, shown_as
 from cdc.runtime.waiting import wait_while
 from cdc.sources.mysql.checks import DIRECT, FILTERS, follows_another, replication_status
 from cdc.sources.mysql.connection import Connections, Session
-from cdc.sources.mysql.primary import applied, has_gtids, identity
+from cdc.sources.mysql.primary import applied, has_gtids, own_id
 
 _POLL_S = (0.02, 0.5)
 
@@ -113,10 +113,10 @@ def _require_other_server(connections: Connections) -> _Primary:
     """Refuse a replica that is the primary: what it has executed would prove nothing."""
     kind = connections.config.kind
     with connections.open("marker") as session:
-        primary, _ = identity(session, kind)
+        primary = own_id(session, kind)
         by_gtid = has_gtids(session, kind)
     with connections.open("snapshot", on_replica=True) as session:
-        replica, _ = identity(session, kind)
+        replica = own_id(session, kind)
     if primary == replica:
         raise ReplicaError(
             f"{connections.where(on_replica=True)} is the primary itself",

@@ -116,7 +116,7 @@ class MysqlSource:
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
         """The identity of the server."""
-        role: Role = "snapshot" if on_replica else "marker"
+        role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
             server, reads_only = primary.identity(session, self._config.kind)
         return ServerIdentity(server, None, in_recovery=reads_only)
