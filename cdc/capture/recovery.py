@@ -102,7 +102,7 @@ class Recovery:
         try:
             failed = self._restarted(names)
         except (ConnectError, LeaseHeldError) as error:
-            _log.info("connector %s was not checked: %s", names.connector, error)
+            _log.info("connector %s was not restarted: %s", names.connector, error)
             return
         if failed is None:
             return

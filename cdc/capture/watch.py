@@ -109,7 +109,7 @@ class _Watch:
                     with self._context.leases.hold(capture.resource):
                         found = self._judged(capture, restart=True)
             except LeaseHeldError as held:
-                _log.info("connector %s was not checked: %s", capture.connector, held)
+                _log.info("connector %s was not restarted: %s", capture.connector, held)
                 continue
             if found is not None:
                 silent = Silence(capture, tuple(sorted(tables)), found.message, found.remedy)

@@ -23,7 +23,8 @@ _REMEDIES: tuple[tuple[str, str], ...] = (
     (
         r"must be superuser or replication role|permission denied",
         "Give the capture role REPLICATION, as `tributary check` shows. If a table of schema"
-        " tributary is denied, run `tributary onboard` for a table of the source, which grants it.",
+        " tributary is denied, run `tributary onboard` for a table of the source, which grants the"
+        " rights on it.",
     ),
     (
         r"connection to .* refused|connection attempt failed|unknownhost|could not connect",

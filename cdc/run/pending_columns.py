@@ -104,7 +104,7 @@ class LateColumns:
                     " while"
                     if not there
                     else f"events of table {schema.table} with schema id {schema_id} have columns"
-                    f" {' and '.join(map(repr, there))}, and either of them may be"
+                    f" {' and '.join(map(repr, there))}, and any of them may be"
                     f" {column.name!r} now",
                     remedy=f"Copy the table again: `tributary bootstrap {schema.table}`.",
                     table=schema.table,
