@@ -18,8 +18,8 @@ from operate.onboard import onboard
 from operate.resync import resync
 from stack.local import LocalStack
 from tests.chaos.test_crash_points import killed_at
-from tests.integration.conftest import own_database
-from tests.integration.project import Project
+from tests.integration.rigs.postgres import own_database
+from tests.integration.rigs.project import Project
 
 POINTS = [name for name in FAILPOINTS if name.startswith("catalog.")]
 

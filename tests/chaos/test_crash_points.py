@@ -25,11 +25,11 @@ from operate.resync import resync
 from schemas.table import TableId
 from stack.mysql_software import MARIADB
 from stack.postgres import POSTGRES
-from tests.integration.kinds import database_of, kinds
-from tests.integration.lost_schema import LostSchema
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.project import Project
-from tests.integration.shop import settle
+from tests.integration.rigs.kinds import database_of, kinds
+from tests.integration.rigs.lost_schema import LostSchema
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.project import Project
+from tests.integration.rigs.shop import settle
 
 COLUMNS = ("id", "v", "t")
 ONE_OF_EACH_KIND = frozenset(

@@ -14,10 +14,10 @@ from operate.context import Services
 from operate.onboard import onboard
 from operate.verify.batch import verify_tables
 from stack.postgres import POSTGRES
-from tests.integration.kinds import database_of
-from tests.integration.project import Project
-from tests.integration.running import spark as spark
-from tests.integration.shop import settle
+from tests.integration.rigs.kinds import database_of
+from tests.integration.rigs.project import Project
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import settle
 
 POINTS = ["bootstrap.before_publish", "shards.after_join", "bootstrap.after_publish"]
 RUN_POINTS = ["run.in_commit", "run.after_commit"]

@@ -20,9 +20,9 @@ from cdc.store.table_state import State
 from operate.context import Services
 from operate.schema import Difference, check, difference
 from schemas.changes import Verdict
-from tests.integration.replication import Replication
-from tests.integration.running import shared as shared
-from tests.integration.running import spark as spark
+from tests.integration.rigs.replication import Replication
+from tests.integration.rigs.running import shared as shared
+from tests.integration.rigs.running import spark as spark
 
 COLUMNS = ("id", "note", "n", "price", "q")
 CREATE = (

@@ -22,16 +22,16 @@ from operate.context import Services
 from operate.verify.table import verify_table
 from stack.mysql_software import MARIADB
 from stack.postgres import POSTGRES
-from tests.integration.bootstrapping import Watch
-from tests.integration.databases import OwnDatabase
-from tests.integration.kinds import database as database
-from tests.integration.kinds import for_each_kind
-from tests.integration.logs import COLUMNS, ROWS, Log, bag, create_log, inserters
-from tests.integration.logs import log as log
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.project import Project
-from tests.integration.running import spark as spark
-from tests.integration.shop import run_without_error, succeeded
+from tests.integration.rigs.bootstrapping import Watch
+from tests.integration.rigs.databases import OwnDatabase
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.kinds import for_each_kind
+from tests.integration.rigs.logs import COLUMNS, ROWS, Log, bag, create_log, inserters
+from tests.integration.rigs.logs import log as log
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.project import Project
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import run_without_error, succeeded
 
 
 @for_each_kind(POSTGRES, MARIADB)

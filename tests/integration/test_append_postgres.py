@@ -13,11 +13,11 @@ from cdc.errors import CaptureError
 from cdc.store.table_state import State
 from operate.onboard import bootstrap
 from operate.preflight import check
-from tests.integration.conftest import Database
-from tests.integration.logs import ROWS, Log, bag, create_log, inserters
-from tests.integration.logs import log as log
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, succeeded
+from tests.integration.rigs.logs import ROWS, Log, bag, create_log, inserters
+from tests.integration.rigs.logs import log as log
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, succeeded
 
 pytestmark = pytest.mark.breadth
 

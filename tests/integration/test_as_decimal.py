@@ -17,9 +17,9 @@ from pyspark.sql import SparkSession
 
 from cdc.lake.publish import current_path
 from cdc.store.table_state import State
-from tests.integration.conftest import Database
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, succeeded
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, succeeded
 
 KEY = "a key of the test"
 NAMES = ("free", "wide", "exact", "amount", "usual")

@@ -17,10 +17,10 @@ from pyspark.sql import SparkSession
 
 from cdc.run import run_tables
 from cdc.store.table_state import State
-from tests.integration.bootstrapping import Bootstrapping, open_transaction
-from tests.integration.conftest import Database
-from tests.integration.running import BIG
-from tests.integration.running import spark as spark
+from tests.integration.rigs.bootstrapping import Bootstrapping, open_transaction
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.running import BIG
+from tests.integration.rigs.running import spark as spark
 
 KINDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "bits": ("bit(12)", ("B'000000000001'", "B'111111111111'", "null")),

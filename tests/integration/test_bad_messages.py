@@ -17,13 +17,13 @@ from cdc.store.kept_schemas import KeptSchemas
 from cdc.store.quarantine import Quarantine, Quarantined
 from cdc.store.table_state import State
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
-from tests.integration.lost_schema import LostSchema
-from tests.integration.replication import Replication
-from tests.integration.running import BIG, Orders, settings
-from tests.integration.running import orders as orders
-from tests.integration.running import shared as shared
-from tests.integration.running import spark as spark
-from tests.integration.servers import delete_records
+from tests.integration.rigs.lost_schema import LostSchema
+from tests.integration.rigs.replication import Replication
+from tests.integration.rigs.running import BIG, Orders, settings
+from tests.integration.rigs.running import orders as orders
+from tests.integration.rigs.running import shared as shared
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.servers import delete_records
 
 
 def topic_of(orders: Orders) -> str:

@@ -22,7 +22,7 @@ from cdc.lake.timeline import Timeline
 from cdc.runtime import spark as spark_module
 from cdc.store.table_state import State
 from stack.local import LocalStack
-from tests.integration.bootstrapping import (
+from tests.integration.rigs.bootstrapping import (
     Bootstrapping,
     Watch,
     fill,
@@ -32,7 +32,7 @@ from tests.integration.bootstrapping import (
     paused_replay,
     writers,
 )
-from tests.integration.conftest import Database
+from tests.integration.rigs.postgres import Database
 
 COLUMNS = ("id", "v", "t")
 WIDE_ROWS = 10_000

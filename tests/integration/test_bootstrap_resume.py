@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 import yaml
 
-from tests.integration.bootstrapping import fill_wide
-from tests.integration.conftest import Database
-from tests.integration.project import Project
+from tests.integration.rigs.bootstrapping import fill_wide
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.project import Project
 
 ROWS = 10_000
 LARGE_ROWS = int(os.environ.get("TRIBUTARY_LARGE_ROWS", "400000"))

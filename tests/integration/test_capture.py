@@ -19,8 +19,8 @@ from cdc.debezium import (
 from cdc.errors import CaptureError, ConnectError
 from cdc.log.position import Lsn
 from stack.local import LocalStack
-from tests.integration.captured import Captured, Event, capturing, wait_until
-from tests.integration.conftest import Database, own_database
+from tests.integration.rigs.captured import Captured, Event, capturing, wait_until
+from tests.integration.rigs.postgres import Database, own_database
 
 
 @pytest.fixture

@@ -13,8 +13,8 @@ import pytest
 
 from cdc.errors import ConnectError
 from stack.local import LocalStack
-from tests.integration.captured import Captured, capturing, wait_until
-from tests.integration.conftest import Database, own_database
+from tests.integration.rigs.captured import Captured, capturing, wait_until
+from tests.integration.rigs.postgres import Database, own_database
 
 TIME = "io.debezium.time."
 DATA = "io.debezium.data."

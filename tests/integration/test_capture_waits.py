@@ -13,9 +13,9 @@ from bootstrap.errors import HandoffTimeoutError
 from cdc.capture.recovery import Recovery
 from cdc.store.connector_restarts import Restarts
 from stack.roles import CAPTURE
-from tests.integration.bootstrapping import Bootstrapping, Watch, fill
-from tests.integration.captured import wait_until
-from tests.integration.conftest import Database
+from tests.integration.rigs.bootstrapping import Bootstrapping, Watch, fill
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.postgres import Database
 
 
 @pytest.fixture

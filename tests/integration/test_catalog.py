@@ -24,8 +24,8 @@ from cdc.sources.values import Check
 from operate.context import Services
 from operate.preflight import check
 from stack.local import LocalStack
-from tests.integration.bootstrapping import LIMITS, Bootstrapping
-from tests.integration.conftest import own_database
+from tests.integration.rigs.bootstrapping import LIMITS, Bootstrapping
+from tests.integration.rigs.postgres import own_database
 
 ROWS = 500
 _NUMBERS = itertools.count(1)

@@ -16,9 +16,9 @@ from cdc.store.table_state import State
 from operate.examination import examine
 from operate.preflight import check
 from operate.status import status
-from tests.integration.conftest import Database
-from tests.integration.shop import Shop, succeeded
-from tests.integration.sources import on_replica
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.shop import Shop, succeeded
+from tests.integration.rigs.sources import on_replica
 
 
 @pytest.fixture

@@ -19,9 +19,9 @@ from cdc.debezium import connector_class
 from cdc.errors import ConnectError
 from stack.local import LocalStack
 from stack.ports import choose
-from tests.integration.captured import Captured, capturing, wait_until
-from tests.integration.conftest import Database
-from tests.integration.sources import capture_of
+from tests.integration.rigs.captured import Captured, capturing, wait_until
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.sources import capture_of
 
 
 @pytest.fixture

@@ -14,15 +14,15 @@ from cdc.store.table_state import State
 from operate.capture import members
 from operate.onboard import bootstrap
 from operate.resync import resync
-from tests.integration.bootstrapping import Watch
-from tests.integration.captured import wait_until
-from tests.integration.kinds import database as database
-from tests.integration.kinds import for_each_kind
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.running import spark as spark
-from tests.integration.servers import delete_records
-from tests.integration.shop import Shop, run_without_error, succeeded
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.bootstrapping import Watch
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.kinds import for_each_kind
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.servers import delete_records
+from tests.integration.rigs.shop import Shop, run_without_error, succeeded
+from tests.integration.rigs.shop import shop as shop
 
 NEVER_S = 6.0
 """After so long without a copy it is taken for waiting, in seconds."""

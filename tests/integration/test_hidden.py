@@ -13,10 +13,10 @@ from pyspark.sql import SparkSession
 from cdc.lake.publish import current_path
 from cdc.store.table_state import State
 from operate.onboard import bootstrap
-from tests.integration.conftest import Database
-from tests.integration.running import BIG
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, overlook_the_catalog, succeeded
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.running import BIG
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, overlook_the_catalog, succeeded
 
 KEY = "a key of the test"
 NAMES = ("id", "email", "phone", "spot", "late")

@@ -16,12 +16,12 @@ from operate.preflight import check
 from operate.status import status
 from stack.mysql_software import MARIADB
 from stack.postgres import POSTGRES
-from tests.integration.kinds import database as database
-from tests.integration.kinds import for_each_kind
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, run_without_error, succeeded
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.kinds import for_each_kind
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, run_without_error, succeeded
+from tests.integration.rigs.shop import shop as shop
 
 
 @for_each_kind(MARIADB)

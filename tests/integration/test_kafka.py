@@ -18,8 +18,8 @@ from cdc.config import KafkaConfig, RegistryConfig, TopicConfig
 from cdc.errors import KafkaError
 from cdc.kafka import KafkaAdmin, never_compacted
 from stack.local import LocalStack
-from tests.integration.captured import wait_until
-from tests.integration.servers import alter_topic
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.servers import alter_topic
 
 
 @pytest.fixture(scope="module")

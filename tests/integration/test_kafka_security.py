@@ -18,7 +18,7 @@ from cdc.errors import ConfigError
 from stack.artifacts import Software, fetch_software
 from stack.jvm import Kafka
 from stack.ports import HOST, choose
-from tests.integration.certificates import make_certificates
+from tests.integration.rigs.certificates import make_certificates
 
 PASSWORD = "sp ace\"quote\\back;semi='x"
 LOGIN = "org.apache.kafka.common.security.plain.PlainLoginModule required"

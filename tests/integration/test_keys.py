@@ -10,12 +10,12 @@ from cdc.store.table_state import State
 from operate.resync import resync
 from stack.mysql_software import MARIADB, MYSQL
 from stack.postgres import POSTGRES
-from tests.integration.kinds import database as database
-from tests.integration.kinds import kinds
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, run_without_error, succeeded
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.kinds import kinds
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, run_without_error, succeeded
+from tests.integration.rigs.shop import shop as shop
 
 KEYED = ("macs", "moments", "halves", "folded")
 

@@ -14,8 +14,8 @@ import yaml
 
 from stack.ports import HOST
 from stack.roles import ADMIN, CONNECT, PURPOSES
-from tests.integration.conftest import Database
-from tests.integration.project import Project, Ran
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.project import Project, Ran
 
 SAMPLE_S = 0.2
 """Time between two looks at the command lines of all processes."""

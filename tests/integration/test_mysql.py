@@ -20,16 +20,16 @@ from operate.status import status
 from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
 from stack.roles import CAPTURE
-from tests.integration.captured import wait_until
-from tests.integration.mysql import MysqlDatabase
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.person import Person
-from tests.integration.person import person as person
-from tests.integration.running import spark as spark
-from tests.integration.servers import connect_rest
-from tests.integration.shop import Shop, run_without_error, succeeded
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.person import Person
+from tests.integration.rigs.person import person as person
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.servers import connect_rest
+from tests.integration.rigs.shop import Shop, run_without_error, succeeded
+from tests.integration.rigs.shop import shop as shop
 
 pytestmark = pytest.mark.breadth
 

@@ -16,12 +16,12 @@ from cdc.store.table_state import State
 from operate.schema import check
 from schemas.changes import Verdict
 from stack.mysql_software import MYSQL
-from tests.integration.mysql import MysqlDatabase
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, succeeded
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, succeeded
+from tests.integration.rigs.shop import shop as shop
 
 IGNORE, EVOLVE, FILL, BOOTSTRAP = Verdict
 CREATE = (

@@ -13,11 +13,11 @@ from cdc.debezium import audit, fresh_starts, known_tables
 from cdc.errors import ConnectError
 from cdc.sources import open_source
 from stack.mysql_software import MARIADB, MYSQL
-from tests.integration.captured import wait_until
-from tests.integration.mysql import MysqlDatabase
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.mysql_captured import MysqlCaptured, mysql_capturing
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.mysql_captured import MysqlCaptured, mysql_capturing
 
 pytestmark = pytest.mark.breadth
 

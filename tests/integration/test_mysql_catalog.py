@@ -32,13 +32,13 @@ from schemas.table import TableId
 from stack.mysql_software import MARIADB
 from stack.ports import HOST
 from stack.roles import ADMIN, CAPTURE, REPLICATOR, SNAPSHOT
-from tests.integration.captured import wait_until
-from tests.integration.mysql import MysqlDatabase
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.mysql_lab import Lab, as_schema
-from tests.integration.mysql_lab import lab as lab
-from tests.integration.sources import capture_of
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.mysql_lab import Lab, as_schema
+from tests.integration.rigs.mysql_lab import lab as lab
+from tests.integration.rigs.sources import capture_of
 
 
 @pytest.mark.breadth

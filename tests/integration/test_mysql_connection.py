@@ -7,9 +7,9 @@ import pytest
 from cdc.config import MysqlSourceConfig, parse
 from cdc.errors import SourceError
 from cdc.sources.mysql.connection import Connections, quoted
-from tests.integration.mysql import MysqlDatabase
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
 
 pytestmark = pytest.mark.breadth
 

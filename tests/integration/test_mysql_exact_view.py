@@ -19,13 +19,13 @@ from cdc.sources.mysql.reader import session_init
 from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.views import View
 from stack.roles import SNAPSHOT
-from tests.integration.bootstrapping import Watch
-from tests.integration.mysql import MysqlDatabase
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.mysql_lab import Lab
-from tests.integration.mysql_lab import lab as lab
-from tests.integration.sources import capture_of
+from tests.integration.rigs.bootstrapping import Watch
+from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.mysql_lab import Lab
+from tests.integration.rigs.mysql_lab import lab as lab
+from tests.integration.rigs.sources import capture_of
 
 pytestmark = pytest.mark.breadth
 

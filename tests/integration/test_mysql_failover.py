@@ -12,11 +12,11 @@ from operate.onboard import bootstrap
 from operate.status import status
 from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
-from tests.integration.kinds import kinds
-from tests.integration.mysql import MysqlDatabase, had, mysql_stack_of, new_mysql_database
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, run_without_error, succeeded
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.kinds import kinds
+from tests.integration.rigs.mysql import MysqlDatabase, had, mysql_stack_of, new_mysql_database
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, run_without_error, succeeded
+from tests.integration.rigs.shop import shop as shop
 
 
 @pytest.fixture

@@ -8,14 +8,14 @@ from cdc.capture.known_definition import differences, newest
 from cdc.store.table_state import State
 from operate.onboard import bootstrap
 from stack.mysql_software import MARIADB
-from tests.integration.mysql import MysqlDatabase
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.mysql_captured import mysql_capturing
-from tests.integration.mysql_cells import CASES, OWN
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, run_without_error, succeeded
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.mysql_captured import mysql_capturing
+from tests.integration.rigs.mysql_cells import CASES, OWN
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, run_without_error, succeeded
+from tests.integration.rigs.shop import shop as shop
 
 pytestmark = pytest.mark.breadth
 

@@ -18,13 +18,13 @@ from operate.status import status
 from schemas.fingerprint import READ_AT
 from stack.local import LocalStack
 from stack.mysql_software import MYSQL
-from tests.integration.captured import wait_until
-from tests.integration.mysql import MysqlDatabase, had, own_mysql_database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, run_without_error, succeeded
-from tests.integration.shop import shop as shop
-from tests.integration.sources import capture_of
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.mysql import MysqlDatabase, had, own_mysql_database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, run_without_error, succeeded
+from tests.integration.rigs.shop import shop as shop
+from tests.integration.rigs.sources import capture_of
 
 pytestmark = pytest.mark.breadth
 

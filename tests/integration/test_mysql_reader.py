@@ -23,10 +23,10 @@ from cdc.sources.views import View
 from stack.local import LocalStack
 from stack.mysql_software import MARIADB
 from stack.roles import SNAPSHOT
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.mysql_lab import Lab, as_schema
-from tests.integration.mysql_lab import lab as lab
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.mysql_lab import Lab, as_schema
+from tests.integration.rigs.mysql_lab import lab as lab
 
 UTC = timezone.utc
 

@@ -24,11 +24,11 @@ from stack.mysql_software import MARIADB, MYSQL, find_installation
 from stack.ports import HOST, choose
 from stack.roles import ADMIN
 from stack.unprivileged import database_user
-from tests.integration.captured import wait_until
-from tests.integration.mysql import MysqlDatabase
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.sources import capture_of
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.sources import capture_of
 from tests.integration.test_postgres_shapes import APPEND, BY_ID, KEYED, Shape
 from tests.integration.test_refusals import (
     PLAIN,

@@ -31,13 +31,13 @@ from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import Column, TableId, TableSchema
 from schemas.types_mysql import MysqlType
 from stack.local import LocalStack
-from tests.integration.mysql import MysqlDatabase, capture
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.mysql_captured import mysql_capturing
-from tests.integration.mysql_cells import ASKED, CASES, OWN, Asked
-from tests.integration.servers import consume
-from tests.integration.typed import comparable
+from tests.integration.rigs.mysql import MysqlDatabase, capture
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.mysql_captured import mysql_capturing
+from tests.integration.rigs.mysql_cells import ASKED, CASES, OWN, Asked
+from tests.integration.rigs.servers import consume
+from tests.integration.rigs.typed import comparable
 
 pytestmark = pytest.mark.breadth
 

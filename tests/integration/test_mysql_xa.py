@@ -6,11 +6,11 @@ import pytest
 
 from cdc.sources.mysql import preparation
 from stack.mysql_software import MYSQL
-from tests.integration.mysql import MysqlDatabase
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.mysql_lab import Lab
-from tests.integration.mysql_lab import lab as lab
+from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.mysql_lab import Lab
+from tests.integration.rigs.mysql_lab import lab as lab
 
 pytestmark = pytest.mark.breadth
 

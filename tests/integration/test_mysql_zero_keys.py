@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from cdc.store.table_state import State
-from tests.integration.mysql import database as database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, succeeded
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.mysql import database as database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, succeeded
+from tests.integration.rigs.shop import shop as shop
 
 pytestmark = pytest.mark.breadth
 

@@ -29,12 +29,12 @@ from operate.outcome import unfinished
 from operate.preflight import check
 from operate.resync import resync
 from operate.status import TableStatus, status
-from tests.integration.captured import wait_until
-from tests.integration.conftest import Database
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, succeeded
-from tests.integration.shop import cold as cold
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, succeeded
+from tests.integration.rigs.shop import cold as cold
+from tests.integration.rigs.shop import shop as shop
 
 
 def test_a_second_table_leaves_the_first_ones_connector_alone(shop: Shop) -> None:

@@ -6,9 +6,9 @@ from cdc.store.table_state import State
 from operate.dryrun import plan
 from operate.inventory import at_source, discover
 from operate.onboard import onboard
-from tests.integration.shop import Shop, succeeded
-from tests.integration.shop import cold as cold
-from tests.integration.sources import capture_of
+from tests.integration.rigs.shop import Shop, succeeded
+from tests.integration.rigs.shop import cold as cold
+from tests.integration.rigs.sources import capture_of
 
 
 def test_a_table_without_a_key_is_refused_and_the_others_go_on(cold: Shop) -> None:

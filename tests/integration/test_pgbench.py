@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Database
-from tests.integration.project import Project
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.project import Project
 
 SCALE = int(os.environ.get("TRIBUTARY_PGBENCH_SCALE", "5"))
 TABLES = ("public.pgbench_accounts", "public.pgbench_branches", "public.pgbench_tellers")

@@ -25,8 +25,8 @@ from psycopg import sql
 from pyspark.sql import SparkSession
 
 from cdc.config import TableSettings
-from tests.integration.conftest import Database
-from tests.integration.sources import (
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.sources import (
     capture_of,
     local_spark,
     on_replica,
@@ -34,7 +34,7 @@ from tests.integration.sources import (
     read,
     table_id,
 )
-from tests.integration.typed import Stream, collected, comparable
+from tests.integration.rigs.typed import Stream, collected, comparable
 
 CELLS = int(os.environ.get("TRIBUTARY_TYPE_CELLS", "2000"))
 

@@ -12,8 +12,8 @@ from cdc.config import TableSettings
 from cdc.sources.postgres.source import PostgresSource
 from operate.verdict import judge
 from stack.roles import ADMIN
-from tests.integration.conftest import Database
-from tests.integration.sources import capture_of, open_source, table_id
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.sources import capture_of, open_source, table_id
 
 PUBLICATION = "pub_test"
 KEYED = "CREATE TABLE T (id int PRIMARY KEY, v int NOT NULL)"

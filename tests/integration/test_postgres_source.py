@@ -23,8 +23,8 @@ from schemas.fingerprint import Fingerprint
 from schemas.losses import identified_otherwise, lost_events
 from schemas.table import TableId
 from stack.postgres import ADMIN
-from tests.integration.conftest import Database
-from tests.integration.sources import capture_of, open_source, source_config, table_id
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.sources import capture_of, open_source, source_config, table_id
 
 QUIET = NullProgress()
 PUBLICATION = "pub_test"

@@ -20,8 +20,8 @@ from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import KeyRange, SourceTable
 from schemas.table import TableSchema
-from tests.integration.conftest import Database
-from tests.integration.sources import (
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.sources import (
     WHOLE,
     capture_of,
     local_spark,

@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 from cdc.config import ColumnRules, TableSettings
 from cdc.sources.postgres.source import PostgresSource
 from stack.roles import ADMIN, CAPTURE, SNAPSHOT
-from tests.integration.conftest import Database
-from tests.integration.sources import (
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.sources import (
     capture_of,
     local_spark,
     on_replica,
@@ -20,7 +20,7 @@ from tests.integration.sources import (
     read,
     table_id,
 )
-from tests.integration.typed import Stream, collected
+from tests.integration.rigs.typed import Stream, collected
 
 
 @pytest.fixture(scope="module")

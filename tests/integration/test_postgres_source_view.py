@@ -17,8 +17,8 @@ from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import Marker
 from cdc.sources.views import View
 from stack.postgres import ADMIN, SNAPSHOT
-from tests.integration.conftest import Database
-from tests.integration.sources import capture_of, open_source, table_id
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.sources import capture_of, open_source, table_id
 
 QUIET = NullProgress()
 PUBLICATION = "pub_test"

@@ -14,9 +14,9 @@ from cdc.config import TableSettings
 from cdc.errors import SourceError
 from cdc.sources.postgres.source import PostgresSource
 from stack.ports import HOST
-from tests.integration.certificates import make_certificates
-from tests.integration.conftest import Database
-from tests.integration.sources import local_spark, open_source, read, source_config, table_id
+from tests.integration.rigs.certificates import make_certificates
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.sources import local_spark, open_source, read, source_config, table_id
 
 
 @pytest.fixture(scope="module")

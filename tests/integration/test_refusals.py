@@ -10,9 +10,9 @@ from cdc.config import TableSettings
 from cdc.sources.base import Source
 from operate.verdict import judge
 from stack.roles import ADMIN
-from tests.integration.conftest import Database
-from tests.integration.databases import OwnDatabase
-from tests.integration.sources import open_source, table_id
+from tests.integration.rigs.databases import OwnDatabase
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.sources import open_source, table_id
 from tests.integration.test_postgres_shapes import APPEND, BY_ID, KEYED, KEYLESS, PARTED, A, Shape
 
 PLAIN = "CREATE TABLE T (id int NOT NULL, v int)"

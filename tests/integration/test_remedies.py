@@ -14,16 +14,16 @@ from confluent_kafka.admin import AdminClient, NewTopic
 from cdc.lake.pointer import POINTER, local_folder
 from cdc.store.table_state import State
 from stack.postgres import POSTGRES
-from tests.integration.captured import wait_until
-from tests.integration.kinds import database as database
-from tests.integration.kinds import for_each_kind
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.person import Person, commands
-from tests.integration.person import early as early
-from tests.integration.person import person as person
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.kinds import for_each_kind
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.person import Person, commands
+from tests.integration.rigs.person import early as early
+from tests.integration.rigs.person import person as person
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop
+from tests.integration.rigs.shop import shop as shop
 
 ROWS = 5
 on_postgres = pytest.mark.parametrize("database", [POSTGRES], indirect=True)

@@ -12,11 +12,11 @@ from cdc.lake.pointer import POINTER, local_folder
 from cdc.store.table_state import State
 from stack.postgres import POSTGRES
 from stack.roles import SNAPSHOT
-from tests.integration.kinds import database as database
-from tests.integration.person import Person, commands
-from tests.integration.person import person as person
-from tests.integration.running import spark as spark
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.person import Person, commands
+from tests.integration.rigs.person import person as person
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import shop as shop
 from tests.integration.test_remedies import created, folder, produce
 
 pytestmark = [

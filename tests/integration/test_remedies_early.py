@@ -11,11 +11,11 @@ from confluent_kafka.admin import AdminClient, NewPartitions
 from cdc.sources.values import Check
 from operate.preflight import check
 from stack.postgres import POSTGRES
-from tests.integration.captured import wait_until
-from tests.integration.kinds import database as database
-from tests.integration.person import Person
-from tests.integration.person import early as early
-from tests.integration.servers import alter_topic
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.person import Person
+from tests.integration.rigs.person import early as early
+from tests.integration.rigs.servers import alter_topic
 from tests.integration.test_remedies import created
 
 pytestmark = [

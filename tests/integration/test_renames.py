@@ -12,11 +12,11 @@ from cdc.store.table_state import State
 from operate.context import Services
 from operate.schema import check, difference
 from schemas.changes import Verdict
-from tests.integration.replication import Replication
-from tests.integration.running import BIG, Orders, settings
-from tests.integration.running import orders as orders
-from tests.integration.running import shared as shared
-from tests.integration.running import spark as spark
+from tests.integration.rigs.replication import Replication
+from tests.integration.rigs.running import BIG, Orders, settings
+from tests.integration.rigs.running import orders as orders
+from tests.integration.rigs.running import shared as shared
+from tests.integration.rigs.running import spark as spark
 
 NOW = ("id", "note", "content", "price")
 RENAMED = {"content": "body"}

@@ -37,10 +37,10 @@ from operate.status import status
 from operate.verify.table import verify_table
 from schemas.table import TableId
 from stack.local import LocalStack
-from tests.integration.bootstrapping import LIMITS, Bootstrapping, Watch, fill, writers
-from tests.integration.captured import wait_until
-from tests.integration.conftest import own_database
-from tests.integration.running import spark as spark
+from tests.integration.rigs.bootstrapping import LIMITS, Bootstrapping, Watch, fill, writers
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.postgres import own_database
+from tests.integration.rigs.running import spark as spark
 
 COLUMNS = ("id", "v", "t")
 ROWS = 2000

@@ -14,10 +14,10 @@ import pytest
 from cdc.log.position import Lsn
 from cdc.run import RunResult, run_continuously, run_table, run_tables
 from cdc.store.table_state import State, transition
-from tests.integration.running import BIG, COLUMNS, Orders, settings
-from tests.integration.running import orders as orders
-from tests.integration.running import shared as shared
-from tests.integration.running import spark as spark
+from tests.integration.rigs.running import BIG, COLUMNS, Orders, settings
+from tests.integration.rigs.running import orders as orders
+from tests.integration.rigs.running import shared as shared
+from tests.integration.rigs.running import spark as spark
 
 
 def test_inserts_updates_and_deletes_reach_the_lake(orders: Orders) -> None:

@@ -8,12 +8,12 @@ import pytest
 
 from cdc.debezium import names
 from cdc.store.table_state import State
-from tests.integration.replication import Replication
-from tests.integration.running import BIG, Orders, settings
-from tests.integration.running import orders as orders
-from tests.integration.running import shared as shared
-from tests.integration.running import spark as spark
-from tests.integration.sources import on_replica
+from tests.integration.rigs.replication import Replication
+from tests.integration.rigs.running import BIG, Orders, settings
+from tests.integration.rigs.running import orders as orders
+from tests.integration.rigs.running import shared as shared
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.sources import on_replica
 
 
 def test_what_was_rolled_back_never_arrives(orders: Orders) -> None:

@@ -14,10 +14,10 @@ import yaml
 
 from cdc.config import load
 from cdc.connect import ConnectClient
-from tests.integration.captured import wait_until
-from tests.integration.conftest import Database
-from tests.integration.project import Project
-from tests.integration.servers import alter_topic
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.project import Project
+from tests.integration.rigs.servers import alter_topic
 
 pytestmark = pytest.mark.breadth
 

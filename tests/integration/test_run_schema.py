@@ -13,11 +13,11 @@ from cdc.store.table_state import State, transition
 from operate.context import Services
 from operate.status import status
 from schemas.changes import Verdict
-from tests.integration.replication import Replication
-from tests.integration.running import COLUMNS, Orders, settings
-from tests.integration.running import orders as orders
-from tests.integration.running import shared as shared
-from tests.integration.running import spark as spark
+from tests.integration.rigs.replication import Replication
+from tests.integration.rigs.running import COLUMNS, Orders, settings
+from tests.integration.rigs.running import orders as orders
+from tests.integration.rigs.running import shared as shared
+from tests.integration.rigs.running import spark as spark
 
 
 def test_a_nullable_column_is_added_in_place(orders: Orders) -> None:

@@ -17,14 +17,14 @@ from cdc.run import expiring, plan, run_table, run_tables
 from cdc.sources.postgres.capture import PostgresCapture, Slot
 from cdc.store.lease import Leases
 from cdc.store.table_state import Cause, State, transition
-from tests.integration.captured import wait_until
-from tests.integration.faults import DownRegistry, FreeLeases, Interrupting, produce, restarted
-from tests.integration.replication import Replication
-from tests.integration.running import Orders
-from tests.integration.running import orders as orders
-from tests.integration.running import shared as shared
-from tests.integration.running import spark as spark
-from tests.integration.servers import alter_topic, delete_records
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.faults import DownRegistry, FreeLeases, Interrupting, produce, restarted
+from tests.integration.rigs.replication import Replication
+from tests.integration.rigs.running import Orders
+from tests.integration.rigs.running import orders as orders
+from tests.integration.rigs.running import shared as shared
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.servers import alter_topic, delete_records
 
 
 def test_a_record_that_cannot_be_read_stops_its_table_only(

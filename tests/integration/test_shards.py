@@ -19,12 +19,12 @@ from operate.onboard import bootstrap
 from operate.resync import resync
 from operate.status import status
 from stack.postgres import POSTGRES
-from tests.integration.databases import OwnDatabase
-from tests.integration.kinds import database as database
-from tests.integration.kinds import for_each_kind
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, run_without_error, succeeded
+from tests.integration.rigs.databases import OwnDatabase
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.kinds import for_each_kind
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, run_without_error, succeeded
 
 TABLES = {
     "sales.orders": {"from": ["*.orders_[0-9]+"], "shard": "{table}", "tier": "sharded"},

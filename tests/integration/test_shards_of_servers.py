@@ -18,10 +18,10 @@ from operate.onboard import onboard
 from operate.verify.table import verify_table
 from stack.local import LocalStack
 from stack.mysql_software import MARIADB, MYSQL
-from tests.integration.mysql import had, own_mysql_database
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.running import spark as spark
-from tests.integration.shop import succeeded
+from tests.integration.rigs.mysql import had, own_mysql_database
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import succeeded
 
 pytestmark = pytest.mark.breadth
 

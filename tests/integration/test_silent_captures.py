@@ -16,13 +16,13 @@ from operate.lifecycle import retry
 from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
 from stack.roles import CAPTURE
-from tests.integration.captured import wait_until
-from tests.integration.conftest import Database
-from tests.integration.kinds import database_of, kinds
-from tests.integration.logs import create_log
-from tests.integration.mysql import MysqlDatabase
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.shop import Shop, succeeded
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.kinds import database_of, kinds
+from tests.integration.rigs.logs import create_log
+from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.shop import Shop, succeeded
 
 pytestmark = pytest.mark.breadth
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from schemas.types_postgres import PostgresType
-from tests.integration.conftest import Database
+from tests.integration.rigs.postgres import Database
 
 EDGES = (
     "0001-01-01 00:00:00",

@@ -19,8 +19,15 @@ import pytest
 from stack.errors import ServerDiedError
 from stack.local import LocalStack
 from stack.postgres import CAPTURE, SNAPSHOT
-from tests.integration.conftest import Database
-from tests.integration.servers import connect_rest, consume, converters, leaks, pids, processes_in
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.servers import (
+    connect_rest,
+    consume,
+    converters,
+    leaks,
+    pids,
+    processes_in,
+)
 
 SERVERS = ["primary", "replica", "kafka", "registry", "connect"]
 

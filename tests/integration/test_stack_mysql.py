@@ -18,8 +18,8 @@ from stack.local import LocalStack
 from stack.mysql_software import MARIADB, MYSQL, PRODUCTS
 from stack.ports import HOST
 from stack.roles import ADMIN, CAPTURE, MARKER, SNAPSHOT
-from tests.integration.mysql import MysqlDatabase, capture, mysql_stack_of, own_mysql_database
-from tests.integration.servers import consume, leaks, pids, processes_in
+from tests.integration.rigs.mysql import MysqlDatabase, capture, mysql_stack_of, own_mysql_database
+from tests.integration.rigs.servers import consume, leaks, pids, processes_in
 
 pytestmark = pytest.mark.breadth
 

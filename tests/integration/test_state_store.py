@@ -27,9 +27,9 @@ from stack.local import LocalStack
 from stack.mysql_software import PRODUCTS
 from stack.ports import HOST
 from stack.roles import ADMIN
-from tests.integration.conftest import Database
-from tests.integration.mysql import had, mysql_stack_of, own_mysql_database
-from tests.integration.proxy import Proxy
+from tests.integration.rigs.mysql import had, mysql_stack_of, own_mysql_database
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.proxy import Proxy
 
 TABLE = TableId("shop", 'we"ird', "Orders")
 

@@ -6,12 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.databases import OwnDatabase
-from tests.integration.kinds import database as database
-from tests.integration.kinds import for_each_kind
-from tests.integration.mysql import mysql_stack as mysql_stack
-from tests.integration.project import Project
-from tests.integration.sysbench import ROWS, Sysbench, find_sysbench
+from tests.integration.rigs.databases import OwnDatabase
+from tests.integration.rigs.kinds import database as database
+from tests.integration.rigs.kinds import for_each_kind
+from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.project import Project
+from tests.integration.rigs.sysbench import ROWS, Sysbench, find_sysbench
 
 
 @for_each_kind()

@@ -30,7 +30,7 @@ from schemas.table import TableId
 from stack.artifacts import Software, fetch_software
 from stack.jvm import Kafka
 from stack.ports import HOST, choose
-from tests.integration.captured import wait_until
+from tests.integration.rigs.captured import wait_until
 from tests.integration.test_kafka_security import wait_until_started, write_properties
 
 pytestmark = pytest.mark.breadth

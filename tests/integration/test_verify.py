@@ -7,9 +7,9 @@ from pyspark.sql import SparkSession
 
 from cdc.lake.write import LakeTable
 from operate.verify.table import Verification
-from tests.integration.running import spark as spark
-from tests.integration.shop import Shop, overlook_the_catalog, succeeded
-from tests.integration.shop import shop as shop
+from tests.integration.rigs.running import spark as spark
+from tests.integration.rigs.shop import Shop, overlook_the_catalog, succeeded
+from tests.integration.rigs.shop import shop as shop
 
 
 def kinds(found: Verification) -> dict[object, str]:

@@ -33,7 +33,7 @@ from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord, transition
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableId
-from tests.integration.conftest import Database
+from tests.integration.rigs.postgres import Database
 
 CAPTURE_TIMEOUT_S = 60.0
 

@@ -18,7 +18,7 @@ from stack.ports import HOST
 from stack.postgres import POSTGRES
 from stack.roles import ADMIN
 from tests.conftest import SERVERS
-from tests.integration.databases import OwnDatabase
+from tests.integration.rigs.databases import OwnDatabase
 
 TABLES = 4
 ROWS = 20_000

@@ -19,7 +19,7 @@ from cdc.sources.postgres.source import PostgresSource
 from cdc.sources.values import KeyRange, SourceTable
 from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
-from tests.integration.conftest import Database
+from tests.integration.rigs.postgres import Database
 
 
 def source_config(database: Database, **changes: Any) -> PostgresSourceConfig:

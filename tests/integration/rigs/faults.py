@@ -12,7 +12,7 @@ from schemas.errors import RegistryError
 from schemas.registry import SchemaRegistry
 from schemas.table import TableId
 from stack.local import LocalStack
-from tests.integration.replication import Replication
+from tests.integration.rigs.replication import Replication
 
 
 @contextlib.contextmanager

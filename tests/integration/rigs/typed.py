@@ -24,7 +24,7 @@ from cdc.sources.values import SourceTable
 from schemas.avro import DebeziumSchema
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableSchema
-from tests.integration.conftest import Database
+from tests.integration.rigs.postgres import Database
 
 QUIET = NullProgress()
 

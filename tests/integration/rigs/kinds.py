@@ -10,9 +10,9 @@ import pytest
 
 from stack.mysql_software import MARIADB, MYSQL
 from stack.postgres import POSTGRES
-from tests.integration.conftest import own_database
-from tests.integration.databases import OwnDatabase
-from tests.integration.mysql import had, own_mysql_database
+from tests.integration.rigs.databases import OwnDatabase
+from tests.integration.rigs.mysql import had, own_mysql_database
+from tests.integration.rigs.postgres import own_database
 
 KINDS = (POSTGRES, MARIADB, MYSQL)
 

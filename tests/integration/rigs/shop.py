@@ -27,7 +27,7 @@ from operate.onboard import onboard
 from operate.outcome import Outcome
 from operate.verify.table import Verification, verify_table
 from schemas.table import TableId
-from tests.integration.databases import OwnDatabase
+from tests.integration.rigs.databases import OwnDatabase
 
 CAPTURE_TIMEOUT_S = 60.0
 

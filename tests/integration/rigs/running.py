@@ -17,7 +17,7 @@ from cdc.run import RunResult, run_tables
 from cdc.runtime import spark as spark_module
 from cdc.store.table_state import State
 from stack.local import LocalStack
-from tests.integration.replication import Replication
+from tests.integration.rigs.replication import Replication
 from tests.spark.local import local_config
 
 COLUMNS = ("id", "note", "body", "price")
@@ -40,7 +40,7 @@ def shared(
     stack: LocalStack, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Replication]:
     """One captured database; each test adds tables of its own."""
-    from tests.integration.conftest import own_database
+    from tests.integration.rigs.postgres import own_database
 
     with own_database(stack) as database:
         yield Replication(database, spark, tmp_path_factory.mktemp("replication"))

@@ -16,8 +16,8 @@ from cdc.lake.publish import current_path
 from cdc.runtime.progress import NullTask, Task
 from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
-from tests.integration.conftest import Database
-from tests.integration.replication import Replication
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.replication import Replication
 
 LIMITS = Limits(
     older_transactions_s=20.0,

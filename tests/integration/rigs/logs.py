@@ -15,9 +15,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from operate.outcome import Outcome
-from tests.integration.bootstrapping import Watch
-from tests.integration.databases import OwnDatabase
-from tests.integration.shop import Shop, run_without_error
+from tests.integration.rigs.bootstrapping import Watch
+from tests.integration.rigs.databases import OwnDatabase
+from tests.integration.rigs.shop import Shop, run_without_error
 
 COLUMNS = ("kind", "n", "t")
 ROWS = 5_000

@@ -22,8 +22,8 @@ from stack.ports import HOST
 from stack.postgres import POSTGRES
 from stack.roles import ADMIN, CAPTURE, SNAPSHOT
 from tests.conftest import SERVERS, running_stack, used
-from tests.integration.databases import OwnDatabase
-from tests.integration.servers import connect_rest, converters
+from tests.integration.rigs.databases import OwnDatabase
+from tests.integration.rigs.servers import connect_rest, converters
 
 _NUMBERS = itertools.count(1)
 

@@ -31,9 +31,9 @@ from schemas.table import TableId
 from stack.mysql_software import MYSQL
 from stack.ports import HOST
 from stack.roles import CAPTURE
-from tests.integration.captured import WAIT_S, Event, decode, describe, wait_until
-from tests.integration.mysql import MysqlDatabase
-from tests.integration.servers import connect_rest
+from tests.integration.rigs.captured import WAIT_S, Event, decode, describe, wait_until
+from tests.integration.rigs.mysql import MysqlDatabase
+from tests.integration.rigs.servers import connect_rest
 
 GtidSet = MysqlGtidSet | MariadbGtidSet
 

@@ -15,7 +15,7 @@ from cdc.sources.mysql.connection import Connections
 from cdc.sources.selection import lake_schema
 from cdc.sources.values import KeyRange, SourceTable, TableSize
 from schemas.table import TableId, TableSchema
-from tests.integration.mysql import MysqlDatabase
+from tests.integration.rigs.mysql import MysqlDatabase
 
 
 @dataclass(frozen=True)

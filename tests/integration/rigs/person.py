@@ -17,8 +17,8 @@ from typer.testing import CliRunner
 from cdc.runtime import spark as spark_module
 from cdc.store.table_state import State
 from operate.cli import app
-from tests.integration.databases import OwnDatabase
-from tests.integration.shop import Shop
+from tests.integration.rigs.databases import OwnDatabase
+from tests.integration.rigs.shop import Shop
 
 _COMMAND = re.compile(r"`tributary ([^`]+)`")
 

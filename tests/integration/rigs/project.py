@@ -15,7 +15,7 @@ from typing import Any
 import yaml
 
 from schemas.table import TableId
-from tests.integration.databases import OwnDatabase
+from tests.integration.rigs.databases import OwnDatabase
 
 TIMEOUT_S = 420
 

@@ -21,7 +21,7 @@ from cdc.sources.base import Source
 from schemas.avro import DebeziumSchema, split_wire
 from schemas.registry import ConfluentRegistry, RegistryEndpoint, SchemaRegistry
 from schemas.table import TableId
-from tests.integration.conftest import Database
+from tests.integration.rigs.postgres import Database
 
 WAIT_S = 60.0
 
