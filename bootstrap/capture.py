@@ -12,6 +12,7 @@ from bootstrap.steps import reaches
 from cdc.capture.gathering import Servers, cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
 from cdc.capture.known_definition import require_known
+from cdc.capture.losses import remember
 from cdc.connect import failures
 from cdc.debezium import stored_position
 from cdc.errors import CaptureError
@@ -28,6 +29,7 @@ if TYPE_CHECKING:
     from cdc.log.position import LogPosition
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source, SourceTable
+    from cdc.store.losses import Losses
     from schemas.table import TableId
 
 _POLL_S = (0.02, 0.5)
@@ -63,8 +65,12 @@ class Capture:
     recovery: Recovery
     progress: Progress
 
-    def prove(self, table: SourceTable) -> None:
+    def prove(self, table: SourceTable, losses: Losses) -> None:
         """Check that each change of the table becomes an event of its topic.
+
+        Args:
+            table: The table.
+            losses: Counts what is lost, which may be mended before the same attempt continues.
 
         Raises:
             CaptureError: A change may be missed, or be read otherwise; names each reason.
@@ -79,16 +85,15 @@ class Capture:
         evidence.require_answers()
         obstacles = self.source.capture(names).audit_table(table)
         policy = cleanup_policy(self.kafka.topic_config(self.topic))
-        findings = [
-            *of_capture(evidence),
-            *of_table(evidence, self.table, obstacles),
-            *of_topic(self.topic, policy),
-        ]
+        shared, own = of_capture(evidence), of_table(evidence, self.table, obstacles)
+        topic = [*of_topic(self.topic, policy)]
+        remember(losses, names.resource, shared)
+        remember(losses, self.table, own if policy.lagging else [*own, *topic])
         # A connector that does not run yet is waited for.
         waits = evidence.connector is not None
         problems = [
             finding.message
-            for finding in findings
+            for finding in (*shared, *own, *topic)
             if not (waits and finding.severity is Severity.WAITING)
         ]
         if problems:

@@ -23,6 +23,7 @@ from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.publish import publish
 from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
+from cdc.capture.losses import check_losses, times
 from cdc.capture.recovery import Recovery
 from cdc.debezium import names
 from cdc.errors import (
@@ -38,6 +39,7 @@ from cdc.run.comparison import settings_digest
 from cdc.runtime.failpoints import crash
 from cdc.store.attempt import Attempt
 from cdc.store.connector_restarts import Restarts
+from cdc.store.losses import Losses
 from cdc.store.table_state import RESUMABLE, Cause, State, TableRecord, transition, with_attempt
 from schemas.errors import SchemaError, TributaryError
 from schemas.fingerprint import Fingerprint
@@ -141,6 +143,7 @@ class _Bootstrap:
             recovery=Recovery(connect, context.leases, Restarts(context.store)),
             progress=context.progress,
         )
+        self._losses = Losses(context.store)
         self._rows = 0
         self._attempts = 0
         self._held: Lease | None = None
@@ -276,11 +279,13 @@ class _Bootstrap:
         O is the last stable offset. A hanging Kafka transaction could hold it below changes that
         are captured already.
         """
-        self._capture.prove(self._source.table(self._table))
+        # Before the proof, so that each loss after it counts as one of this attempt.
+        before = times(self._losses.seen(), self._capture.names, self._table)
+        self._capture.prove(self._source.table(self._table), self._losses)
         self._require_known()
         upto = self._context.kafka.high_watermarks(self._record.topic)
         self._capture.wait_until_readable(upto, timeout_s=self._limits.readable_s)
-        self._note(recorded(self._attempt, self._capture))
+        self._note(replace(recorded(self._attempt, self._capture), losses=before))
         crash("bootstrap.after_o")
 
     def _require_known(self) -> None:
@@ -313,7 +318,7 @@ class _Bootstrap:
     def _find_handoff(self) -> None:
         """Find H: the offsets at which everything up to R has been captured."""
         self._require_start()
-        self._capture.prove(self._source.table(self._table))
+        self._capture.prove(self._source.table(self._table), self._losses)
         self._require_unspoiled(self._fingerprint())  # of the primary
         # The log of an idle source would never pass R without a new row.
         marker = self._source.write_marker()
@@ -374,10 +379,11 @@ class _Bootstrap:
     def _publish(self) -> None:
         """Show the table to readers: move pointer and name from the former generation to this."""
         try:
+            self._check_losses()
             shown = publish(self._context, self._record, self._settings, self._lease)
         except (SchemaError, LostHistoryError) as error:
-            # A shard that does not fit the others, or a generation that another one has replaced:
-            # only another copy can be published.
+            # A shard that does not fit the others, a generation that another one has replaced, or
+            # changes that are lost since the copy began: only another copy can be published.
             cause = Cause(reason=error.message, remedy=error.remedy)
             to = State.NEEDS_BOOTSTRAP
             self._store(transition(self._record, to, at=_now(), cause=cause))
@@ -395,7 +401,16 @@ class _Bootstrap:
 
     def _require_start(self) -> None:
         require_same_settings(self._record, self._attempt, self._made_by)
+        try:
+            self._check_losses()
+        except LostHistoryError as lost:
+            raise AttemptSpoiledError(
+                lost.message, remedy="Nothing to do: the copy begins again.", table=self._table
+            ) from lost
         self._capture.require_start(self._attempt.topic_id, self._attempt.start_offsets or {})
+
+    def _check_losses(self) -> None:
+        check_losses(self._losses.seen(), self._capture.names, self._record)
 
     @property
     def _attempt(self) -> Attempt:

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 from bootstrap.catchup import catch_up
 from bootstrap.errors import BootstrapError
 from bootstrap.handoff import BootstrapResult, Limits, bootstrap_table
-from cdc.errors import SchemaChangeError
 from cdc.runtime.failpoints import crash
 from cdc.store.table_state import State, TableRecord
 
@@ -97,34 +96,12 @@ def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> Tabl
         former = context.store.get(build.table)
         if former is None or former.state in _LEFT_ALONE:
             raise _left_alone(former or build)
-        if lacks_changes(former):
-            context.store.delete(build.table, beside=True)
-            raise _given_up(former)
-        # The former one has read no further than the topic's stable end, and does not move now.
+        # The former one has read no further than the topic's stable end, and does not move now. A
+        # loss that stopped it is counted, so this run sees it if it came after the build's O.
         build = catch_up(context, build)
         lease.check()
         crash("resync.before_swap")
         return context.store.promote(build, former)
-
-
-def lacks_changes(former: TableRecord) -> bool:
-    """Whether changes may be gone that the next generation lacks as much as the serving one.
-
-    Both follow one stream. A run has seen the loss, and what it saw may be mended by now, so that
-    no check of the next generation finds it again. A change of the schema loses no change.
-    """
-    error = former.error.error if former.error is not None else None
-    return former.state is State.NEEDS_BOOTSTRAP and error != SchemaChangeError.__name__
-
-
-def _given_up(record: TableRecord) -> BootstrapError:
-    return BootstrapError(
-        f"a run of table {record.table} has stopped while its next generation was built"
-        f" ({record.reason}): that generation follows the same stream, and is given up",
-        remedy=f"Run `tributary bootstrap {record.table}`.",
-        table=record.table,
-        state=record.state.name,
-    )
 
 
 def _left_alone(record: TableRecord) -> BootstrapError:

@@ -15,6 +15,8 @@ from cdc.capture.evidence import (
     ConnectorHealth,
     known,
 )
+from cdc.capture.judgement import of_capture
+from cdc.capture.losses import remember
 from cdc.capture.recovery import explained
 from cdc.debezium import (
     audit,
@@ -24,6 +26,7 @@ from cdc.debezium import (
 )
 from cdc.errors import ConnectError
 from cdc.kafka import never_compacted
+from cdc.store.losses import Losses
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -35,6 +38,7 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaAdmin
     from cdc.run.context import RunContext
     from cdc.sources.base import Source
+    from cdc.store.losses import Loss
     from cdc.store.table_state import TableRecord
 
 _log = logging.getLogger(__name__)
@@ -135,10 +139,11 @@ class Captures:
     def __init__(self, context: RunContext) -> None:
         self._context = context
         self._known: dict[tuple[str, str], CaptureEvidence] = {}
+        self._losses: dict[tuple[str, str], Mapping[str, Loss]] = {}
         self._lock = threading.Lock()
 
     def evidence(self, record: TableRecord) -> CaptureEvidence:
-        """Return the evidence of a table's capture.
+        """Return the evidence of a table's capture, and count a loss that it shows.
 
         The records in Kafka stay right while Connect is down or the connector is deleted, since the
         source keeps the rest. So only another server's error is raised.
@@ -151,7 +156,7 @@ class Captures:
         with self._lock:
             found = self._known.get(key)
             if found is None:
-                found = self._known[key] = gather(
+                found = gather(
                     context.capture(record),
                     Servers(
                         source=lambda: context.sources[record.table.source],
@@ -162,10 +167,18 @@ class Captures:
                     definitions=lambda: context.definitions,
                 )
                 _warn(found)
+                losses = Losses(context.store)
+                remember(losses, found.names.resource, of_capture(found))
+                self._losses[key] = losses.seen()
+                self._known[key] = found
         for error in found.errors:
             if not isinstance(error, ConnectError):
                 raise error
         return found
+
+    def losses(self, record: TableRecord) -> Mapping[str, Loss]:
+        """Return the losses that were known when the evidence of a table's capture was gathered."""
+        return self._losses[record.table.source, record.tier]
 
 
 def _warn(evidence: CaptureEvidence) -> None:

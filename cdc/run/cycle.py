@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -15,6 +15,7 @@ from cdc.capture import position_check
 from cdc.capture.evidence import known
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
+from cdc.capture.losses import check_losses
 from cdc.capture.topic_facts import cut_off, topic_facts, with_settings
 from cdc.errors import LostHistoryError, SecretError
 from cdc.run import plan
@@ -25,7 +26,7 @@ from cdc.run.ddl_events import since
 from cdc.run.former_generations import remove_former
 from cdc.run.table import run_table
 from cdc.runtime import task_watch
-from cdc.store.table_state import TableRecord
+from cdc.store.table_state import State, TableRecord
 from schemas.errors import TributaryError
 from schemas.fingerprint import READ_AT
 
@@ -37,11 +38,13 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 _IDLE_LOOK_S = 60.0
 """Seconds between checks of the tables without new offsets."""
+_CUT_OFF = frozenset({State.REGISTERED, State.NEEDS_BOOTSTRAP, State.RETIRED})
+"""States in which a table does not depend on its capture's past."""
 
 
 def run_tables(
     context: RunContext,
-    records: Iterable[TableRecord],
+    records: Collection[TableRecord],
     parallel: int | None = None,
     *,
     look_at_idle: bool = True,
@@ -58,7 +61,8 @@ def run_tables(
         records: The tables; those that a run may not work on are skipped.
         parallel: How many at a time; None takes ``spark.parallel_tables``.
         look_at_idle: Whether to check slot, catalog and topic settings of tables without new
-            offsets, and to remove former generations whose time is over.
+            offsets and the captures of tables that no run works on, and to remove former
+            generations whose time is over.
         spaced: Whether to leave tables that are not late for a later run, by their
             ``min_commit_interval``.
 
@@ -70,23 +74,42 @@ def run_tables(
     """
     now = datetime.now(timezone.utc)
     wanted = [record for record in records if plan.runnable(record, now)]
-    if not wanted:
-        return []
-    results = _run_all(context, wanted, parallel, now, look_at_idle=look_at_idle, spaced=spaced)
+    captures = Captures(context)
+    results = (
+        _run_all(context, captures, wanted, parallel, look_at_idle=look_at_idle, spaced=spaced)
+        if wanted
+        else []
+    )
     if look_at_idle:
+        _look_at_captures(captures, records)
         remove_former(context, wanted)
     return results
 
 
+def _look_at_captures(captures: Captures, records: Iterable[TableRecord]) -> None:
+    """Gather the evidence of all captures, so that a loss is counted for each of their tables.
+
+    Otherwise a loss that came and went while all tables of a capture were copied, PAUSED or FAILED
+    would leave no trace.
+    """
+    dependent = (record for record in records if record.state not in _CUT_OFF)
+    for (source, tier), record in {(one.table.source, one.tier): one for one in dependent}.items():
+        try:
+            captures.evidence(record)
+        except TributaryError as error:
+            _log.warning("the capture of %s, tier %s, was not checked: %s", source, tier, error)
+
+
 def _run_all(
     context: RunContext,
+    captures: Captures,
     wanted: Sequence[TableRecord],
     parallel: int | None,
-    now: datetime,
     *,
     look_at_idle: bool,
     spaced: bool,
 ) -> list[RunResult]:
+    now = datetime.now(timezone.utc)
     topics = topic_facts(context, [record.topic for record in wanted])
     if look_at_idle:
         topics = with_settings(context, topics)
@@ -95,7 +118,6 @@ def _run_all(
         for record in plan.due(wanted, topics, now)
         if not (spaced and _waits(context, record, topics[record.topic], now))
     }
-    captures = Captures(context)
     if look_at_idle:
         idle = [record for record in wanted if record.table not in working]
         working |= _changed_unseen(context, captures, idle)
@@ -191,6 +213,7 @@ def _capture_broken(context: RunContext, captures: Captures, record: TableRecord
         position_check.check_stream(record.table, rests, evidence, source)
         findings = [*of_capture(evidence), *of_table(evidence, record.table)]
         position_check.check_capture(record.table, stopping(findings))
+        check_losses(captures.losses(record), evidence.names, record)
     except LostHistoryError:
         return True
     return False

@@ -14,6 +14,7 @@ from cdc.capture import position_check
 from cdc.capture.evidence import known
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
+from cdc.capture.losses import RememberedLossError, check_losses
 from cdc.capture.topic_facts import one_topic, still_in_topic
 from cdc.errors import (
     FencedError,
@@ -49,6 +50,7 @@ from cdc.sources.selection import not_there
 from cdc.sources.values import Look
 from cdc.store.error_record import ErrorRecord
 from cdc.store.history import SchemaEntry
+from cdc.store.losses import Losses
 from cdc.store.table_state import Cause, State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
 
@@ -121,6 +123,7 @@ class _TableRun:
         self._table = record.table
         self._lease = lease
         self._captures = captures
+        self._losses = Losses(context.store)
         # The record may be older than the lease.
         self._record = context.store.newest(record)
         self._settings: TableSettings
@@ -254,6 +257,7 @@ class _TableRun:
         obstacles = capture.audit_table(source_table)
         findings = [*of_capture(evidence), *of_table(evidence, self._table, obstacles)]
         position_check.check_capture(self._table, stopping(findings))
+        check_losses(self._losses.seen(), evidence.names, self._record)
         lake = self._context.config.lake
         reported = known(evidence.statements)
         look = Look(source_table, fingerprint)
@@ -356,6 +360,10 @@ class _TableRun:
             self.result = replace(self.result, error=ErrorRecord.of(error))
             return
         _log.warning("the run of table %s stopped: %s", self._table, error)
+        lost = isinstance(error, (LostHistoryError, MissingTableError))
+        if lost and not isinstance(error, RememberedLossError) and not self._record.beside:
+            # A generation that is built beside the table follows the same stream.
+            self._losses.note(str(self._table), error.message)
 
         def stopped(record: TableRecord) -> TableRecord:
             if record.state is State.FAILED and record.resume_to in _RUN_STATES:

@@ -110,6 +110,16 @@ restart_rows = sa.Table(
 )
 """One row per connector that runs have restarted since it last ran for long enough."""
 
+loss_rows = sa.Table(
+    "tributary_loss",
+    metadata,
+    sa.Column("scope", _name(512), primary_key=True),
+    sa.Column("times", sa.Integer, nullable=False),
+    sa.Column("what", _document(), nullable=False),
+    sa.Column("seen_at", sa.Double, nullable=False),
+)
+"""One row per capture or table that ever lost changes. Rows stay, so that counts only rise."""
+
 paused_replay_rows = sa.Table(
     "tributary_paused_replay",
     metadata,

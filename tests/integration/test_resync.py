@@ -227,26 +227,6 @@ def test_a_table_that_is_paused_meanwhile_keeps_its_generation(table: Table) -> 
     shop.catch_up_and_compare(table.name, *COLUMNS)
 
 
-@pytest.mark.breadth
-def test_a_loss_that_a_run_has_seen_gives_the_next_generation_up(table: Table) -> None:
-    """What the run saw is mended before the next generation looks, so nothing else tells of it."""
-    shop, former = table.shop, table.shop.published(table.name)
-
-    def lose() -> None:
-        record = shop.record(table.name)
-        lost = LostHistoryError("deletes were not captured for a while", remedy="Copy it.")
-        cause = Cause(reason=lost.message, error=lost)
-        shop.store.put(transition(record, State.NEEDS_BOOTSTRAP, at=record.updated_at, cause=cause))
-
-    with pytest.raises(BootstrapError, match=r"deletes were not .* is given up"):
-        table.resync(Watch(on_start={"copy": lose}))
-    assert (shop.published(table.name), shop.store.builds()) == (former, [])
-
-    result = table.resync()
-    assert (result.rows, result.record.generation) == (ROWS, 2)
-    shop.catch_up_and_compare(table.name, *COLUMNS)
-
-
 def test_the_command_tells_tables_apart(table: Table) -> None:
     shop, never = table.shop, f"{table.name}_never"
     fill(shop.database, never, 1)

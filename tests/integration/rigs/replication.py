@@ -14,6 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from cdc.capture.losses import times
 from cdc.config import Config
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
@@ -29,6 +30,7 @@ from cdc.sources import open_source
 from cdc.sources.postgres.source import PostgresSource
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.lease import Leases
+from cdc.store.losses import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord, transition
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
@@ -124,6 +126,7 @@ class Replication:
         attempt_id = uuid.uuid4()
         marker = self.source.write_marker()
         fingerprint = self.source.capture(self.capture).fingerprint(table, on_replica=False)
+        losses = times(Losses(self.store).seen(), self.capture, table)
         offsets = self.kafka.stable_offsets(topic)
         now = datetime.now(timezone.utc)
         attempt = Attempt(
@@ -145,6 +148,7 @@ class Replication:
                 timeline=marker.timeline,
             ),
             fingerprint=fingerprint,
+            losses=losses,
         )
         settings = self.config.table_settings(table)
         described = self.source.table(table)

@@ -54,7 +54,8 @@ def prove(patch: pytest.MonkeyPatch, evidence: CaptureEvidence, policy: str = "d
         recovery=cast("Any", None),
         progress=NullProgress(),
     )
-    proof.prove(cast("Any", SimpleNamespace(table=TABLE)))
+    losses = cast("Any", SimpleNamespace(note=lambda *_: None))
+    proof.prove(cast("Any", SimpleNamespace(table=TABLE)), losses)
 
 
 def wait(positions: Iterable[int], upto: int) -> None:

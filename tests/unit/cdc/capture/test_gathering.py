@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, NoReturn, cast
 
@@ -11,7 +12,10 @@ import pytest
 from cdc.capture import gathering
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import Severity, of_capture, stopping
+from cdc.connect import ConnectorStatus, TaskStatus
 from cdc.errors import ConnectError, KafkaError, SourceError
+from cdc.store.losses import Losses
+from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
 from schemas.errors import RegistryError, TributaryError
 from schemas.table import TableId
@@ -46,8 +50,15 @@ def record(name: str, source: str = "shop") -> TableRecord:
 class Servers:
     """Servers that answer, but for one question."""
 
-    def __init__(self, patch: pytest.MonkeyPatch, failing: str, error: type[TributaryError]):
+    def __init__(
+        self,
+        patch: pytest.MonkeyPatch,
+        folder: Path,
+        failing: str = "",
+        error: type[TributaryError] = TributaryError,
+    ) -> None:
         self.failing, self.error = failing, error
+        self.store = Store(f"sqlite:///{folder / 'state.db'}")
         self.times: list[str] = []
         for name in ("stored_position", "captured_tables", "audit"):
             patch.setattr(gathering, name, self.answers(name, ()))
@@ -61,7 +72,7 @@ class Servers:
         self.source = SimpleNamespace(
             identity=self.answers("identity", None), capture=lambda _: captured
         )
-        running = SimpleNamespace(running=True, failure=None)
+        running = ConnectorStatus("c", "RUNNING", "w", tasks=(TaskStatus(0, "RUNNING", "w"),))
         self.connect = SimpleNamespace(
             connector=self.answers("connector", {}), status=lambda _: running
         )
@@ -81,6 +92,7 @@ class Servers:
                 publication="p",
                 slot="s",
                 connector="c",
+                resource=f"the capture of {of.table.source}",
                 tells_definitions=True,
                 evidence_topics=(),
                 append=False,
@@ -89,6 +101,7 @@ class Servers:
         context = SimpleNamespace(
             sources={"shop": self.source, "other": self.source},
             capture=capture,
+            store=self.store,
             kafka=SimpleNamespace(topic_configs=self.answers("topic_configs", {})),
             definitions=SimpleNamespace(of=self.answers("definitions", ())),
             connected=lambda: self.connect,
@@ -99,9 +112,9 @@ class Servers:
 
 @pytest.mark.parametrize(("asked", "error"), ASKED)
 def test_who_does_not_answer_is_asked_once_for_all_tables_of_a_capture(
-    monkeypatch: pytest.MonkeyPatch, asked: str, error: type[TributaryError]
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: str, error: type[TributaryError]
 ) -> None:
-    servers = Servers(monkeypatch, asked, error)
+    servers = Servers(monkeypatch, tmp_path, asked, error)
     captures = servers.captures()
     for name in ("orders", "lines", "logs"):
         if error is ConnectError:
@@ -117,12 +130,27 @@ def test_who_does_not_answer_is_asked_once_for_all_tables_of_a_capture(
 
 
 def test_a_connect_that_is_away_keeps_no_other_answer_from_being_judged(
-    monkeypatch: pytest.MonkeyPatch,
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    servers = Servers(monkeypatch, "connector", ConnectError)
+    servers = Servers(monkeypatch, tmp_path, "connector", ConnectError)
     evidence = servers.captures().evidence(record("orders"))
     found = of_capture(evidence)
     assert [one.severity for one in found] == [Severity.INCOMPLETE, Severity.UNKNOWN]
     assert stopping(found) == ["binlog_format is MIXED"]
     with pytest.raises(ConnectError):
         evidence.require_answers()
+
+
+def test_a_loss_is_counted_once_for_each_look_at_a_capture(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    servers = Servers(monkeypatch, tmp_path)
+    for look in (1, 2):
+        captures = servers.captures()
+        for name in ("orders", "lines"):
+            captures.evidence(record(name))
+        seen = Losses(servers.store).seen()
+        assert seen == captures.losses(record("orders"))
+        assert [(scope, loss.times, loss.what) for scope, loss in seen.items()] == [
+            ("the capture of shop", look, "binlog_format is MIXED")
+        ]

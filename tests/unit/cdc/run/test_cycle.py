@@ -29,7 +29,12 @@ def test_an_idle_table_rests_on_its_newest_commit(
 
     log = SimpleNamespace(title="the log", problem=problem)
     evidence = SimpleNamespace(
-        server=SimpleNamespace(), log=log, stored_position=None, statements=(), starts=()
+        names=SimpleNamespace(resource="capture"),
+        server=SimpleNamespace(),
+        log=log,
+        stored_position=None,
+        statements=(),
+        starts=(),
     )
     monkeypatch.setattr(cycle, "of_capture", lambda _: [])
     monkeypatch.setattr(cycle, "of_table", lambda *_: [])
@@ -45,5 +50,5 @@ def test_an_idle_table_rests_on_its_newest_commit(
         last_commit=CommitSummary({0: 7}, "0/9", NOW, "20260102030405006", NOW),
     )
     context = SimpleNamespace(sources={"shop": SimpleNamespace(position=Lsn.parse)})
-    captures = SimpleNamespace(evidence=lambda _: evidence)
+    captures = SimpleNamespace(evidence=lambda _: evidence, losses=lambda _: {})
     assert cycle._capture_broken(cast("Any", context), cast("Any", captures), record) is broken

@@ -59,6 +59,7 @@ attempts = st.builds(
     transaction_offsets=st.none() | offsets,
     transaction_topic_id=strings,
     told_upto=st.none() | numbers,
+    losses=numbers,
     shard=strings,
 )
 summaries = st.builds(

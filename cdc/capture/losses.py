@@ -1,0 +1,67 @@
+"""Losses of a capture that are remembered for its tables that nobody looked at meanwhile.
+
+A copy, and a table that is PAUSED or FAILED, is not looked at by runs. So each loss that anyone
+sees is counted in the state store, and every table compares the count with the one before its O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING
+
+from cdc.capture.judgement import stopping
+from cdc.errors import LostHistoryError
+
+if TYPE_CHECKING:
+    from cdc.capture.judgement import Finding
+    from cdc.debezium import CaptureNames
+    from cdc.store.losses import Loss, Losses
+    from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
+
+
+class RememberedLossError(LostHistoryError):
+    """A loss that someone has seen since the table's O, while nobody looked at this table."""
+
+
+def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None:
+    """Count a loss of a capture, or of one table, if the findings show one.
+
+    Raises:
+        StateError: The state store cannot be used.
+    """
+    if problems := stopping([*findings]):
+        losses.note(str(scope), "; ".join(problems))
+
+
+def times(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> int:
+    """Return how often the table, or its whole capture, has lost changes so far."""
+    return sum(loss.times for loss in _of(seen, names, table))
+
+
+def check_losses(seen: Mapping[str, Loss], names: CaptureNames, record: TableRecord) -> None:
+    """Check that nobody has seen a loss since the table's O.
+
+    Args:
+        seen: The losses.
+        names: The table's capture.
+        record: The table, with an attempt that has recorded O.
+
+    Raises:
+        RememberedLossError: Somebody has; names the newest loss.
+    """
+    table, known = record.table, record.attempt.losses if record.attempt is not None else 0
+    if times(seen, names, table) <= known:
+        return
+    newest = max(_of(seen, names, table), key=lambda loss: loss.seen_at)
+    raise RememberedLossError(
+        f"table {table} has lost changes since its copy began, as was seen at"
+        f" {newest.seen_at:%Y-%m-%d %H:%M:%S} UTC: {newest.what}",
+        remedy=f"Copy the table again: `tributary bootstrap {table}`. Until then readers keep what"
+        " was committed.",
+        table=table,
+    )
+
+
+def _of(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> list[Loss]:
+    return [seen[scope] for scope in (names.resource, str(table)) if scope in seen]

@@ -1,0 +1,87 @@
+"""How often changes were lost that no topic has, by capture and by table.
+
+A loss may be over before anyone looks at a table again. So whoever sees one counts it here, and
+each attempt records the count before its O.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+import sqlalchemy as sa
+from sqlalchemy.exc import IntegrityError
+
+from cdc.store.tables import loss_rows
+
+if TYPE_CHECKING:
+    from cdc.store.state_store import Store
+
+
+@dataclass(frozen=True)
+class Loss:
+    """The losses of one capture or table so far.
+
+    Args:
+        times: How often one was seen; one that lasts is seen several times.
+        what: The newest one, as a sentence.
+        seen_at: When the newest one was seen, by the state store's clock, aware UTC.
+    """
+
+    times: int
+    what: str
+    seen_at: datetime
+
+
+class Losses:
+    """The losses that all processes that share a state store have seen.
+
+    A row stays for as long as its store, so that counts only rise.
+
+    Args:
+        store: The state store.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def note(self, scope: str, what: str) -> None:
+        """Count a loss.
+
+        Args:
+            scope: The capture or table that has lost changes.
+            what: What was lost, as a sentence without its end.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        try:
+            self._count(scope, what)
+        except IntegrityError:  # another process has just counted the first one
+            self._count(scope, what)
+
+    def seen(self) -> Mapping[str, Loss]:
+        """Return the losses by capture or table.
+
+        Raises:
+            StateError: The state store cannot be used.
+        """
+        with self._store.transaction() as connection:
+            return {
+                row.scope: Loss(row.times, row.what, _moment(row.seen_at))
+                for row in connection.execute(sa.select(loss_rows))
+            }
+
+    def _count(self, scope: str, what: str) -> None:
+        now = {"what": what, "seen_at": self._store.clock}
+        with self._store.transaction() as connection:
+            again = sa.update(loss_rows).where(loss_rows.c.scope == scope)
+            again = again.values(times=loss_rows.c.times + 1, **now)
+            if connection.execute(again).rowcount != 1:
+                connection.execute(sa.insert(loss_rows).values(scope=scope, times=1, **now))
+
+
+def _moment(seconds: float) -> datetime:
+    return datetime.fromtimestamp(seconds, timezone.utc)

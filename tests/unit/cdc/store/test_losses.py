@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+from concurrent.futures import ThreadPoolExecutor
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import pytest
+
+from cdc.capture.losses import RememberedLossError, check_losses, times
+from cdc.debezium import CaptureNames
+from cdc.store.attempt import Attempt
+from cdc.store.losses import Losses
+from cdc.store.state_store import Store
+from cdc.store.table_state import State, TableRecord
+from schemas.table import TableId
+from tests.unit.cdc.store.test_table_state import READY
+
+NAMES = CaptureNames("shop", "default", "p", "s", "c", "t", "postgres")
+OTHER = CaptureNames("shop", "slow", "p2", "s2", "c2", "t2", "postgres")
+
+
+def record(name: str, attempt: Attempt | None) -> TableRecord:
+    return TableRecord(
+        table=TableId("shop", "public", name),
+        state=State.PAUSED,
+        base_path="/lake",
+        tier="default",
+        topic="t",
+        publication="p",
+        updated_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
+        attempt=attempt,
+    )
+
+
+def test_a_loss_stops_whoever_began_before_it_and_nobody_else(tmp_path: Path) -> None:
+    store = Store(f"sqlite:///{tmp_path / 'state.db'}")
+    losses, early = Losses(store), record("orders", READY)
+    check_losses(losses.seen(), NAMES, early)
+    losses.note(NAMES.resource, "deletes were not captured")
+
+    seen = Losses(Store(store_url(tmp_path))).seen()
+    with pytest.raises(RememberedLossError, match="deletes were not captured") as stopped:
+        check_losses(seen, NAMES, early)
+    assert stopped.value.remedy.startswith("Copy the table again: `tributary bootstrap shop:")
+    ago = datetime.now(timezone.utc) - seen[NAMES.resource].seen_at
+    assert abs(ago) < timedelta(minutes=1)
+    check_losses(seen, OTHER, early)
+
+    count = times(seen, NAMES, early.table)
+    late = record("orders", Attempt(READY.id, READY.started_at, READY.path, losses=count))
+    check_losses(seen, NAMES, late)
+    losses.note(str(TableId("shop", "public", "lines")), "a partition was detached")
+    check_losses(losses.seen(), NAMES, late)
+    losses.note(str(late.table), "its topic was compacted")
+    with pytest.raises(RememberedLossError, match="its topic was compacted"):
+        check_losses(losses.seen(), NAMES, late)
+    store.close()
+
+
+def test_no_loss_of_many_at_once_goes_uncounted(tmp_path: Path) -> None:
+    Store(store_url(tmp_path)).close()
+
+    def note(number: int) -> None:
+        store = Store(store_url(tmp_path))
+        Losses(store).note("the capture of shop, tier default", f"loss {number}")
+        store.close()
+
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(note, range(24)))
+    store = Store(store_url(tmp_path))
+    assert [loss.times for loss in Losses(store).seen().values()] == [24]
+    store.close()
+
+
+def store_url(folder: Path) -> str:
+    return f"sqlite:///{folder / 'state.db'}"
