@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import LakeError, StateError, copy_lost
 from cdc.run.comparison import Comparison, compare
 from cdc.run.ddl_events import told
+from cdc.run.truncates import Truncates
 from cdc.sources.values import Look
 from operate.lifecycle import require
 from schemas.avro import DebeziumSchema
@@ -99,7 +100,7 @@ def difference(services: Services, table: TableId) -> Difference:
         StateError: The table is not on the plan, or was not copied yet.
         UnsupportedTypeError: A new column has a type without a rule.
     """
-    handoff, compared, _ = _now(services, table)
+    handoff, compared, _, _ = _now(services, table)
     record = require(services, table)
     registered = services.registry.newest(f"{record.topic}-value")
     writer = None if registered is None else DebeziumSchema.parse(registered.text)
@@ -126,7 +127,7 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
         SchemaError: The key that the settings name would not be unique, or allow NULL.
         UnsupportedTypeError: A new column would have a type without a rule.
     """
-    handoff, compared, before = _now(services, table)
+    handoff, compared, before, truncates = _now(services, table)
     source = services.source(table.source)
     planned = source.planned(compared.source_table, compared.fingerprint, ddl)
     settings = services.config.table_settings(table)
@@ -134,7 +135,7 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
     # The next run reads these statements together with those that were executed already.
     log = planned.statements and (before or StatementEffects()).and_then(planned.statements)
     look = Look(planned.table, planned.fingerprint, log)
-    then = compare(source, look, settings, handoff, lake)
+    then = compare(source, look, settings, handoff, lake, truncates=truncates)
     answer = Answer(table, (*planned.told, *then.changes))
     if answer.verdict is not Verdict.BOOTSTRAP:
         source.schema(planned.table, then.settings)  # as the run after them does
@@ -147,8 +148,10 @@ def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
     return services.store.schema_history(table)
 
 
-def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, StatementEffects | None]:
-    """The lake's handoff, the comparison of lake and source, and the log's statements since."""
+def _now(
+    services: Services, table: TableId
+) -> tuple[Handoff, Comparison, StatementEffects | None, Truncates]:
+    """The lake's handoff, the comparison of lake and source, and what the log has since."""
     from cdc.lake.shards import timeline_of
 
     record = require(services, table)
@@ -176,8 +179,9 @@ def _now(services: Services, table: TableId) -> tuple[Handoff, Comparison, State
     look = Look(source_table, fingerprint)
     statements = told(services.run_context, record, handoff, look)
     look = replace(look, statements=statements)
-    compared = compare(source, look, settings, handoff, lake)
-    return handoff, compared, statements
+    truncates = Truncates(services.run_context, record, latest.record.offsets)
+    compared = compare(source, look, settings, handoff, lake, truncates=truncates)
+    return handoff, compared, statements, truncates
 
 
 def _not_copied(table: TableId) -> StateError:

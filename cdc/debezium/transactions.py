@@ -88,6 +88,20 @@ class TransactionReader:
         except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
             raise _unreadable(record, f"a change event: {error}") from error
 
+    def truncates(self, record: KafkaRecord) -> int | None:
+        """Return the id of the transaction that truncated the table; None for any other record.
+
+        Raises:
+            DecodeError: The record is not a change event.
+        """
+        if record.key is not None or record.value is None:
+            return None
+        try:
+            event = self._decoded(record)
+            return int(event["source"]["txId"]) if event["op"] == "t" else None
+        except (SchemaError, KeyError, TypeError, ValueError, EOFError) as error:
+            raise _unreadable(record, f"a change event: {error}") from error
+
     def gtid(self, record: KafkaRecord) -> str:
         """Return the GTID of the transaction that a change event of a binlog belongs to.
 

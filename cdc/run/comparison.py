@@ -25,6 +25,7 @@ from schemas.table import Column
 if TYPE_CHECKING:
     from cdc.config import LakeConfig, TableSettings
     from cdc.lake.handoff import Handoff
+    from cdc.run.truncates import Truncates
     from cdc.sources.base import PartitionFiles, TableReader
     from cdc.sources.values import Look, SourceTable
     from schemas.changes import Change
@@ -59,7 +60,13 @@ class Comparison:
 
 
 def compare(
-    source: TableReader, look: Look, settings: TableSettings, handoff: Handoff, config: LakeConfig
+    source: TableReader,
+    look: Look,
+    settings: TableSettings,
+    handoff: Handoff,
+    config: LakeConfig,
+    *,
+    truncates: Truncates,
 ) -> Comparison:
     """Compare a lake table with its source's catalog.
 
@@ -69,8 +76,11 @@ def compare(
         settings: The table's settings.
         handoff: The handoff in the lake's newest commit.
         config: How values are hidden.
+        truncates: The TRUNCATEs that are events. They are read only if all partitions of the table
+            were truncated.
 
     Raises:
+        CaptureError: The connector does not tell in time whether the table was truncated.
         SecretError: The key of hashes cannot be read.
         UnsupportedTypeError: A column that is replicated has a type without a rule.
         SchemaError: The settings name a column that does not exist, or the lake does not allow a
@@ -88,7 +98,7 @@ def compare(
     evidence = Evidence(
         stored={column.name: column.old_values for column in source_table.columns},
         empty=files.empty(attached) if attached and files is not None else (),
-        truncated=_truncated(files, source_table.table, before, now),
+        truncated=_truncated(files, source_table.table, before, now, truncates),
         statements=look.statements or StatementEffects(),
     )
     rules = Rules(
@@ -111,12 +121,16 @@ def compare(
 
 
 def _truncated(
-    files: PartitionFiles | None, table: TableId, before: Catalog, now: Catalog
+    files: PartitionFiles | None,
+    table: TableId,
+    before: Catalog,
+    now: Catalog,
+    truncates: Truncates,
 ) -> frozenset[int]:
-    """Partitions that may have been truncated separately, which sends no event.
+    """Partitions that may have been truncated by their names, which sends no event.
 
-    If that holds for all partitions, and one transaction gave them their files, the whole table was
-    truncated. That sends an event, so the result is empty.
+    If that holds for all partitions, and the one transaction that gave them their files has sent an
+    event, the whole table was truncated. Then the result is empty.
     """
     kept = {name: leaf["oid"] for name, leaf in now.leaves.items() if name in before.leaves}
     renewed = {
@@ -127,8 +141,10 @@ def _truncated(
     if not renewed or files is None:
         return frozenset()
     found = files.truncated(table, renewed, before.horizon)
-    whole = found == set(kept.values()) and files.written_together(found)
-    return frozenset() if whole else found
+    if found != set(kept.values()):
+        return found
+    writer = files.written_together(found)
+    return frozenset() if writer is not None and truncates.has(writer) else found
 
 
 def _another_key(

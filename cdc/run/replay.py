@@ -27,6 +27,7 @@ from cdc.run.ddl_events import told
 from cdc.run.follow import follow
 from cdc.run.published_generation import check_serving, no_offsets
 from cdc.run.quarantining import require_listed
+from cdc.run.truncates import Truncates
 from cdc.sources.values import Look
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord, with_commit
@@ -165,7 +166,8 @@ class _Replay:
         look = Look(source_table, fingerprint)
         statements = told(self._context, self._record, handoff, look)
         look = replace(look, statements=statements)
-        compared = compare(source, look, self._settings, handoff, lake)
+        truncates = Truncates(self._context, self._record, latest.record.offsets)
+        compared = compare(source, look, self._settings, handoff, lake, truncates=truncates)
         if compared.changes:
             raise StateError(
                 f"table {self._table} has changed since its last run:"

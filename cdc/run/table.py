@@ -45,6 +45,7 @@ from cdc.run.follow import LakeShape, follow, seen_at
 from cdc.run.published_generation import check_serving, no_offsets
 from cdc.run.quarantining import require_listed
 from cdc.run.source_lookup import VISIBLE_S
+from cdc.run.truncates import Truncates
 from cdc.runtime.failpoints import crash
 from cdc.sources.selection import not_there
 from cdc.sources.values import Look
@@ -263,7 +264,8 @@ class _TableRun:
         look = Look(source_table, fingerprint)
         statements = told(self._context, self._record, handoff, look, reported)
         look = replace(look, statements=statements)
-        compared = compare(source, look, self._settings, handoff, lake)
+        truncates = Truncates(self._context, self._record, newest.offsets)
+        compared = compare(source, look, self._settings, handoff, lake, truncates=truncates)
         try:
             warnings = position_check.check_changes(
                 self._table, compared.changes, self._settings.on_schema_change

@@ -69,8 +69,8 @@ class PartitionFiles(Protocol):
             since: The transaction id below which all had ended at that reading.
         """
 
-    def written_together(self, partitions: Collection[int]) -> bool:
-        """Whether one transaction wrote the catalog rows of these partitions last.
+    def written_together(self, partitions: Collection[int]) -> int | None:
+        """The one transaction that wrote the catalog rows of these partitions last, or None.
 
         TRUNCATE of their root does so. Upkeep (VACUUM FULL, pg_repack) has one for each partition.
         """

@@ -292,14 +292,16 @@ KINDS = [
         rows=IN_BOTH,
     ),
     kind("truncate_partitions", EVOLVE, "TRUNCATE T", asked=False, create=PARTITIONED),
-    kind(
-        "truncate_each",
-        BOOTSTRAP,
-        "TRUNCATE T_p0",
-        "TRUNCATE T_p1",
-        asked=False,
-        create=PARTITIONED,
-        rows=IN_BOTH,
+    *(
+        kind(name, BOOTSTRAP, *done, asked=False, create=PARTITIONED, rows=IN_BOTH)
+        for name, *done in (
+            ("truncate_each", "TRUNCATE T_p0", "TRUNCATE T_p1"),
+            ("truncate_named", "TRUNCATE T_p0, T_p1"),
+            (
+                "truncate_granted",
+                *("TRUNCATE T_p0", "TRUNCATE T_p1", "GRANT SELECT ON T_p0, T_p1 TO PUBLIC"),
+            ),
+        )
     ),
     kind(
         "vacuum_foreign",

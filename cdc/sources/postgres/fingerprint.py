@@ -199,28 +199,19 @@ def empty_files(session: Session, oids: Collection[int]) -> frozenset[int]:
     return frozenset(int(row[0]) for row in session.execute(query, (list(oids),)))
 
 
-def written_together(session: Session, oids: Collection[int]) -> bool:
-    """Whether one transaction wrote only these relations of their tree in ``pg_class`` last.
+def written_together(session: Session, oids: Collection[int]) -> int | None:
+    """The id of the one transaction that wrote these relations in ``pg_class`` last, or None.
 
-    TRUNCATE of a tree writes the rows of its leaves. A statement that writes them again, such as
-    GRANT or ADD CHECK, also writes the row of the root.
+    TRUNCATE of a tree writes the rows of its leaves, and so do TRUNCATE and GRANT of all leaves by
+    name.
     """
     row = session.execute(_LAST_WRITERS, (list(oids),)).fetchone()
-    return row is not None and row[0] == 1 and not row[1]
+    return int(row[1]) if row is not None and row[0] == 1 else None
 
 
 _LAST_WRITERS = """
-SELECT count(DISTINCT leaf.xmin::text), bool_or(above.xmin::text = leaf.xmin::text)
-FROM pg_catalog.pg_class leaf,
-LATERAL (
-    WITH RECURSIVE up AS (
-        SELECT i.inhparent FROM pg_catalog.pg_inherits i WHERE i.inhrelid = leaf.oid
-        UNION
-        SELECT i.inhparent FROM up JOIN pg_catalog.pg_inherits i ON i.inhrelid = up.inhparent
-    )
-    SELECT c.xmin FROM up JOIN pg_catalog.pg_class c ON c.oid = up.inhparent
-) above
-WHERE leaf.oid = ANY(%s)
+SELECT count(DISTINCT leaf.xmin::text), min(leaf.xmin::text)
+FROM pg_catalog.pg_class leaf WHERE leaf.oid = ANY(%s)
 """
 _RENEWED = """
 SELECT c.oid::int8, pg_catalog.pg_get_partition_constraintdef(c.oid)

@@ -29,7 +29,7 @@ class PartitionFiles:
         with self._connections.open("snapshot") as session:
             return fingerprint.truncated(session, table, files, since)
 
-    def written_together(self, partitions: Collection[int]) -> bool:
-        """Whether one transaction wrote the catalog rows of these partitions last."""
+    def written_together(self, partitions: Collection[int]) -> int | None:
+        """The one transaction that wrote the catalog rows of these partitions last, or None."""
         with self._connections.open("admin") as session:
             return fingerprint.written_together(session, partitions)

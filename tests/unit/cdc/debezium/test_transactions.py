@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import fastavro
@@ -35,7 +36,8 @@ EVENT = {
                 "name": "Source",
                 "fields": [{"name": "txId", "type": ["null", "long"], "default": None}],
             },
-        }
+        },
+        {"name": "op", "type": "string", "default": "c"},
     ],
 }
 SCHEMAS = {1: BOUNDARY, 2: EVENT}
@@ -111,3 +113,15 @@ def test_an_event_names_its_transaction() -> None:
     assert reader.of(record(3, encoded(2, {"source": {"txId": 4711}}))) == 4711
     with pytest.raises(DecodeError, match="not a change event"):
         reader.of(record(3, encoded(2, {"source": {"txId": None}})))
+
+
+def test_a_truncate_names_its_transaction_and_nothing_else_is_one() -> None:
+    reader = TransactionReader(Topic(), Registry())  # type: ignore[arg-type]
+    truncate = record(3, encoded(2, {"source": {"txId": 4711}, "op": "t"}))
+    row = encoded(2, {"source": {"txId": 4711}, "op": "d"})
+    assert reader.truncates(truncate) == 4711
+    assert reader.truncates(record(3, row)) is None
+    assert reader.truncates(replace(truncate, key=b"k")) is None
+    assert reader.truncates(replace(truncate, value=None)) is None
+    with pytest.raises(DecodeError, match="not a change event"):
+        reader.truncates(replace(truncate, value=encoded(1, {"status": "END", "id": "1:1"})))

@@ -1,0 +1,99 @@
+"""The TRUNCATEs of a partitioned table that are events, which its catalog does not distinguish.
+
+TRUNCATE of the table and TRUNCATE of all its partitions by name write the same catalog rows. Only
+the former is an event.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from cdc.debezium import TransactionReader, stored_position
+from cdc.errors import CaptureError, ConnectError
+from cdc.runtime.progress import shown_as
+from cdc.runtime.waiting import wait_while
+
+if TYPE_CHECKING:
+    from cdc.log.position import LogPosition
+    from cdc.run.context import RunContext
+    from cdc.store.table_state import TableRecord
+
+_WAIT_S = 120.0
+_POLL_S = 0.5
+
+
+class Truncates:
+    """The TRUNCATEs of a table in the part of its topic that the lake has not applied.
+
+    Args:
+        context: What runs work with.
+        record: The table.
+        applied: Next offset to read per partition, from the lake's newest commit.
+    """
+
+    def __init__(
+        self, context: RunContext, record: TableRecord, applied: Mapping[int, int]
+    ) -> None:
+        self._context = context
+        self._record = record
+        self._applied = applied
+
+    def has(self, transaction: int) -> bool:
+        """Whether a transaction that the catalog shows has truncated the table by an event.
+
+        Raises:
+            CaptureError: The connector does not capture the transaction in time.
+            DecodeError: A record is not a change event.
+            KafkaError: The topic cannot be read in time.
+            RegistryError: The registry does not know a record's schema.
+        """
+        ends = self._captured()
+        kafka = self._context.kafka
+        reader = TransactionReader(kafka, self._context.registry)
+        return any(
+            reader.truncates(record) == transaction
+            for partition, start in self._applied.items()
+            for record in kafka.read(
+                self._record.topic, partition, start, ends[partition], timeout_s=_WAIT_S
+            )
+        )
+
+    def _captured(self) -> dict[int, int]:
+        """Wait until the topic has everything up to now, and return its end."""
+        context, record = self._context, self._record
+        source = context.sources[record.table.source]
+        upto, ends = source.current_position(), dict[int, int]()
+
+        def behind() -> str:
+            seen = self._seen()
+            if seen is None or not seen.reaches(upto):
+                return f"captured up to {seen or 'nowhere'}, {upto} is needed"
+            ends.update(context.kafka.stable_offsets(record.topic))
+            hangs = ends != context.kafka.high_watermarks(record.topic)
+            return f"topic {record.topic} has an open Kafka transaction" if hangs else ""
+
+        with shown_as(f"wait for a TRUNCATE of {record.table}", context.progress) as task:
+            if lacking := wait_while(behind, timeout_s=_WAIT_S, poll_s=_POLL_S, task=task):
+                raise CaptureError(
+                    f"all partitions of table {record.table} were truncated, and within"
+                    f" {_WAIT_S:.0f} s the connector has not told how: {lacking}",
+                    remedy="See that the connector runs (`tributary status`); the next run looks"
+                    " again.",
+                    table=record.table,
+                    topic=record.topic,
+                )
+        return ends
+
+    def _seen(self) -> LogPosition | None:
+        context, names = self._context, self._context.capture(self._record)
+        log = context.sources[names.source].capture(names).log_health()
+
+        def stored() -> LogPosition | None:
+            if context.connect is None:
+                raise ConnectError(
+                    "Kafka Connect is not asked", remedy="Give the run a client of Kafka Connect."
+                )
+            return stored_position(context.connect, names)
+
+        return log.captured(stored, exactly_once=context.config.connect.exactly_once)
