@@ -7,8 +7,8 @@ of the other servers are still judged.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, TypeAlias, TypeVar
 
 from schemas.errors import TributaryError
@@ -144,6 +144,7 @@ class CaptureEvidence:
             none, or they were not asked for.
         starts: The offsets in their topic at which it started without a stored position.
         life: Whether the connector sends changes; None if that was not asked for.
+        strays: By table, the topics with its name that no table has; only runs look for them.
     """
 
     names: CaptureNames
@@ -158,6 +159,7 @@ class CaptureEvidence:
     statements: Answer[tuple[DefinitionChange, ...]] = ()
     starts: tuple[int, ...] = ()
     life: Answer[SignsOfLife | None] = None
+    strays: Mapping[TableId, Sequence[str]] = field(default_factory=dict)
 
     @property
     def errors(self) -> list[TributaryError]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cdc.capture.evidence import (
@@ -18,6 +18,7 @@ from cdc.capture.evidence import (
 from cdc.capture.judgement import of_capture
 from cdc.capture.losses import remember
 from cdc.capture.recovery import explained
+from cdc.capture.strays import stray_topics
 from cdc.debezium import (
     audit,
     captured_tables,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
     from cdc.sources.base import Source
     from cdc.store.losses import Loss
     from cdc.store.table_state import TableRecord
+    from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
 
@@ -166,6 +168,7 @@ class Captures:
                     exactly_once=context.config.connect.exactly_once,
                     definitions=lambda: context.definitions,
                 )
+                found = replace(found, strays=self._strays(found.names))
                 _warn(found)
                 losses = Losses(context.store)
                 remember(losses, found.names.resource, of_capture(found))
@@ -174,6 +177,26 @@ class Captures:
         for error in found.errors:
             if not isinstance(error, ConnectError):
                 raise error
+        return found
+
+    def _strays(self, names: CaptureNames) -> dict[TableId, list[str]]:
+        """Find topics that only a renamed schema explains, unless a server does not answer."""
+        context = self._context
+        if names.tells_definitions:
+            return {}  # the connector reports the statements that rename tables
+        records = context.store.tables()
+        own = [one for one in records if (one.table.source, one.tier) == (names.source, names.tier)]
+        planned = {one.topic for one in records}
+        try:
+            topics = context.kafka.all_topics()
+            found = stray_topics(names, [one.table for one in own], topics, planned)
+            if found:
+                there = context.sources[names.source].tables()
+                known = planned | {names.topic(one.table) for one in there}
+                found = stray_topics(names, [one.table for one in own], topics, known)
+        except TributaryError as error:
+            _log.warning("the topics of %s were not checked: %s", names.connector, error)
+            return {}
         return found
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:

@@ -91,7 +91,15 @@ def of_table(
     elif connector is not None and connector.listed is not None:
         # There is no publication that onboarding could add the table to.
         remedy = "Correct that on the source, or offboard the table."
-    return [Finding(Severity.INCOMPLETE, subject, problem, remedy) for problem in problems]
+    found = [Finding(Severity.INCOMPLETE, subject, problem, remedy) for problem in problems]
+    for topic in evidence.strays.get(table, ()):
+        name = evidence.names.connector
+        problem = (
+            f"changes went to topic {topic}, whose table does not exist: the schema had another"
+            f" name while connector {name} started. Restart {name}, delete that topic"
+        )
+        found.append(Finding(Severity.INCOMPLETE, subject, problem, _COPY_AGAIN))
+    return found
 
 
 def of_stream(

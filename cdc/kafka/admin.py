@@ -111,6 +111,13 @@ class KafkaAdmin:
             for name, topic in found.items()
         }
 
+    def all_topics(self) -> frozenset[str]:
+        """Return the names of all topics of the cluster."""
+        try:
+            return frozenset(self._admin.list_topics(timeout=self._client.timeout_s).topics)
+        except ck.KafkaException as error:
+            raise self._client.refused("list topics", error.args[0]) from error
+
     def topic(self, name: str) -> TopicInfo:
         """Describe one topic.
 

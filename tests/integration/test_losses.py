@@ -158,3 +158,40 @@ def test_a_next_generation_lacks_only_losses_after_its_own_start(capture: Captur
     assert shop.published("orders") == former
     resync(Watch())
     shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+@pytest.mark.breadth
+def test_a_schema_that_had_another_name_while_the_connector_started_is_noticed(
+    capture: Capture,
+) -> None:
+    shop = capture.shop
+    capture.create("orders")
+    shop.bootstrap("orders")
+    connector, strays = shop.capture.connector, f"{shop.capture.topic_prefix}.elsewhere.orders"
+
+    def restart() -> None:
+        shop.connect.stop(connector)
+        shop.connect.resume(connector)
+        shop.connect.wait_running(connector)
+        shop.settle()
+
+    shop.database.execute("ALTER SCHEMA public RENAME TO elsewhere")
+    restart()
+    shop.database.execute("INSERT INTO elsewhere.orders VALUES (1001, 1, 'under another name')")
+    shop.settle()
+    shop.database.execute(
+        "ALTER SCHEMA elsewhere RENAME TO public",
+        "INSERT INTO orders VALUES (1002, 1, 'under its own name again')",
+    )
+    (stopped,) = capture.run("orders")
+    assert stopped.state is State.NEEDS_BOOTSTRAP, stopped
+    assert stopped.error is not None
+    assert strays in stopped.error.message
+    assert f"Restart {connector}" in stopped.error.message
+
+    restart()
+    shop.kafka.delete_topic(strays)
+    shop.bootstrap("orders")
+    shop.database.execute("INSERT INTO orders VALUES (1003, 1, 'after the copy')")
+    shop.catch_up_and_compare("orders", *COLUMNS)
+    assert shop.record("orders").state is State.INCREMENTAL

@@ -259,3 +259,12 @@ def test_a_table_that_no_list_has_is_not_captured() -> None:
     assert "offboard" in by_hand.remedy
     (added,) = of_table(SOUND, ORDERS, ["it is not in publication p"])
     assert "tributary onboard" in added.remedy
+
+
+def test_changes_in_a_topic_that_no_table_has_are_missing_from_the_tables_own() -> None:
+    strayed = replace(SOUND, strays={ORDERS: ["t.b.orders"]})
+    (found,) = of_table(strayed, ORDERS)
+    assert stopping([found]) == [found.message]
+    assert "topic t.b.orders" in found.message
+    assert "Restart c, delete that topic" in found.message
+    assert of_table(strayed, replace(ORDERS, name="lines")) == []
