@@ -20,6 +20,7 @@ from operate.context import Services
 from operate.inventory import discover
 from schemas.table import TableId
 from stack.mysql import MysqlServer
+from stack.mysql_data import Instance
 from stack.mysql_software import MARIADB, MYSQL, find_installation
 from stack.ports import HOST, choose
 from stack.roles import ADMIN
@@ -277,10 +278,7 @@ def test_a_server_that_writes_no_binlog_is_told(
     """As after a restart with another option file."""
     folder, stack = tmp_path_factory.mktemp("unlogged"), database.stack
     server = MysqlServer(
-        "unlogged",
-        data=folder / "data",
-        port=choose(["unlogged"])["unlogged"],
-        server_id=77,
+        Instance("unlogged", folder / "data", port=choose(["unlogged"])["unlogged"], server_id=77),
         installation=find_installation(database.kind),
         user=database_user(folder),
         passwords=stack.passwords,
@@ -303,7 +301,7 @@ def test_a_server_that_writes_no_binlog_is_told(
             health = capture_of(source).log_health()
             assert health == NoBinlog(name)
             assert "is off (log_bin)" in (health.problem() or "")
-            assert "log_bin is OFF and must be ON" in source.audit_log(append=False)
+            assert "log_bin is OFF and must be ON" in capture_of(source).audit()
         finally:
             process.terminate()
             process.wait(60)
