@@ -410,7 +410,11 @@ def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None
 
 
 def dismantle(
-    services: Services, capture: CaptureNames, *, delete_topics: bool = False
+    services: Services,
+    capture: CaptureNames,
+    *,
+    delete_topics: bool = False,
+    on_source: bool = True,
 ) -> list[str]:
     """Remove the connector of a tier, and its parts on the source, after its last table has left.
 
@@ -418,17 +422,18 @@ def dismantle(
         services: The services of the command.
         capture: The capture.
         delete_topics: Also delete the capture's own topics; tables' topics stay with the tables.
+        on_source: Whether to remove what the source has; without, the source is not queried.
 
     Returns:
         The removed parts, in words.
     """
-    on_source = services.source(capture.source).capture(capture)
+    there = services.source(capture.source).capture(capture)
     removed = []
     if services.connect.delete(capture.connector, progress=services.progress):
         removed.append(f"connector {capture.connector}")
-    if (kept := on_source.kept_log) is not None and kept.drop():
+    if on_source and (kept := there.kept_log) is not None and kept.drop():
         removed.append(kept.title)
-    if (sent := on_source.sent_tables) is not None:
+    if on_source and (sent := there.sent_tables) is not None:
         sent.drop()
         removed.append(sent.title)
     # Nothing writes to them any more.

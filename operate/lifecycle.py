@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.config.lake import HADOOP_PREFIX
-from cdc.errors import LakeError, StateError, copy_lost
+from cdc.errors import ConnectError, LakeError, SourceError, StateError, copy_lost
 from cdc.lake.pointer import POINTER, local_folder
 from cdc.store.connector_restarts import Restarts
 from cdc.store.quarantine import Quarantine
@@ -15,12 +17,15 @@ from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate import capture
 from operate.outcome import Outcome, unfinished
 from operate.shards import is_beside
+from schemas.errors import TributaryError
 from schemas.table import Shard, TableId
 
 if TYPE_CHECKING:
+    from collections.abc import Iterable
     from pathlib import Path
 
     from cdc.config import Config
+    from cdc.debezium import CaptureNames
     from cdc.store.lease import Lease
     from operate.context import Services
 
@@ -69,10 +74,28 @@ def resume(services: Services, table: TableId) -> Outcome:
 
 
 def retry(services: Services, table: TableId) -> Outcome:
-    """Let a failed table continue where it was, and restart a failed or stopped connector."""
+    """Let a failed table continue where it was, and restart a failed or stopped connector.
+
+    While Kafka Connect does not answer, the table continues, and a note says what was left out.
+
+    Raises:
+        ConnectError: Kafka Connect does not answer, and the table has not failed; or the connector
+            fails again.
+        StateError: There is nothing to try again.
+    """
     record = require(services, table)
     names = services.capture_of(record)
-    seen = services.connect.status(names.connector)
+    try:
+        seen = services.connect.status(names.connector)
+    except ConnectError as error:
+        if record.state is not State.FAILED:
+            raise
+        note = (
+            f"connector {names.connector} was not looked at: {error.message}. {error.remedy}"
+            " `tributary check` then tells whether the connector runs."
+        )
+        released = _go_on(services, table, State.FAILED, "set to be tried again")
+        return replace(released, details={"notes": [note]})
     # Another command stops it for a moment while it changes it, and must not be disturbed.
     with capture.changing(services, names):
         woken = services.connect.wake(names.connector)
@@ -128,7 +151,24 @@ def forget_build(services: Services, table: TableId) -> bool:
     return True
 
 
-def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcome:
+def absent_sources(services: Services, tables: Iterable[TableId]) -> dict[str, SourceError]:
+    """The sources of these tables that do not answer, each with the error."""
+    absent = {}
+    for name in dict.fromkeys(table.source for table in tables):
+        try:
+            services.source(name).identity()
+        except SourceError as error:
+            absent[name] = error
+    return absent
+
+
+def offboard(
+    services: Services,
+    table: TableId,
+    *,
+    delete_data: bool,
+    absent: SourceError | None = None,
+) -> Outcome:
     """Take the table off the plan: out of the capture, so the log is not kept for it any more.
 
     The last table of a source and tier takes connector, slot and publication along.
@@ -138,6 +178,8 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
         table: The table.
         delete_data: Also delete its lake table, with all generations and its name in the catalog,
             and its topic; with the last table of a source and tier also the capture's own topics.
+        absent: Why the source does not answer, if the operator gives it up. Then it is not queried,
+            and a note has what stays there.
     """
     if services.store.get(table) is None:
         raise _not_on_plan(table)
@@ -149,20 +191,63 @@ def offboard(services: Services, table: TableId, *, delete_data: bool) -> Outcom
         done = []
         if forget_build(services, table):
             done.append("gave up its next generation")
-        with capture.changing(services, names):
-            if capture.leave(services, names, table):
+        with capture.changing(services, names), _naming_absence(services, table, absent):
+            last = not _others(services, record)
+            if absent is None and capture.leave(services, names, table):
                 done.append("left the capture")
             if record.state is not State.RETIRED:
                 record = services.store.put(transition(record, State.RETIRED, at=_now()))
-            if not _others(services, record):
-                gone = capture.dismantle(services, names, delete_topics=delete_data)
+            if last:
+                gone = capture.dismantle(
+                    services, names, delete_topics=delete_data, on_source=absent is None
+                )
                 done += [f"dropped {what}" for what in gone]
         if delete_data:
             _delete_data(services, record, lease)
             Quarantine(services.store).forget(table)
             done.append(f"deleted {record.base_path} and topic {record.topic}")
             services.store.put(replace(record, last_commit=None, updated_at=_now()))
-    return Outcome(table, "offboarded: " + ("; ".join(done) or "nothing to remove"), State.RETIRED)
+    notes = [] if absent is None else _left_there(services, names, table, absent, last=last)
+    return Outcome(
+        table,
+        "offboarded: " + ("; ".join(done) or "nothing to remove"),
+        State.RETIRED,
+        details={"notes": notes} if notes else {},
+    )
+
+
+@contextmanager
+def _naming_absence(
+    services: Services, table: TableId, absent: SourceError | None
+) -> Iterator[None]:
+    """Let an error of a source that does not answer name the way on without it."""
+    try:
+        yield
+    except TributaryError as error:
+        if absent is not None or not absent_sources(services, [table]):
+            raise
+        raise error.advising(
+            f"If the source is gone for good, run `tributary offboard {table} --source-gone`."
+        ) from error
+
+
+def _left_there(
+    services: Services, names: CaptureNames, table: TableId, absent: SourceError, *, last: bool
+) -> list[str]:
+    """What stays behind of a table whose source does not answer, and what removes it."""
+    on_source = services.source(names.source).capture(names)
+    notes = []
+    if statements := on_source.removal(table, last=last):
+        notes.append(
+            f"the source does not answer ({absent.message}). If it comes back, run there:"
+            f" {' '.join(statements)}"
+        )
+    if on_source.sent_tables is None and not last:
+        notes.append(
+            f"connector {names.connector} still lists the table, since its source does not answer"
+            f" ({absent.message}). If it comes back, run `tributary offboard {table}` again."
+        )
+    return notes
 
 
 def _others(services: Services, record: TableRecord) -> bool:

@@ -434,6 +434,14 @@ class SourceCapture(Protocol):
     def planned(self, tables: Sequence[TableId]) -> list[str]:
         """The statements that capturing these tables would run now; nothing is run."""
 
+    def removal(self, table: TableId, *, last: bool) -> list[str]:
+        """The statements that take a table out on the source; nothing is run, nor read.
+
+        Args:
+            table: The table.
+            last: Whether the capture goes with it.
+        """
+
     def unreadable(self) -> str | None:
         """Why the capture cannot continue to read the kept log; None if it can."""
 

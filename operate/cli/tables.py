@@ -201,6 +201,13 @@ def offboard(
         bool,
         typer.Option("--delete-data", help="Also delete the lake tables and the topics."),
     ] = False,
+    source_gone: Annotated[
+        bool,
+        typer.Option(
+            "--source-gone",
+            help="Continue if the source does not answer, and name what stays there.",
+        ),
+    ] = False,
     config: ConfigOption = None,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -208,14 +215,19 @@ def offboard(
     """Take tables off the plan; the last one of a tier also drops its connector and slot."""
     from operate.context import services
     from operate.inventory import on_plan
+    from operate.lifecycle import absent_sources
     from operate.lifecycle import offboard as leave
     from operate.outcome import for_each
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
+        wanted = on_plan(opened, tables, retired=delete_data)
+        absent = absent_sources(opened, wanted) if source_gone else {}
         outcomes = for_each(
-            on_plan(opened, tables, retired=delete_data),
-            lambda table: leave(opened, table, delete_data=delete_data),
+            wanted,
+            lambda table: leave(
+                opened, table, delete_data=delete_data, absent=absent.get(table.source)
+            ),
             action="offboard",
         )
     finish(renderer, outcomes)

@@ -40,6 +40,10 @@ class BinlogCapture:
         """The statements that capturing would run now; nothing is run."""
         return preparation.planned(self._connections, tables)
 
+    def removal(self, table: TableId, *, last: bool) -> list[str]:
+        """None: the server has no part of its own for a capture."""
+        return []
+
     def unreadable(self) -> str | None:
         """None: the connector reads the whole binlog by one list of tables."""
         return None

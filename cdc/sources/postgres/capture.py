@@ -135,6 +135,13 @@ class PostgresCapture:
                 session, names.publication, names.slot, tables, users, append=names.append
             )
 
+    def removal(self, table: TableId, *, last: bool) -> list[str]:
+        """The statements that take a table out, or drop slot and publication; nothing is run."""
+        name = self._names.publication
+        if last:
+            return publication.dropping(name, self._names.slot)
+        return [publication.removing(name, table)]
+
     def unreadable(self) -> str | None:
         """Why the slot cannot be read further without its publication; None if it can.
 

@@ -203,6 +203,22 @@ def remove_tables(session: Session, publication: str, tables: Sequence[TableId])
     return present
 
 
+def removing(publication: str, table: TableId) -> str:
+    """The statement that removes a table, for a person to run."""
+    return f"{_alteration(publication, 'DROP', [(table.schema, table.name)]).as_string(None)};"
+
+
+def dropping(publication: str, slot: str) -> list[str]:
+    """The statements that drop a slot and a publication, for a person to run."""
+    return [
+        f"{statement.as_string(None)};"
+        for statement in (
+            sql.SQL("SELECT pg_drop_replication_slot({})").format(sql.Literal(slot)),
+            _dropped(publication),
+        )
+    ]
+
+
 def published(session: Session, publication: str, source: str) -> list[TableId]:
     """The application's tables in the publication."""
     rows = session.execute(_PUBLISHED, (publication,)).fetchall()
@@ -211,7 +227,11 @@ def published(session: Session, publication: str, source: str) -> list[TableId]:
 
 def drop(session: Session, publication: str) -> None:
     """Drop the publication if it exists."""
-    session.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication)))
+    session.execute(_dropped(publication))
+
+
+def _dropped(publication: str) -> sql.Composed:
+    return sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(publication))
 
 
 def audit(session: Session, publication: str, *, append: bool) -> list[str]:
