@@ -346,3 +346,31 @@ def test_generated_and_invisible_columns_travel(shop: Shop) -> None:
         (3, 3, 30, 4, "v3"),
         (4, 4, 5, 5, "v4"),
     ]
+
+
+def test_a_connector_that_lags_behind_two_migrations_loses_neither(shop: Shop) -> None:
+    """Events of three definitions arrive at once, when the catalog shows the last one only."""
+    shop.create("t", 20)
+    succeeded(shop.onboard("t"))
+    connect, name = shop.services.connect, shop.services.capture(shop.table("t")).connector
+    connect.stop(name)
+    shop.database.execute(
+        "UPDATE t SET v = 1 WHERE id = 1",
+        "ALTER TABLE t ADD COLUMN n int NOT NULL DEFAULT 5",
+        "UPDATE t SET v = 2, n = 6 WHERE id = 2",
+        "INSERT INTO t (id, v, n) VALUES (101, 3, 7)",
+        "ALTER TABLE t MODIFY v bigint NOT NULL, ADD COLUMN m varchar(20)",
+        "UPDATE t SET v = 5000000000, m = 'late' WHERE id = 3",
+        "INSERT INTO t (id, v, m) VALUES (102, 4, 'new')",
+        "DELETE FROM t WHERE id = 4",
+    )
+    connect.resume(name)
+    run_without_error(shop)
+    shop.assert_equal("t")
+    found = {row.id: (row.v, row.n, row.m) for row in shop.lake("t").collect()}
+    assert found[1] == (1, 5, None)
+    assert found[2] == (2, 6, None)
+    assert found[3] == (5_000_000_000, 5, "late")
+    assert found[101] == (3, 7, None)
+    assert found[102] == (4, 5, "new")
+    assert 4 not in found
