@@ -74,7 +74,6 @@ def _begin(context: RunContext, record: TableRecord) -> TableRecord:
         shard=record.shard,
         tier=record.tier,
         topic=record.topic,
-        publication=record.publication,
         updated_at=datetime.now(timezone.utc),
         generation=record.generation + 1,
         beside=True,

@@ -149,7 +149,6 @@ def register(services: Services, table: TableId) -> Outcome:
                 base_path=free_path(services, table),
                 tier=names.tier,
                 topic=names.topic(table),
-                publication=names.publication,
                 updated_at=now,
                 shard=services.config.shard(table),
             )
@@ -160,7 +159,6 @@ def register(services: Services, table: TableId) -> Outcome:
             base_path=free_path(services, table),
             tier=names.tier,
             topic=names.topic(table),
-            publication=names.publication,
             shard=services.config.shard(table),
         )
         record = services.store.put(again)

@@ -117,7 +117,6 @@ class TableRecord(Part):
         base_path: Base path of the table in the lake; attempts are folders below it.
         tier: Tables of one tier share connector, slot and publication.
         topic: The topic that carries its changes.
-        publication: The publication that it is in.
         updated_at: When the record last changed.
         shard: Its part in a lake table that several source tables feed; ``None`` if its lake table
             is its own.
@@ -142,7 +141,6 @@ class TableRecord(Part):
     base_path: str
     tier: str
     topic: str
-    publication: str
     updated_at: datetime
     generation: int = 1
     shard: Shard | None = None

@@ -30,6 +30,7 @@ from stack.roles import ADMIN
 from tests.integration.rigs.mysql import had, mysql_stack_of, own_mysql_database
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.proxy import Proxy
+from tests.records import table_record
 
 TABLE = TableId("shop", 'we"ird', "Orders")
 
@@ -105,13 +106,11 @@ def test_leases_go_on_when_summer_time_ends(in_a_doubled_hour: str) -> None:
 
 
 def record() -> TableRecord:
-    return TableRecord(
+    return table_record(
         table=TABLE,
         state=State.REGISTERED,
         base_path="s3a://lake/orders",
-        tier="default",
         topic="shop_default.public.orders",
-        publication="tributary_shop_default",
         updated_at=datetime.now(timezone.utc),
     )
 

@@ -25,13 +25,14 @@ from cdc.lake.timeline import Committed
 from cdc.run import RunContext
 from cdc.store.attempt import Attempt
 from cdc.store.state_store import Store
-from cdc.store.table_state import CommitSummary, State, TableRecord
+from cdc.store.table_state import CommitSummary, TableRecord
 from schemas.table import TableId
 from stack.artifacts import Software, fetch_software
 from stack.jvm import Kafka
 from stack.ports import HOST, choose
 from tests.integration.rigs.captured import wait_until
 from tests.integration.test_kafka_security import wait_until_started, write_properties
+from tests.records import table_record
 
 pytestmark = pytest.mark.breadth
 
@@ -178,13 +179,10 @@ def reads(cluster: Cluster, topic: str) -> tuple[RunContext, TableRecord, Commit
         topic_id=facts.id,
     )
     now = datetime.now(timezone.utc)
-    record = TableRecord(
+    record = table_record(
         table=TABLE,
-        state=State.INCREMENTAL,
         base_path="file:///lake",
-        tier="default",
         topic=topic,
-        publication="p",
         updated_at=now,
         attempt=Attempt(UUID(int=1), now, "/lake/a"),
         last_commit=CommitSummary(facts.stable, None, None, "1", now, facts.epochs),

@@ -21,6 +21,7 @@ from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import State, TableRecord
+from tests.records import table_record
 from tests.spark.lake import (
     CLUSTERED,
     ORDERS,
@@ -157,13 +158,10 @@ def test_a_copy_whose_first_commit_was_cut_short_goes_on_in_another_folder(
     at = datetime.now(timezone.utc)
     first = Attempt(uuid.uuid4(), at, attempt_path(tmp_path.as_uri(), "first"))
     made: list[Attempt] = [first]
-    known = TableRecord(
+    known = table_record(
         table=TABLE,
         state=State.BOOTSTRAPPING,
         base_path=tmp_path.as_uri(),
-        tier="default",
-        topic="t",
-        publication="p",
         updated_at=at,
         attempt=first,
     )

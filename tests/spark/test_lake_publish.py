@@ -28,7 +28,8 @@ from cdc.run.published_generation import check_serving
 from cdc.store.attempt import Attempt
 from cdc.store.lease import Leases
 from cdc.store.state_store import Store
-from cdc.store.table_state import State, TableRecord
+from cdc.store.table_state import TableRecord
+from tests.records import table_record
 from tests.spark.lake import TABLE
 
 FOLDERS = ["plain", "with space", "100%25", "hash#1", "a~2eb", "ünï", "x" * 200]
@@ -190,13 +191,9 @@ def wait_until_still(child: subprocess.Popen[str]) -> None:
 def third_generation(base: str) -> TableRecord:
     """The record of whoever took the table over and published it."""
     now = datetime.now(timezone.utc)
-    return TableRecord(
+    return table_record(
         table=TABLE,
-        state=State.INCREMENTAL,
         base_path=base,
-        tier="default",
-        topic="t",
-        publication="p",
         updated_at=now,
         generation=3,
         attempt=Attempt(uuid.uuid4(), now, f"{base}/attempt=3"),

@@ -25,7 +25,8 @@ from cdc.runtime.progress import NullProgress
 from cdc.store.attempt import Attempt
 from cdc.store.lease import Leases
 from cdc.store.state_store import Store
-from cdc.store.table_state import State, TableRecord
+from cdc.store.table_state import TableRecord
+from tests.records import table_record
 from tests.spark.lake import ORDERS, TABLE, change, insert
 from tests.spark.local import local_config
 
@@ -107,13 +108,9 @@ def followed(spark: SparkSession, folder: Path, settings: TableSettings) -> Iter
 def generation(base: str, number: int) -> TableRecord:
     """The record of a generation whose attempt is numbered like it."""
     attempt, now = uuid.UUID(int=number), datetime.now(timezone.utc)
-    return TableRecord(
+    return table_record(
         table=TABLE,
-        state=State.INCREMENTAL,
         base_path=base,
-        tier="default",
-        topic="t",
-        publication="p",
         updated_at=now,
         generation=number,
         attempt=Attempt(attempt, now, attempt_path(base, attempt)),

@@ -18,6 +18,7 @@ from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.replication import Replication
+from tests.records import table_record
 
 LIMITS = Limits(
     older_transactions_s=20.0,
@@ -74,13 +75,11 @@ class Bootstrapping(Replication):
 
     def _hand_over(self, table: TableId) -> TableRecord:
         return self.store.put(
-            TableRecord(
+            table_record(
                 table=table,
                 state=State.REGISTERED,
                 base_path=self.config.table_path(table),
-                tier="default",
                 topic=self.capture.topic(table),
-                publication=self.capture.publication,
                 updated_at=datetime.now(timezone.utc),
             )
         )

@@ -36,6 +36,7 @@ from cdc.store.table_state import State, TableRecord, transition
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableId
 from tests.integration.rigs.postgres import Database
+from tests.records import table_record
 
 CAPTURE_TIMEOUT_S = 60.0
 
@@ -167,13 +168,11 @@ class Replication:
             lambda _timeline: None,
         )
         write_pointer(self.spark, base, path=attempt.path, generation=1, attempt=str(attempt_id))
-        record = TableRecord(
+        record = table_record(
             table=table,
             state=State.REGISTERED,
             base_path=base,
-            tier="default",
             topic=topic,
-            publication=self.capture.publication,
             updated_at=now,
         )
         record = transition(record, State.BOOTSTRAPPING, at=now, attempt=attempt)

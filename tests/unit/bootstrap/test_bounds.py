@@ -16,18 +16,15 @@ from cdc.log.position import LogPosition
 from cdc.sources.base import Source
 from cdc.sources.values import Marker
 from cdc.store.attempt import Attempt
-from cdc.store.table_state import State, TableRecord
+from cdc.store.table_state import State
 from schemas.table import TableId
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 GTIDS = "3e11fa47-71ca-11e1-9e33-c80aa9429562:1-7"
-RECORD = TableRecord(
+RECORD = table_record(
     table=TableId("shop", "shop", "orders"),
     state=State.BOOTSTRAPPING,
-    base_path="/lake/orders",
-    tier="default",
-    topic="t",
-    publication="p",
     updated_at=NOW,
     attempt=Attempt(uuid.uuid4(), NOW, "/a"),
 )

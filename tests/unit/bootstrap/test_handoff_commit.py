@@ -20,10 +20,11 @@ from cdc.lake.key_text import FORM
 from cdc.log.position import Lsn
 from cdc.sources.values import Marker
 from cdc.store.attempt import Attempt, Chunk
-from cdc.store.table_state import State, TableRecord
+from cdc.store.table_state import State
 from schemas.fingerprint import Fingerprint
 from schemas.table import Column, Shard, TableId, TableSchema
 from tests.handoffs import VIEW
+from tests.records import table_record
 
 TABLE = TableId("shop", "public", "orders")
 ATTEMPT = Attempt(
@@ -40,13 +41,10 @@ ATTEMPT = Attempt(
     reads_upto="0/99",
     handoff_offsets={0: 42},
 )
-RECORD = TableRecord(
+RECORD = table_record(
     table=TABLE,
     state=State.BOOTSTRAPPING,
-    base_path="/lake/orders",
-    tier="default",
     topic="topic",
-    publication="p",
     updated_at=ATTEMPT.started_at,
     attempt=ATTEMPT,
     generation=3,

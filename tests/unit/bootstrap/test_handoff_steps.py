@@ -17,7 +17,7 @@ from cdc.errors import KafkaError
 from cdc.store.attempt import Attempt, Chunk
 from cdc.store.table_state import Cause, State, TableRecord, transition, with_attempt
 from schemas.fingerprint import Fingerprint
-from schemas.table import TableId
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 CHUNKS = tuple(Chunk(number, None, None, 1, 1) for number in range(3))
@@ -119,13 +119,9 @@ class World:
 
 
 def registered(state: State = State.REGISTERED) -> TableRecord:
-    return TableRecord(
-        table=TableId("shop", "public", "orders"),
+    return table_record(
         state=state,
-        base_path="/lake/orders",
-        tier="default",
         topic="shop_default.public.orders",
-        publication="p",
         updated_at=NOW,
     )
 

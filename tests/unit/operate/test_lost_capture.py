@@ -26,6 +26,7 @@ from operate.context import Services
 from operate.lost_capture import after_gtid_change, cut_off, of_another_server
 from schemas.table import TableId
 from tests.handoffs import VIEW
+from tests.records import table_record
 from tests.unit.cdc.configuration import minimal
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
@@ -48,13 +49,12 @@ def put(
 ) -> TableRecord:
     """A table that went through these states."""
     names = services.capture(table(name))
-    record = TableRecord(
+    record = table_record(
         table=table(name),
         state=State.REGISTERED,
         base_path=f"/lake/{name}",
         tier=names.tier,
         topic=names.topic(table(name)),
-        publication=names.publication,
         updated_at=NOW,
         beside=beside,
     )

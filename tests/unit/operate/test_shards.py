@@ -5,22 +5,21 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
-from cdc.store.table_state import State, TableRecord
+from cdc.store.table_state import State
 from operate.shards import shared_tables
 from operate.status import TableStatus
 from schemas.table import Shard, TableId
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
 
 def status(name: str, state: State, age_s: float | None, **changes: object) -> TableStatus:
-    record = TableRecord(
+    record = table_record(
         table=TableId("shop", "public", name),
         state=state,
         base_path=f"file:///lake/orders/_shards/{name}",
-        tier="default",
         topic=name,
-        publication="p",
         updated_at=NOW,
         shard=Shard("orders", name, "_shard", "file:///lake/orders"),
     )

@@ -6,11 +6,11 @@ from datetime import datetime, timezone
 
 import pytest
 
-from cdc.store.table_state import LakeSize, State, TableRecord
+from cdc.store.table_state import LakeSize
 from operate.cli.status import show_status
 from operate.render import Renderer
 from operate.status import Status, TableStatus
-from schemas.table import TableId
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 GIB = 2**30
@@ -20,13 +20,8 @@ GIB = 2**30
 def test_a_table_that_is_named_says_what_it_takes_and_what_stays_for_readers(
     named: bool, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    record = TableRecord(
-        table=TableId("shop", "public", "orders"),
-        state=State.INCREMENTAL,
+    record = table_record(
         base_path="file:///lake/orders",
-        tier="default",
-        topic="t",
-        publication="p",
         updated_at=NOW,
         size=LakeSize(GIB, 6 * GIB, 2 * GIB, NOW),
     )

@@ -13,7 +13,7 @@ from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, TableRecord, transition
 from operate.candidates import is_candidate, waits_for
 from schemas.errors import TributaryError
-from schemas.table import TableId
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 2, 23, 4, 5, tzinfo=timezone.utc)
 CHANGED = SchemaChangeError("column 'v' was renamed", remedy="Copy it again.")
@@ -22,13 +22,8 @@ ASKS = TableSettings(on_incompatible="resync")
 
 
 def table() -> TableRecord:
-    return TableRecord(
-        table=TableId("shop", "public", "orders"),
-        state=State.INCREMENTAL,
+    return table_record(
         base_path="/lake",
-        tier="default",
-        topic="t",
-        publication="p",
         updated_at=NOW,
         attempt=Attempt(UUID(int=1), NOW, "/lake/a", start_offsets={0: 1}, handoff_offsets={0: 2}),
     )

@@ -16,9 +16,10 @@ from cdc.connect import ConnectorStatus, TaskStatus
 from cdc.errors import ConnectError, KafkaError, SourceError
 from cdc.store.losses import Losses
 from cdc.store.state_store import Store
-from cdc.store.table_state import State, TableRecord
+from cdc.store.table_state import TableRecord
 from schemas.errors import RegistryError, TributaryError
 from schemas.table import TableId
+from tests.records import table_record
 
 ASKED = (
     ("log_health", SourceError),
@@ -36,13 +37,9 @@ ASKED = (
 
 
 def record(name: str, source: str = "shop") -> TableRecord:
-    return TableRecord(
+    return table_record(
         table=TableId(source, "public", name),
-        state=State.INCREMENTAL,
         base_path="/lake",
-        tier="default",
-        topic="t",
-        publication="p",
         updated_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
     )
 

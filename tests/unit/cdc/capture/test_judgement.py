@@ -34,6 +34,7 @@ from cdc.sources.values import ServerIdentity
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
+from tests.records import table_record
 
 ORDERS = TableId("shop", "public", "orders")
 NAMES = CaptureNames("shop", "default", "p", "s", "c", "t", "postgres")
@@ -187,17 +188,7 @@ def followed(**changes: Any) -> TableRecord:
     at = datetime(2026, 1, 1, tzinfo=timezone.utc)
     view = CopyView("v", "0/1", at, False, system_identifier="71", timeline=None)
     attempt = Attempt(id=UUID(int=1), started_at=at, path="p", view=view, told_upto=7)
-    values: dict[str, Any] = {
-        "table": ORDERS,
-        "state": State.INCREMENTAL,
-        "base_path": "p",
-        "tier": "default",
-        "topic": "t",
-        "publication": "p",
-        "updated_at": at,
-        "attempt": attempt,
-    }
-    return TableRecord(**{**values, **changes})
+    return table_record(ORDERS, **{"attempt": attempt, **changes})
 
 
 SLOT = SimpleNamespace(title="replication slot s", problem=lambda *_: None)

@@ -20,6 +20,7 @@ from cdc.store.attempt import Attempt
 from cdc.store.state_store import Store
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from schemas.table import TableId
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 NAMES = ("orders", "lines", "logs")
@@ -64,13 +65,10 @@ def context(kafka: Kafka, store: Store) -> RunContext:
 
 
 def record(name: str) -> TableRecord:
-    return TableRecord(
+    return table_record(
         table=TableId("shop", "public", name),
-        state=State.INCREMENTAL,
         base_path="file:///lake",
-        tier="default",
         topic=name,
-        publication="p",
         updated_at=NOW,
         attempt=Attempt(uuid.uuid4(), NOW, "file:///lake/a", topic_id="T1"),
         last_commit=CommitSummary({0: 5}, None, None, "20260101000000000", NOW, epochs={0: 3}),

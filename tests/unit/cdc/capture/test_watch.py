@@ -16,6 +16,7 @@ from cdc.run import RunContext, silences
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
+from tests.records import table_record
 
 CAPTURE = CaptureNames("shop", "default", "p", "s", "shop-default", "shop", "postgres")
 BEATS, ORDERS, LINES = CAPTURE.heartbeat_topic, "shop.public.orders", "shop.public.lines"
@@ -41,13 +42,12 @@ def store(tmp_path: Path) -> Iterator[Store]:
     made = Store(f"sqlite:///{tmp_path / 'state.db'}")
     for topic, tier in ((ORDERS, "default"), (LINES, "default"), ("shop.public.logs", "append")):
         made.put(
-            TableRecord(
+            table_record(
                 table=TableId("shop", "public", topic.rpartition(".")[2]),
                 state=State.REGISTERED,
                 base_path="file:///lake",
                 tier=tier,
                 topic=topic,
-                publication="p",
                 updated_at=datetime.now(timezone.utc),
             )
         )

@@ -12,6 +12,7 @@ from cdc.lake.pointer import Pointer, Published, moved
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 TABLE = TableId("shop", "public", "orders")
@@ -30,13 +31,10 @@ def pointer(*numbers: int) -> Pointer | None:
 
 
 def record(number: int, state: State = State.INCREMENTAL, *, beside: bool = False) -> TableRecord:
-    return TableRecord(
+    return table_record(
         table=TABLE,
         state=state,
         base_path="/lake",
-        tier="default",
-        topic="t",
-        publication="p",
         updated_at=NOW,
         generation=number,
         attempt=Attempt(UUID(attempt(number)), NOW, "p"),

@@ -14,6 +14,7 @@ from cdc.lake.services import MOST_BETWEEN_CLUSTERINGS, Retention
 from cdc.run import plan
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from schemas.table import TableId
+from tests.records import table_record
 
 NOW = datetime(2026, 3, 4, 5, 6, 7, tzinfo=timezone.utc)
 TABLE = TableId("shop", "public", "orders")
@@ -70,13 +71,10 @@ def test_what_is_no_duration(text: str) -> None:
 def record(committed_s: float, watermark_s: float | None, state: State) -> TableRecord:
     watermark = None if watermark_s is None else NOW - timedelta(seconds=watermark_s)
     last = CommitSummary({0: 5}, None, watermark, "i", NOW - timedelta(seconds=committed_s))
-    return TableRecord(
+    return table_record(
         table=TABLE,
         state=state,
         base_path="/lake",
-        tier="default",
-        topic="t",
-        publication="p",
         updated_at=NOW,
         last_commit=last,
     )

@@ -12,8 +12,8 @@ import pytest
 from cdc.log.position import LogPosition, Lsn
 from cdc.run import cycle
 from cdc.store.attempt import Attempt
-from cdc.store.table_state import CommitSummary, State, TableRecord
-from schemas.table import TableId
+from cdc.store.table_state import CommitSummary
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 2, tzinfo=timezone.utc)
 
@@ -38,13 +38,7 @@ def test_an_idle_table_rests_on_its_newest_commit(
     )
     monkeypatch.setattr(cycle, "of_capture", lambda _: [])
     monkeypatch.setattr(cycle, "of_table", lambda *_: [])
-    record = TableRecord(
-        table=TableId("shop", "public", "orders"),
-        state=State.INCREMENTAL,
-        base_path="/lake/orders",
-        tier="default",
-        topic="t",
-        publication="p",
+    record = table_record(
         updated_at=NOW,
         attempt=Attempt(UUID(int=1), NOW, "/lake/orders/a", reads_upto="0/5"),
         last_commit=CommitSummary({0: 7}, "0/9", NOW, "20260102030405006", NOW),

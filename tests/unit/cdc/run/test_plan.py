@@ -13,6 +13,7 @@ from cdc.run.plan import due, ranges, retry_at, runnable, tasks, watermark
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import CommitSummary, State, TableRecord
 from schemas.table import TableId
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 1, tzinfo=timezone.utc)
 
@@ -23,13 +24,11 @@ def record(
     commit = None
     if offsets is not None:
         commit = CommitSummary(offsets, None, None, "20260101000000000", NOW)
-    return TableRecord(
+    return table_record(
         table=TableId("shop", "public", name),
         state=state,
         base_path="file:///lake",
-        tier="default",
         topic=f"shop.public.{name}",
-        publication="p",
         updated_at=NOW,
         attempt=Attempt(uuid.uuid4(), NOW, "file:///lake/a", topic_id="T1"),
         last_commit=commit,

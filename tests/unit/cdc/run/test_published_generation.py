@@ -13,20 +13,17 @@ from cdc.errors import LakeError
 from cdc.lake.pointer import Pointer, Published, moved
 from cdc.run import published_generation as serving
 from cdc.store.attempt import Attempt
-from cdc.store.table_state import CommitSummary, State, TableRecord
+from cdc.store.table_state import CommitSummary, TableRecord
 from schemas.table import TableId
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 
 
 def table(name: str) -> TableRecord:
-    return TableRecord(
+    return table_record(
         table=TableId("shop", "public", name),
-        state=State.INCREMENTAL,
         base_path=f"/lake/{name}",
-        tier="default",
-        topic="t",
-        publication="p",
         updated_at=NOW,
         attempt=Attempt(UUID(int=1), NOW, f"/lake/{name}/a"),
         version=1,

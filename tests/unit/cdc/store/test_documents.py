@@ -26,6 +26,7 @@ from schemas.errors import TributaryError
 from schemas.fingerprint import Fingerprint
 from schemas.table import Shard, TableId
 from tests.handoffs import VIEW
+from tests.records import table_record
 from tests.unit.cdc.strategies import facts, offsets, texts, times, views
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
@@ -69,7 +70,6 @@ records = st.builds(
     TableRecord,
     tables,
     states,
-    texts,
     texts,
     texts,
     texts,
@@ -154,14 +154,8 @@ ATTEMPT = Attempt(
     chunks=(Chunk(0, None, ("5",), 1, 1),),
     view=VIEW,
 )
-RECORD = TableRecord(
+RECORD = table_record(
     TABLE,
-    State.INCREMENTAL,
-    "/lake",
-    "default",
-    "topic",
-    "publication",
-    NOW,
     shard=Shard("orders", "eu", "_shard", "/lake/orders"),
     attempt=ATTEMPT,
     error=ErrorRecord("KafkaError", "down", "wait", {}),

@@ -13,6 +13,7 @@ from cdc.store.losses import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
+from tests.records import table_record
 from tests.unit.cdc.store.test_table_state import READY
 
 NAMES = CaptureNames("shop", "default", "p", "s", "c", "t", "postgres")
@@ -20,16 +21,7 @@ OTHER = CaptureNames("shop", "slow", "p2", "s2", "c2", "t2", "postgres")
 
 
 def record(name: str, attempt: Attempt | None) -> TableRecord:
-    return TableRecord(
-        table=TableId("shop", "public", name),
-        state=State.PAUSED,
-        base_path="/lake",
-        tier="default",
-        topic="t",
-        publication="p",
-        updated_at=datetime(2026, 1, 1, tzinfo=timezone.utc),
-        attempt=attempt,
-    )
+    return table_record(TableId("shop", "public", name), State.PAUSED, attempt=attempt)
 
 
 def test_a_loss_stops_whoever_began_before_it_and_nobody_else(tmp_path: Path) -> None:

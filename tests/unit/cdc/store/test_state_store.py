@@ -27,6 +27,7 @@ from schemas.changes import DropColumn, Verdict
 from schemas.redaction import redact
 from schemas.table import TableId
 from tests.handoffs import handed
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, 678901, tzinfo=timezone.utc)
 TABLE = TableId("shop", "public", "orders")
@@ -43,13 +44,10 @@ def store(file: Path) -> Store:
 
 
 def record(table: TableId = TABLE) -> TableRecord:
-    return TableRecord(
+    return table_record(
         table=table,
-        state=State.INCREMENTAL,
         base_path="s3a://lake/orders",
-        tier="default",
         topic="shop_default.public.orders",
-        publication="tributary_shop_default",
         updated_at=NOW,
         attempt=Attempt(UUID(int=1), NOW, "path", start_offsets={0: 1}),
         last_commit=CommitSummary({0: 2, 1: 3}, "0/1", NOW, "2026", NOW),

@@ -27,6 +27,7 @@ from cdc.store.table_state import (
 from schemas.fingerprint import Fingerprint
 from schemas.table import Shard, TableId
 from tests.handoffs import VIEW
+from tests.records import table_record
 
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
 LATER = NOW + timedelta(hours=1)
@@ -85,13 +86,11 @@ EVERY_PAIR = [(origin, to) for origin in State for to in State]
 
 
 def record(state: State, *, resume_to: State | None = None) -> TableRecord:
-    return TableRecord(
+    return table_record(
         table=TABLE,
         state=state,
         base_path="s3a://lake/orders",
-        tier="default",
         topic="shop_default.public.orders",
-        publication="tributary_shop_default",
         updated_at=NOW,
         generation=3,
         attempt=None if state is State.REGISTERED else READY,
