@@ -41,15 +41,27 @@ class Project:
         tables: Mapping[str, Any] | None = None,
         defaults: Mapping[str, Any] | None = None,
     ) -> Project:
-        """Derive a project from the configuration that the stack writes for itself."""
-        config = database.document(folder)
-        config["lake"] = {"url": (folder / "lake").as_uri()}
-        config["state"] = {"url": f"sqlite:///{folder / 'state.db'}"}
+        """A project whose configuration is written, so that a test begins with its first table."""
+        project = cls(folder, database)
+        project.configure(tables, defaults)
+        return project
+
+    def configure(
+        self, tables: Mapping[str, Any] | None = None, defaults: Mapping[str, Any] | None = None
+    ) -> None:
+        """Write the configuration, derived from the one that the stack writes for itself."""
+        config = self.database.document(self.folder)
+        config["lake"] = {"url": (self.folder / "lake").as_uri()}
+        config["state"] = {"url": f"sqlite:///{self.folder / 'state.db'}"}
         config["tables"] = dict(tables or {})
         config["defaults"] = dict(defaults or {})
         config["spark"] = {"master": "local[2]", "driver_memory": "2g"}
-        (folder / "tributary.yaml").write_text(yaml.safe_dump(config))
-        return cls(folder, database)
+        self.file.write_text(yaml.safe_dump(config))
+
+    @property
+    def file(self) -> Path:
+        """The configuration file."""
+        return self.folder / "tributary.yaml"
 
     def table(self, name: str) -> TableId:
         """A table of the source, by the name that the product has for it."""
@@ -132,6 +144,11 @@ class Ran:
         return self
 
     @property
+    def lines(self) -> list[str]:
+        """The lines on stdout."""
+        return self.stdout.splitlines()
+
+    @property
     def json(self) -> Any:
         """The output of a command that ran with ``--output json``."""
         return json.loads(self.stdout)
@@ -140,7 +157,7 @@ class Ran:
 def command(project: Project, *arguments: str) -> list[str]:
     """The argument vector of one call of the command line."""
     tributary = str(Path(sys.executable).with_name("tributary"))
-    return [tributary, *arguments, "--config", str(project.folder / "tributary.yaml")]
+    return [tributary, *arguments, "--config", str(project.file)]
 
 
 def environment(crash_at: str | None) -> dict[str, str]:

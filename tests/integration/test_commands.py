@@ -1,0 +1,252 @@
+"""The commands as a person types them, from an empty folder to an empty plan.
+
+Each command is a process of its own, and what is asserted is what a person reads.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import jsonschema
+import pytest
+import yaml
+from confluent_kafka import Producer
+
+from cdc.config import load
+from cdc.runtime.progress import NullProgress
+from operate.context import Services
+from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.lost_schema import LostSchema
+from tests.integration.rigs.postgres import Database
+from tests.integration.rigs.project import Project, Ran
+from tests.integration.rigs.shop import settle
+
+ORDERS, PARTS, NOTES = "public.orders", "public.parts", "public.notes"
+_END_S = 90.0
+"""After SIGTERM: 20 s for what is under way, 20 s for Spark, and a machine that is busy."""
+
+
+@pytest.mark.timeout(1200)
+def test_a_project_from_its_first_command_to_its_last(database: Database, tmp_path: Path) -> None:
+    database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, v int NOT NULL, t text)",
+        "CREATE TABLE parts (id int PRIMARY KEY, v int NOT NULL)",
+        "CREATE TABLE notes (t text)",
+    )
+    database.load("orders", ((n, 0, f"row {n}") for n in range(1, 101)))
+    database.load("parts", ((n, 0) for n in range(1, 21)))
+    project = Project(tmp_path, database)
+
+    begins(project)
+    finds_its_tables(project)
+    onboards(project)
+    pauses_while_another_goes_on(project)
+    replays_what_was_left_out(project)
+    follows_a_column_until_it_is_stopped(project)
+    verifies_and_copies_again(project)
+    ends(project)
+
+
+def begins(project: Project) -> None:
+    """``init``, ``config schema``, ``check``."""
+    assert_line(project.run("init").expect(0), f"Wrote {project.file}. Fill it in, then run:")
+    starting = yaml.safe_load(project.file.read_text())
+    schema = project.run("config", "schema").expect(0).json
+    jsonschema.validate(starting, schema)
+
+    project.configure({PARTS: {"on_bad_message": "quarantine"}})
+    filled_in = yaml.safe_load(project.file.read_text())
+    jsonschema.validate(filled_in, schema)
+    assert starting.keys() < filled_in.keys(), "every section of the starting file was filled in"
+    checked = project.run("check").expect(0)
+    assert_line(checked, "ok       wal_level: logical")
+    assert_line(checked, f"{project.folder / 'lake'} is writable")
+    assert_line(checked, " checks, 0 warnings, 0 errors")
+
+
+def finds_its_tables(project: Project) -> None:
+    """``discover``, ``onboard --dry-run``; neither changes anything."""
+    name = project.database.name
+    found = project.run("discover").expect(0)
+    for table in (ORDERS, PARTS):
+        assert_line(found, f"{name}:{table} ", " id ", " default ", " ready")
+    assert_line(found, f"{name}:{NOTES} ", "refused: has no key, so a change cannot be applied")
+    assert_line(found, "1 of 3 tables cannot be onboarded as they are; `tributary onboard TABLE")
+
+    planned = project.run("onboard", ORDERS, "--dry-run").expect(0)
+    assert_line(planned, f"topic  {name}_default.{ORDERS}")
+    assert_line(planned, f'PUBLICATION "tributary_{name}_default" ADD TABLE ONLY "public"."orders"')
+    assert_line(planned, f"PUT /connectors/tributary_{name}_default/config")
+    assert_line(planned, f"copy {name}:{ORDERS}, hand over to the stream, publish")
+    assert_line(project.run("status").expect(0), "No table is on the plan. Next: tributary")
+    assert project.database.rows("SELECT pubname FROM pg_publication") == []
+
+
+def onboards(project: Project) -> None:
+    """``onboard``, ``path``, and ``retry`` of a table that did not fail."""
+    name = project.database.name
+    onboarded = project.run("onboard", "public.*").expect(0)
+    for table, rows in ((ORDERS, 100), (PARTS, 20)):
+        assert_line(
+            onboarded, f"{name}:{table}: copied {rows} rows in", "handed over to the stream"
+        )
+    assert f"Left out: table {name}:{NOTES} has no key" in onboarded.stderr
+    assert "What to do: Choose: 1. give it a primary key" in onboarded.stderr
+    (attempt,) = (project.folder / "lake" / name / "public" / "orders").glob("attempt=*")
+    assert_line(project.run("path", ORDERS).expect(0), str(attempt))
+
+    refused = project.run("retry", ORDERS).expect(3)
+    assert f"Error: table {name}:{ORDERS} is incremental, not failed" in refused.stderr
+    assert f"What to do: See `tributary status {name}:{ORDERS}`" in refused.stderr
+
+
+def pauses_while_another_goes_on(project: Project) -> None:
+    """``pause``, ``run``, ``status``, ``resume``; a record of the other table is left out."""
+    name = project.database.name
+    paused = project.run("pause", ORDERS, "--reason", "a migration").expect(0)
+    assert_line(paused, f"{name}:{ORDERS}: paused")
+    project.execute("UPDATE orders SET v = 1", "UPDATE parts SET v = 1 WHERE id < 4")
+    with opened(project) as services:
+        settle(services, project.table("parts"))
+    ran = project.run("run").expect(0)
+    assert_line(ran, f"{name}:{PARTS}: 3 changes in 1 commits,")
+    assert_line(ran, f"{name}:{ORDERS}: paused: a migration")
+    resume = f"  What to do: Run `tributary resume {name}:{ORDERS}` before"
+    assert_line(ran, resume)
+
+    shown = project.run("status").expect(0)
+    assert_line(shown, f"{name}:{ORDERS} ", " paused ")
+    assert_line(shown, f"{name}:{PARTS} ", " incremental ")
+    assert_line(shown, f"{name}:{ORDERS}: a migration")
+    assert_line(shown, resume)
+    assert_line(shown, f"capture {name}/default: connector running, last heartbeat", "of log kept")
+    document = project.run("status", "--output", "json").expect(0).json
+    assert {one["table"]: one["state"] for one in document["tables"]} == {
+        f"{name}:{ORDERS}": "paused",
+        f"{name}:{PARTS}": "incremental",
+    }
+    assert_line(project.run("resume", ORDERS).expect(0), f"{name}:{ORDERS}: resumed")
+
+
+def replays_what_was_left_out(project: Project) -> None:
+    """``run``, ``quarantine list``, ``show`` and ``replay``."""
+    name = project.database.name
+    with opened(project) as services:
+        lost = LostSchema(services.config.kafka.registry.url)
+        whole, offset = leave_unreadable(services, project, lost)
+        ran = project.run("run").expect(0)
+        assert_line(ran, f"{name}:{ORDERS}: 100 changes in")
+        reason = f"does not know schema id {lost.id}"
+        listed = project.run("quarantine", "list").expect(0)
+        assert_line(listed, f"{name}:{PARTS} ", f" {offset} ", f" {lost.id} ", reason)
+        shown = project.run("quarantine", "show", PARTS, str(offset)).expect(0)
+        assert_line(shown, "reason ", reason)
+        assert_line(shown, f"value: {len(whole)} bytes")
+        assert_line(shown, f"  000000  00 {lost.id.to_bytes(4, 'big').hex(' ')}")
+        (left,) = (one for one in project.run("status").expect(0).lines if "in quarantine" in one)
+        assert left.startswith(f"{name}:{PARTS}: 1 records are in quarantine")
+
+        schema = services.registry.schema(int.from_bytes(whole[1:5], "big"))
+        lost.restore(schema, services.connect, f"tributary_{name}_default")
+    replayed = project.run("quarantine", "replay", PARTS).expect(0)
+    assert_line(replayed, f"{name}:{PARTS}: replayed 1 records, and ")
+    assert_line(project.run("quarantine", "list").expect(0), "No record is in quarantine.")
+
+
+def leave_unreadable(services: Services, project: Project, lost: LostSchema) -> tuple[bytes, int]:
+    """Write the newest change of ``parts`` again with the lost schema; that change, and where."""
+    record = services.store.get(project.table("parts"))
+    assert record is not None
+    settle(services, record.table)
+    end = services.kafka.stable_offsets(record.topic)[0]
+    events = services.kafka.read(record.topic, 0, 0, end)
+    whole = [event.value for event in events if event.value is not None][-1]
+    producer = Producer(services.config.kafka.librdkafka_config())
+    producer.produce(record.topic, value=lost.write(whole), partition=0)
+    assert producer.flush(30) == 0
+    return whole, services.kafka.stable_offsets(record.topic)[0] - 1
+
+
+def follows_a_column_until_it_is_stopped(project: Project) -> None:
+    """``schema check``, ``diff`` and ``history``; ``run --continuous`` until SIGTERM."""
+    name = project.database.name
+    narrower = "ALTER TABLE orders ALTER COLUMN v TYPE smallint"
+    asked = project.run("schema", "check", ORDERS, "--ddl", narrower).expect(4)
+    assert_line(asked, "bootstrap  column 'v' ")
+    assert_line(asked, "Verdict: the table needs a bootstrap.")
+    project.execute(
+        "ALTER TABLE orders ADD COLUMN note text", "UPDATE orders SET note = 'new' WHERE id = 7"
+    )
+    compared = project.run("schema", "diff", ORDERS).expect(0)
+    assert_line(compared, "column  source   registry  lake")
+    assert_line(compared, "note    text     string    -")
+    assert_line(compared, "Verdict: the lake follows in place.")
+
+    log = project.folder / "continuous.log"
+    process = project.start("run", "--continuous", "--interval", "1", log=log)
+    try:
+        wait_until(lambda: f"{name}:{ORDERS}: 1 changes in" in log.read_text(), "the run", 300)
+        process.send_signal(signal.SIGTERM)
+        assert process.wait(_END_S) == 0, log.read_text()[-3000:]
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait(30)
+    past = project.run("schema", "history", ORDERS).expect(0)
+    assert_line(past, " evolve ", " followed ", "column 'note' (text) was added")
+
+
+def verifies_and_copies_again(project: Project) -> None:
+    """``verify``, ``resync``, ``generations list`` and ``remove``."""
+    name = project.database.name
+    verified = project.run("verify", ORDERS, PARTS).expect(0)
+    assert_line(verified, f"{name}:{ORDERS}: equal, 100 rows compared,")
+    assert_line(verified, f"{name}:{PARTS}: equal, 20 rows compared,")
+
+    copied = project.run("resync", ORDERS).expect(0)
+    assert_line(copied, f"{name}:{ORDERS}: copied 100 rows in", "and published generation 2")
+    removed = project.run("generations", "remove", ORDERS, "1").expect(0)
+    assert_line(removed, "removed former generation 1, attempt ")
+    listed = project.run("generations", "list", ORDERS).expect(0)
+    (serving,) = (one.split() for one in listed.lines if not one.startswith("generation "))
+    assert (serving[0], serving[2]) == ("2", "serving")
+    (attempt,) = (project.folder / "lake" / name / "public" / "orders").glob("attempt=*")
+    assert attempt.name == f"attempt={serving[1]}", "only the serving one is left"
+
+
+def ends(project: Project) -> None:
+    """``offboard --delete-data``; nothing of the tables is left on any server."""
+    name = project.database.name
+    left = project.run("offboard", "public.*", "--delete-data").expect(0)
+    for table in (ORDERS, PARTS):
+        assert_line(left, f"{name}:{table}: offboarded: ")
+    assert_line(project.run("status").expect(0), "No table is on the plan.")
+    refused = project.run("path", ORDERS).expect(1)
+    assert f"Error: table {name}:{ORDERS} " in refused.stderr
+    assert list((project.folder / "lake").rglob("*.parquet")) == []
+    slots = f"SELECT slot_name FROM pg_replication_slots WHERE database = '{name}'"
+    assert project.database.rows(slots) == []
+    with opened(project) as services:
+        assert services.kafka.topics([f"{name}_default.{one}" for one in (ORDERS, PARTS)]) == {}
+        assert services.connect.connector(f"tributary_{name}_default") is None
+
+
+def assert_line(ran: Ran, *parts: str) -> None:
+    """A line on stdout has all of the parts."""
+    assert any(all(part in line for part in parts) for line in ran.lines), (
+        f"tributary {' '.join(ran.arguments)} prints no line with {parts}:\n"
+        f"{ran.stdout}\n--- stderr\n{ran.stderr[-3000:]}"
+    )
+
+
+@contextmanager
+def opened(project: Project) -> Iterator[Services]:
+    """What the commands work with."""
+    services = Services(load(project.file), NullProgress())
+    try:
+        yield services
+    finally:
+        services.close()
