@@ -18,13 +18,17 @@ from confluent_kafka import Producer
 from cdc.config import load
 from cdc.runtime.progress import NullProgress
 from operate.context import Services
+from tests.integration.rigs import pgbench
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.lost_schema import LostSchema
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project, Ran
 from tests.integration.rigs.shop import settle
 
-ORDERS, PARTS, NOTES = "public.orders", "public.parts", "public.notes"
+ORDERS, PARTS = "public.orders", "public.parts"
+SCALE = 1
+EQUAL = {ORDERS: 100, PARTS: 20, **pgbench.rows(SCALE)}
+"""How many rows each table with a key has at the end."""
 _END_S = 90.0
 """After SIGTERM: 20 s for what is under way, 20 s for Spark, and a machine that is busy."""
 
@@ -34,15 +38,15 @@ def test_a_project_from_its_first_command_to_its_last(database: Database, tmp_pa
     database.execute(
         "CREATE TABLE orders (id int PRIMARY KEY, v int NOT NULL, t text)",
         "CREATE TABLE parts (id int PRIMARY KEY, v int NOT NULL)",
-        "CREATE TABLE notes (t text)",
     )
     database.load("orders", ((n, 0, f"row {n}") for n in range(1, 101)))
     database.load("parts", ((n, 0) for n in range(1, 21)))
+    pgbench.fill(database, SCALE)
     project = Project(tmp_path, database)
 
     begins(project)
     finds_its_tables(project)
-    onboards(project)
+    onboards(project, database)
     pauses_while_another_goes_on(project)
     replays_what_was_left_out(project)
     follows_a_column_until_it_is_stopped(project)
@@ -57,7 +61,7 @@ def begins(project: Project) -> None:
     schema = project.run("config", "schema").expect(0).json
     jsonschema.validate(starting, schema)
 
-    project.configure({PARTS: {"on_bad_message": "quarantine"}})
+    project.configure({PARTS: {"on_bad_message": "quarantine", "on_schema_change": "freeze"}})
     filled_in = yaml.safe_load(project.file.read_text())
     jsonschema.validate(filled_in, schema)
     assert starting.keys() < filled_in.keys(), "every section of the starting file was filled in"
@@ -71,10 +75,11 @@ def finds_its_tables(project: Project) -> None:
     """``discover``, ``onboard --dry-run``; neither changes anything."""
     name = project.database.name
     found = project.run("discover").expect(0)
-    for table in (ORDERS, PARTS):
-        assert_line(found, f"{name}:{table} ", " id ", " default ", " ready")
-    assert_line(found, f"{name}:{NOTES} ", "refused: has no key, so a change cannot be applied")
-    assert_line(found, "1 of 3 tables cannot be onboarded as they are; `tributary onboard TABLE")
+    for table in EQUAL:
+        assert_line(found, f"{name}:{table} ", "id ", " default ", " ready")
+    no_key = "refused: has no key, so a change cannot be applied"
+    assert_line(found, f"{name}:{pgbench.KEYLESS} ", no_key)
+    assert_line(found, "1 of 6 tables cannot be onboarded as they are; `tributary onboard TABLE")
 
     planned = project.run("onboard", ORDERS, "--dry-run").expect(0)
     assert_line(planned, f"topic  {name}_default.{ORDERS}")
@@ -85,15 +90,17 @@ def finds_its_tables(project: Project) -> None:
     assert project.database.rows("SELECT pubname FROM pg_publication") == []
 
 
-def onboards(project: Project) -> None:
-    """``onboard``, ``path``, and ``retry`` of a table that did not fail."""
+def onboards(project: Project, database: Database) -> None:
+    """``onboard`` under writes, ``path``, and ``retry`` of a table that did not fail."""
     name = project.database.name
-    onboarded = project.run("onboard", "public.*").expect(0)
-    for table, rows in ((ORDERS, 100), (PARTS, 20)):
-        assert_line(
-            onboarded, f"{name}:{table}: copied {rows} rows in", "handed over to the stream"
-        )
-    assert f"Left out: table {name}:{NOTES} has no key" in onboarded.stderr
+    with pgbench.load(database, project.folder / "pgbench.log", per_second=30):
+        onboarded = project.run("onboard", "public.*").expect(0)
+        before = pgbench.written(database)
+        wait_until(lambda: pgbench.written(database) > before, "pgbench writes on")
+    for table, rows in EQUAL.items():
+        done = f"{name}:{table}: copied {rows:,} rows in"
+        assert_line(onboarded, done, "handed over to the stream")
+    assert f"Left out: table {name}:{pgbench.KEYLESS} has no key" in onboarded.stderr
     assert "What to do: Choose: 1. give it a primary key" in onboarded.stderr
     (attempt,) = (project.folder / "lake" / name / "public" / "orders").glob("attempt=*")
     assert_line(project.run("path", ORDERS).expect(0), str(attempt))
@@ -108,6 +115,8 @@ def pauses_while_another_goes_on(project: Project) -> None:
     name = project.database.name
     paused = project.run("pause", ORDERS, "--reason", "a migration").expect(0)
     assert_line(paused, f"{name}:{ORDERS}: paused")
+    refused = project.run("verify", ORDERS).expect(3)
+    assert f"{name}:{ORDERS} is paused" in refused.stderr
     project.execute("UPDATE orders SET v = 1", "UPDATE parts SET v = 1 WHERE id < 4")
     with opened(project) as services:
         settle(services, project.table("parts"))
@@ -124,10 +133,9 @@ def pauses_while_another_goes_on(project: Project) -> None:
     assert_line(shown, resume)
     assert_line(shown, f"capture {name}/default: connector running, last heartbeat", "of log kept")
     document = project.run("status", "--output", "json").expect(0).json
-    assert {one["table"]: one["state"] for one in document["tables"]} == {
-        f"{name}:{ORDERS}": "paused",
-        f"{name}:{PARTS}": "incremental",
-    }
+    states = {one["table"]: one["state"] for one in document["tables"]}
+    assert states.pop(f"{name}:{ORDERS}") == "paused"
+    assert states == {f"{name}:{one}": "incremental" for one in EQUAL if one != ORDERS}
     assert_line(project.run("resume", ORDERS).expect(0), f"{name}:{ORDERS}: resumed")
 
 
@@ -171,14 +179,20 @@ def leave_unreadable(services: Services, project: Project, lost: LostSchema) -> 
 
 
 def follows_a_column_until_it_is_stopped(project: Project) -> None:
-    """``schema check``, ``diff`` and ``history``; ``run --continuous`` until SIGTERM."""
+    """``schema check``, ``diff`` and ``history``; ``run --continuous`` until SIGTERM.
+
+    The other table is frozen: it leaves its new column out, and says so.
+    """
     name = project.database.name
     narrower = "ALTER TABLE orders ALTER COLUMN v TYPE smallint"
     asked = project.run("schema", "check", ORDERS, "--ddl", narrower).expect(4)
     assert_line(asked, "bootstrap  column 'v' ")
     assert_line(asked, "Verdict: the table needs a bootstrap.")
     project.execute(
-        "ALTER TABLE orders ADD COLUMN note text", "UPDATE orders SET note = 'new' WHERE id = 7"
+        "ALTER TABLE orders ADD COLUMN note text",
+        "UPDATE orders SET note = 'new' WHERE id = 7",
+        "ALTER TABLE parts ADD COLUMN n int",
+        "UPDATE parts SET n = 5 WHERE id = 9",
     )
     compared = project.run("schema", "diff", ORDERS).expect(0)
     assert_line(compared, "column  source   registry  lake")
@@ -188,13 +202,19 @@ def follows_a_column_until_it_is_stopped(project: Project) -> None:
     log = project.folder / "continuous.log"
     process = project.start("run", "--continuous", "--interval", "1", log=log)
     try:
-        wait_until(lambda: f"{name}:{ORDERS}: 1 changes in" in log.read_text(), "the run", 300)
+        for table in (ORDERS, PARTS):
+            line = f"{name}:{table}: 1 changes in"
+            wait_until(lambda line=line: line in log.read_text(), line, 300, log.read_text)
         process.send_signal(signal.SIGTERM)
         assert process.wait(_END_S) == 0, log.read_text()[-3000:]
     finally:
         if process.poll() is None:
             process.kill()
         process.wait(30)
+    assert "leaves out: n" in log.read_text()
+    shown = project.run("status", PARTS).expect(0)
+    assert_line(shown, f"{name}:{PARTS}: the lake lacks the columns n (on_schema_change: freeze)")
+    assert_line(shown, f"Last runs of {name}:{PARTS}:")
     past = project.run("schema", "history", ORDERS).expect(0)
     assert_line(past, " evolve ", " followed ", "column 'note' (text) was added")
 
@@ -202,9 +222,9 @@ def follows_a_column_until_it_is_stopped(project: Project) -> None:
 def verifies_and_copies_again(project: Project) -> None:
     """``verify``, ``resync``, ``generations list`` and ``remove``."""
     name = project.database.name
-    verified = project.run("verify", ORDERS, PARTS).expect(0)
-    assert_line(verified, f"{name}:{ORDERS}: equal, 100 rows compared,")
-    assert_line(verified, f"{name}:{PARTS}: equal, 20 rows compared,")
+    verified = project.run("verify", "public.*").expect(0)
+    for table, rows in EQUAL.items():
+        assert_line(verified, f"{name}:{table}: equal, {rows:,} rows compared,")
 
     copied = project.run("resync", ORDERS).expect(0)
     assert_line(copied, f"{name}:{ORDERS}: copied 100 rows in", "and published generation 2")
@@ -221,7 +241,7 @@ def ends(project: Project) -> None:
     """``offboard --delete-data``; nothing of the tables is left on any server."""
     name = project.database.name
     left = project.run("offboard", "public.*", "--delete-data").expect(0)
-    for table in (ORDERS, PARTS):
+    for table in EQUAL:
         assert_line(left, f"{name}:{table}: offboarded: ")
     assert_line(project.run("status").expect(0), "No table is on the plan.")
     refused = project.run("path", ORDERS).expect(1)
@@ -230,7 +250,7 @@ def ends(project: Project) -> None:
     slots = f"SELECT slot_name FROM pg_replication_slots WHERE database = '{name}'"
     assert project.database.rows(slots) == []
     with opened(project) as services:
-        assert services.kafka.topics([f"{name}_default.{one}" for one in (ORDERS, PARTS)]) == {}
+        assert services.kafka.topics([f"{name}_default.{one}" for one in EQUAL]) == {}
         assert services.connect.connector(f"tributary_{name}_default") is None
 
 

@@ -14,7 +14,7 @@ from operate.lifecycle import offboard, pause, published_path, resume
 from operate.onboard import bootstrap
 from operate.preflight import check
 from operate.status import status
-from stack.mysql_software import MARIADB
+from stack.mysql_software import MYSQL
 from stack.postgres import POSTGRES
 from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.kinds import for_each_kind
@@ -24,7 +24,7 @@ from tests.integration.rigs.shop import Shop, run_without_error, succeeded
 from tests.integration.rigs.shop import shop as shop
 
 
-@for_each_kind(MARIADB)
+@for_each_kind(MYSQL)
 def test_a_table_travels_while_it_is_written_to(shop: Shop) -> None:
     shop.create("orders", 8000)
     shop.create("parts", 500)
@@ -169,7 +169,7 @@ def test_changes_of_the_table_are_followed_or_ask_for_a_copy(shop: Shop) -> None
         shop.assert_equal("items")
 
 
-@for_each_kind(POSTGRES)
+@for_each_kind()
 def test_pause_and_resume(shop: Shop) -> None:
     shop.create("orders", 100)
     succeeded(shop.onboard("orders"))
