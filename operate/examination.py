@@ -14,8 +14,8 @@ from cdc.sources.views import wants_exact_view
 from cdc.store.table_state import State
 from operate import capture
 from operate.outcome import Outcome, for_each
+from operate.readiness import DEFAULT_MESSAGE_BYTES, judge, too_large
 from operate.shards import is_beside, refuse_shard_column
-from operate.verdict import DEFAULT_MESSAGE_BYTES, judge, too_large
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
 from cdc.errors import ConfigError, LakeError
-from cdc.lake.services import MIB
+from cdc.lake.table_services import MIB
 from cdc.store.documents import Codec, Part
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from cdc.errors import ConfigError
 from cdc.lake.commit import COMMIT_PREFIX
 from cdc.lake.index import IndexLayout
 from cdc.lake.layout import RowLayout
-from cdc.lake.services import (
+from cdc.lake.table_services import (
     CLUSTERING_KEY,
     MOST_BETWEEN_CLUSTERINGS,
     SMALL_FILE_BYTES,

@@ -18,7 +18,7 @@ from pyspark.errors import PySparkException
 from cdc.errors import LakeError
 from cdc.lake.guard import CommitGuard
 from cdc.lake.late_files import delete_late_files
-from cdc.lake.services import CLUSTERING_KEY
+from cdc.lake.table_services import CLUSTERING_KEY
 from cdc.lake.timeline import Timeline
 from cdc.runtime.failpoints import crash
 from cdc.runtime.spark import java_class, java_reason

@@ -19,7 +19,7 @@ from cdc.lake.index import IndexLayout, SnapshotSize
 from cdc.lake.instants import lead
 from cdc.lake.layout import RowLayout, column
 from cdc.lake.options import check_overrides, require_keyed, table_options
-from cdc.lake.services import CLUSTERING_KEY, Retention
+from cdc.lake.table_services import CLUSTERING_KEY, Retention
 from cdc.lake.timeline import Committed, Timeline
 from cdc.lake.upkeep import Upkeep, drop_clusterings
 from cdc.rows.columns import OP

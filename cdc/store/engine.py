@@ -15,8 +15,8 @@ from sqlalchemy.exc import ArgumentError
 
 from cdc.config.values import is_sensitive
 from cdc.errors import StateError
-from cdc.store.limits import Connection as BoundedConnection
-from cdc.store.limits import connect_args
+from cdc.store.timeouts import Connection as BoundedConnection
+from cdc.store.timeouts import connect_args
 from schemas.redaction import keep_secret
 
 BUSY_TIMEOUT_S = 30

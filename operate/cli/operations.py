@@ -16,7 +16,7 @@ from operate.render import Output, Renderer, seconds
 if TYPE_CHECKING:
     from cdc.run import RunResult
     from cdc.store.table_state import TableRecord
-    from operate.incremental import Runs
+    from operate.run import Runs
 
 SomeTablesArgument = Annotated[
     list[str] | None,
@@ -39,8 +39,8 @@ def check(
     config: ConfigOption = None, output: OutputOption = Output.TEXT, verbose: VerboseOption = 0
 ) -> None:
     """Check everything that onboarding and runs need; print a remedy for each problem."""
+    from operate.check import check as look
     from operate.context import services
-    from operate.preflight import check as look
 
     renderer = Renderer(output)
     lines = []
@@ -68,7 +68,7 @@ def status(
 ) -> None:
     """Show state, position, freshness, events behind, last commit, errors and retained log."""
     from operate.context import services
-    from operate.inventory import on_plan
+    from operate.discover import on_plan
     from operate.status import status as look
 
     renderer = Renderer(output)
@@ -97,8 +97,8 @@ def run(
     """Apply new changes to the lake, in one run for all tables that have some."""
     from cdc.runtime.task_watch import held_cores
     from operate.context import services
-    from operate.incremental import Runs
-    from operate.inventory import on_plan
+    from operate.discover import on_plan
+    from operate.run import Runs
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
@@ -223,7 +223,7 @@ def verify(
 ) -> None:
     """Compare source and lake row for row while both change; exit code 3 if they differ."""
     from operate.context import services
-    from operate.inventory import on_plan
+    from operate.discover import on_plan
     from operate.verify.batch import verify_tables
 
     renderer = Renderer(output)
@@ -289,7 +289,7 @@ def pause(
 ) -> None:
     """Stop applying changes to tables until `resume`; the topics keep the changes meanwhile."""
     from operate.context import services
-    from operate.inventory import on_plan
+    from operate.discover import on_plan
     from operate.lifecycle import pause as stop
     from operate.outcome import for_each
 
@@ -311,7 +311,7 @@ def resume(
 ) -> None:
     """Let paused tables continue from where they stopped."""
     from operate.context import services
-    from operate.inventory import on_plan
+    from operate.discover import on_plan
     from operate.lifecycle import resume as go_on
     from operate.outcome import for_each
 
@@ -331,7 +331,7 @@ def retry(
 ) -> None:
     """Let failed tables continue from where they stopped, and restart a failed connector."""
     from operate.context import services
-    from operate.inventory import on_plan
+    from operate.discover import on_plan
     from operate.lifecycle import retry as again
     from operate.outcome import for_each
 

@@ -35,7 +35,7 @@ def list_(
 ) -> None:
     """List the quarantined records of tables, each with the reason."""
     from operate.context import services
-    from operate.inventory import on_plan
+    from operate.discover import on_plan
     from operate.quarantined import kept, to_json
 
     renderer = Renderer(output)

@@ -49,7 +49,7 @@ def discover(
     the plan. `onboard --dry-run` also reads rows: their size, and whether their key finds them.
     """
     from operate.context import services
-    from operate.inventory import discover as look
+    from operate.discover import discover as look
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
@@ -105,7 +105,7 @@ def onboard(
     A named table that cannot be onboarded fails; a wildcard leaves it out and prints the reason.
     """
     from operate.context import services
-    from operate.inventory import at_source
+    from operate.discover import at_source
     from operate.onboard import onboard as bring
 
     renderer = Renderer(output)
@@ -165,7 +165,7 @@ def bootstrap(
     if it is named; wildcards leave it out.
     """
     from operate.context import services
-    from operate.inventory import on_plan
+    from operate.discover import on_plan
     from operate.onboard import bootstrap as copy
 
     renderer = Renderer(output)
@@ -186,7 +186,7 @@ def resync(
     continues.
     """
     from operate.context import services
-    from operate.inventory import on_plan
+    from operate.discover import on_plan
     from operate.resync import resync as renew
 
     renderer = Renderer(output)
@@ -214,7 +214,7 @@ def offboard(
 ) -> None:
     """Take tables off the plan; the last one of a tier also drops its connector and slot."""
     from operate.context import services
-    from operate.inventory import on_plan
+    from operate.discover import on_plan
     from operate.lifecycle import absent_sources
     from operate.lifecycle import offboard as leave
     from operate.outcome import for_each
@@ -244,7 +244,7 @@ def path(
     TABLE can also be the name of a lake table that several source tables feed.
     """
     from operate.context import services
-    from operate.inventory import on_plan
+    from operate.discover import on_plan
     from operate.lifecycle import published_path
 
     renderer = Renderer(output)

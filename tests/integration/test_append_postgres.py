@@ -11,8 +11,8 @@ from pyspark.sql import SparkSession
 
 from cdc.errors import CaptureError
 from cdc.store.table_state import State
+from operate.check import check
 from operate.onboard import bootstrap
-from operate.preflight import check
 from tests.integration.rigs.logs import ROWS, Log, bag, create_log, inserters
 from tests.integration.rigs.logs import log as log
 from tests.integration.rigs.postgres import Database

@@ -21,8 +21,8 @@ from cdc.runtime import spark as spark_module
 from cdc.runtime.progress import NullProgress
 from cdc.runtime.spark import java_class
 from cdc.sources.values import Check
+from operate.check import check
 from operate.context import Services
-from operate.preflight import check
 from stack.local import LocalStack
 from tests.integration.rigs.bootstrapping import LIMITS, Bootstrapping
 from tests.integration.rigs.postgres import own_database

@@ -13,9 +13,9 @@ from cdc.rows.decode import TAGGED
 from cdc.sources.mysql.source import MysqlSource
 from cdc.store.table_state import State
 from operate.capture import members
+from operate.check import check
 from operate.lifecycle import offboard, retry
 from operate.onboard import bootstrap
-from operate.preflight import check
 from operate.status import status
 from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST

@@ -12,8 +12,8 @@ from cdc.debezium import stored_position
 from cdc.log.binlog_position import BinlogPosition, StoredPosition
 from cdc.store.table_state import State
 from operate.capture import members
+from operate.check import check
 from operate.onboard import bootstrap
-from operate.preflight import check
 from operate.status import status
 from schemas.fingerprint import READ_AT
 from stack.local import LocalStack

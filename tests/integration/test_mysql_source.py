@@ -17,7 +17,7 @@ from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
 from cdc.sources.mysql.source import MysqlSource
 from cdc.sources.values import Check
 from operate.context import Services
-from operate.inventory import discover
+from operate.discover import discover
 from schemas.table import TableId
 from stack.mysql import MysqlServer
 from stack.mysql_data import Instance

@@ -20,14 +20,14 @@ from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, transition
 from cdc.store.tables import restart_rows
 from operate import capture as capture_module
+from operate.check import check
 from operate.context import Services
 from operate.exit_codes import ExitCode
-from operate.incremental import Runs
 from operate.lifecycle import offboard, pause, published_path, resume, retry
 from operate.onboard import bootstrap
 from operate.outcome import unfinished
-from operate.preflight import check
 from operate.resync import resync
+from operate.run import Runs
 from operate.status import TableStatus, status
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.postgres import Database

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from cdc.store.table_state import State
+from operate.discover import at_source, discover
 from operate.dryrun import plan
-from operate.inventory import at_source, discover
 from operate.onboard import onboard
 from tests.integration.rigs.shop import Shop, succeeded
 from tests.integration.rigs.shop import cold as cold

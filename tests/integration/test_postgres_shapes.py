@@ -10,7 +10,7 @@ import pytest
 
 from cdc.config import TableSettings
 from cdc.sources.postgres.source import PostgresSource
-from operate.verdict import judge
+from operate.readiness import judge
 from stack.roles import ADMIN
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.sources import capture_of, open_source, table_id

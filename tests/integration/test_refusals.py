@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 
 from cdc.config import TableSettings
 from cdc.sources.base import Source
-from operate.verdict import judge
+from operate.readiness import judge
 from stack.roles import ADMIN
 from tests.integration.rigs.databases import OwnDatabase
 from tests.integration.rigs.postgres import Database

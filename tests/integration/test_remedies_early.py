@@ -9,7 +9,7 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from cdc.sources.values import Check
-from operate.preflight import check
+from operate.check import check
 from stack.postgres import POSTGRES
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.kinds import database as database

@@ -21,7 +21,7 @@ from bootstrap.errors import BootstrapError
 from bootstrap.handoff import BootstrapResult
 from bootstrap.resync import resync_table
 from cdc.errors import LostHistoryError, StateError
-from cdc.lake import services as lake_services
+from cdc.lake import table_services as lake_services
 from cdc.lake.generations import Kind
 from cdc.lake.pointer import local_folder
 from cdc.run import run_tables
@@ -30,9 +30,9 @@ from cdc.store.table_state import Cause, State, transition
 from operate.context import Services
 from operate.exit_codes import ExitCode
 from operate.generations import look, remove
-from operate.incremental import Runs
 from operate.lifecycle import offboard, resume
 from operate.resync import resync
+from operate.run import Runs
 from operate.status import status
 from operate.verify.table import verify_table
 from schemas.table import TableId

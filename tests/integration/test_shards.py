@@ -13,7 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from cdc.errors import ConfigError
 from cdc.lake.timeline import Timeline
 from cdc.store.table_state import State
-from operate.inventory import at_source, on_plan
+from operate.discover import at_source, on_plan
 from operate.lifecycle import offboard, published_path
 from operate.onboard import bootstrap
 from operate.resync import resync

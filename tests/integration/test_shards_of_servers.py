@@ -12,7 +12,7 @@ from cdc.config import Config
 from cdc.run import run_tables
 from cdc.runtime.progress import NullProgress
 from operate.context import Services
-from operate.inventory import at_source
+from operate.discover import at_source
 from operate.lifecycle import published_path
 from operate.onboard import onboard
 from operate.verify.table import verify_table

@@ -17,7 +17,7 @@ import pytest
 import sqlalchemy as sa
 
 from cdc.errors import FencedError, LeaseHeldError, StateError
-from cdc.store import limits as store_limits
+from cdc.store import timeouts as store_timeouts
 from cdc.store.lease import Lease, Leases
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
@@ -186,8 +186,8 @@ def test_a_server_that_does_not_answer_is_an_error_in_time(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Whatever keeps it from that: the connection lives, so the system sees nothing amiss."""
-    monkeypatch.setattr(store_limits, "CONNECT_LIMIT_S", 2)
-    monkeypatch.setattr(store_limits, "ANSWER_LIMIT_S", 2)
+    monkeypatch.setattr(store_timeouts, "CONNECT_LIMIT_S", 2)
+    monkeypatch.setattr(store_timeouts, "ANSWER_LIMIT_S", 2)
     with Proxy(url) as proxy:
         store = Store(proxy.url)
         kept = store.put(record())

@@ -18,7 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.errors import FencedError, LostHistoryError
-from cdc.lake import services, upkeep
+from cdc.lake import table_services, upkeep
 from cdc.lake.guard import CommitGuard, Guard
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.timeline import Timeline
@@ -56,7 +56,7 @@ def expect(end: int | None) -> Guard:
 
 @pytest.fixture(autouse=True)
 def _upkeep_after_each_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(services, "UPKEEP_EVERY_COMMITS", 1)
+    monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
 
 
 @pytest.fixture
@@ -208,12 +208,12 @@ from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.spark.lake import CLUSTERED, ORDERS, change, lake
 from tests.spark.local import local_config
-from cdc.lake import services
+from cdc.lake import table_services
 from cdc.runtime.spark import session
 folder = Path(sys.argv[2])
 spark = session(local_config(folder / "killed"))
 events = [("u", 2, (1, "killed")), ("c", 2, (2, "killed"))]
-services.UPKEEP_EVERY_COMMITS = 1
+table_services.UPKEEP_EVERY_COMMITS = 1
 table = lake(spark, folder / "t", ORDERS, hudi=CLUSTERED, index="bloom")
 change(spark, table, 3, *events)
 table.keep_up(lambda: None)
@@ -437,7 +437,7 @@ def test_a_commit_that_does_not_know_of_a_clustering_is_refused(
 def test_the_handoff_and_the_offsets_outlive_archiving_and_services(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(services, "KEPT_COMMITS", 3)
+    monkeypatch.setattr(table_services, "KEPT_COMMITS", 3)
     hudi = {**CLUSTERED, "hoodie.clustering.inline.max.commits": "9"}  # more than KEPT_COMMITS
     table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi, index="bloom", readers_keep="1s")
     insert(spark, table, *[(i, "old") for i in range(20)])

@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 from bootstrap.copying import Copying
 from cdc.config import TableSettings
 from cdc.errors import FencedError, LostHistoryError
-from cdc.lake import services, write
+from cdc.lake import table_services, write
 from cdc.lake.publish import attempt_path
 from cdc.lake.timeline import Timeline
 from cdc.lake.write import LakeTable
@@ -41,8 +41,8 @@ def test_files_that_come_after_their_commit_was_rolled_back_never_become_rows(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Hudi shows files that are older than the first commit of the timeline."""
-    monkeypatch.setattr(services, "KEPT_COMMITS", 1)
-    monkeypatch.setattr(services, "UPKEEP_EVERY_COMMITS", 1)
+    monkeypatch.setattr(table_services, "KEPT_COMMITS", 1)
+    monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
     hudi = {**CLUSTERED, "hoodie.clustering.plan.strategy.small.file.limit": "0"}
     table = lake(spark, tmp_path / "t", ORDERS, hudi=hudi, index="bloom", readers_keep="1s")
     table.empty_commit(record(offsets={0: 2}), accept)

@@ -15,7 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from cdc.config import TableSettings
-from cdc.lake import services
+from cdc.lake import table_services
 from cdc.lake.publish import attempt_path, write_pointer
 from cdc.lake.space import measure
 from cdc.lake.write import LakeTable
@@ -46,8 +46,8 @@ def test_readers_keep_their_files_as_long_as_the_settings_say(
 ) -> None:
     """A scan that began before many commits and a new generation ends after them."""
     if commits < 10:
-        monkeypatch.setattr(services, "UPKEEP_EVERY_COMMITS", 1)
-    monkeypatch.setattr(services, "KEPT_COMMITS", 2)
+        monkeypatch.setattr(table_services, "UPKEEP_EVERY_COMMITS", 1)
+    monkeypatch.setattr(table_services, "KEPT_COMMITS", 2)
     settings = TableSettings(readers_keep=keep, retain_generations=0, index="bucket", buckets=4)
     with followed(spark, tmp_path, settings) as context:
         (record,) = context.store.tables()

@@ -10,8 +10,8 @@ import pytest
 
 from cdc.config import Config
 from cdc.errors import LakeError
+from operate.check import lake
 from operate.lifecycle import folder_here
-from operate.preflight import lake
 from tests.unit.cdc.configuration import minimal
 
 if TYPE_CHECKING:

@@ -15,11 +15,11 @@ from cdc.run import run_continuously
 from cdc.runtime import task_watch
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State, TableRecord
-from operate import incremental
+from operate import run
 from operate.context import Services
 from operate.exit_codes import ExitCode
-from operate.incremental import Runs
 from operate.onboard import register
+from operate.run import Runs
 from schemas.table import TableId
 from tests.unit.cdc.configuration import minimal
 
@@ -62,9 +62,9 @@ def test_one_run_looks_at_captures_once_its_tables_are_done(
     services = Services(parse(yaml.safe_dump(minimal()), base=tmp_path), NullProgress())
     done: list[str] = []
     services.__dict__["run_context"] = None
-    monkeypatch.setattr(incremental, "run_tables", lambda *_: done.append("tables") or [])
-    monkeypatch.setattr(incremental, "silences", lambda *_: done.append("captures") or [])
-    monkeypatch.setattr(incremental, "expiring", lambda *_: done.append("topics") or [])
+    monkeypatch.setattr(run, "run_tables", lambda *_: done.append("tables") or [])
+    monkeypatch.setattr(run, "silences", lambda *_: done.append("captures") or [])
+    monkeypatch.setattr(run, "expiring", lambda *_: done.append("topics") or [])
     try:
         assert Runs(services, [TABLE]).once() == []
         assert done == ["tables", "captures", "topics"]

@@ -15,8 +15,8 @@ from cdc.errors import StateError
 from cdc.runtime.progress import NullProgress
 from cdc.store import engine as store_engine
 from cdc.store.state_store import Store
+from operate.check import state_store
 from operate.context import Services
-from operate.preflight import state_store
 from tests.unit.cdc.configuration import minimal
 
 

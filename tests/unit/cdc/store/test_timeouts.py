@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from sqlalchemy.engine import make_url
 
-from cdc.store.limits import ANSWER_LIMIT_S, CONNECT_LIMIT_S, connect_args
+from cdc.store.timeouts import ANSWER_LIMIT_S, CONNECT_LIMIT_S, connect_args
 
 
 @pytest.mark.parametrize(

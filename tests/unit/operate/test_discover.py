@@ -17,8 +17,8 @@ from cdc.sources.values import SourceColumn, SourceTable, TableStats
 from cdc.store.table_state import State
 from operate.cli import tables as commands
 from operate.context import Services
+from operate.discover import discover, on_plan
 from operate.examination import examine_all
-from operate.inventory import discover, on_plan
 from operate.onboard import register
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 import pytest
 
-from operate.preflight_kafka import durability
+from operate.check_kafka import durability
 
 SAFE = {
     "unclean.leader.election.enable": "false",

@@ -9,7 +9,7 @@ import pytest
 from cdc.config import TableSettings
 from cdc.errors import CaptureError
 from cdc.sources.values import Leaf, SourceColumn, SourceTable
-from operate.verdict import judge, too_large
+from operate.readiness import judge, too_large
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType
 

@@ -18,11 +18,11 @@ from cdc.sources.selection import require_named
 from cdc.sources.values import Check, TableStats
 from cdc.sources.views import wants_exact_view
 from cdc.store.table_state import State, TableRecord
-from operate import preflight_kafka
+from operate import check_kafka
 from operate.capture import wanted_connector
+from operate.check_tls import unprotected
 from operate.lifecycle import folder_here
-from operate.preflight_tls import unprotected
-from operate.verdict import judge
+from operate.readiness import judge
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -53,7 +53,7 @@ def check(services: Services) -> Iterator[Check]:
         yield from _guarded(f"source {name}", partial(_source, services, name))
         tables = partial(_tables, services, name, records, evidence)
         yield from _guarded(f"source {name}: tables", tables)
-    yield from _guarded("Kafka", partial(preflight_kafka.cluster, services))
+    yield from _guarded("Kafka", partial(check_kafka.cluster, services))
     yield from _guarded("Connect", partial(_connect, services))
     yield from _guarded("schema registry", partial(_registry, services))
     for capture in _captures(services, records):
@@ -62,7 +62,7 @@ def check(services: Services) -> Iterator[Check]:
             partial(_capture, services, evidence(capture)),
         )
     for record in records:
-        look = partial(preflight_kafka.topic, services, record)
+        look = partial(check_kafka.topic, services, record)
         yield from _guarded(f"topic {record.topic}", look)
     yield from _guarded("lake", partial(lake, services))
     if services.config.catalog is not None:

@@ -10,7 +10,7 @@ from cdc.capture.judgement import of_topic
 from cdc.errors import SourceError, onboard_again
 from cdc.kafka import expiries, kept_for
 from cdc.sources.values import Check
-from operate.verdict import DEFAULT_MESSAGE_BYTES, too_large
+from operate.readiness import DEFAULT_MESSAGE_BYTES, too_large
 
 if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from cdc.config import Config
-from operate.preflight_tls import is_here, unprotected
+from operate.check_tls import is_here, unprotected
 
 FAR = "db.example.com"
 PROTECTED: dict[str, Any] = {
