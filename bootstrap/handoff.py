@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import logging
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -23,13 +23,14 @@ from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.publish import publish
 from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
-from cdc.capture.losses import check_losses, times
+from cdc.capture.losses import RememberedLossError, check_losses, times
 from cdc.capture.recovery import Recovery
 from cdc.debezium import names
 from cdc.errors import (
     FencedError,
     LeaseHeldError,
     LostHistoryError,
+    ReplacedGenerationError,
     StateError,
     onboard_again,
 )
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
     from cdc.connect import ConnectClient
     from cdc.run import RunContext
     from cdc.store.lease import Lease
+    from cdc.store.losses import Loss
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)
@@ -280,7 +282,7 @@ class _Bootstrap:
         are captured already.
         """
         # Before the proof, so that each loss after it counts as one of this attempt.
-        before = times(self._losses.seen(), self._capture.names, self._table)
+        before = times(self._seen_losses(), self._capture.names, self._table)
         self._capture.prove(self._source.table(self._table), self._losses)
         self._require_known()
         upto = self._context.kafka.high_watermarks(self._record.topic)
@@ -359,7 +361,9 @@ class _Bootstrap:
     def _guard_handoff(self, timeline: Timeline) -> None:
         """Refuse the handoff of a copy that is incomplete or belongs to another process now."""
         self._lease.check()
-        commits = [committed.record for committed in timeline.commits()]
+        undone = timeline.undone()
+        whole = [one for one in timeline.commits() if one.instant not in undone]
+        commits = [committed.record for committed in whole]
         require_planned(self._record, self._attempt, commits)
 
     def _enter_catching_up(self) -> None:
@@ -381,7 +385,7 @@ class _Bootstrap:
         try:
             self._check_losses()
             shown = publish(self._context, self._record, self._settings, self._lease)
-        except (SchemaError, LostHistoryError) as error:
+        except (SchemaError, ReplacedGenerationError, RememberedLossError) as error:
             # A shard that does not fit the others, a generation that another one has replaced, or
             # changes that are lost since the copy began: only another copy can be published.
             cause = Cause(reason=error.message, remedy=error.remedy)
@@ -409,8 +413,11 @@ class _Bootstrap:
             ) from lost
         self._capture.require_start(self._attempt.topic_id, self._attempt.start_offsets or {})
 
+    def _seen_losses(self) -> Mapping[str, Loss]:
+        return self._losses.seen(self._capture.names.resource, self._table)
+
     def _check_losses(self) -> None:
-        check_losses(self._losses.seen(), self._capture.names, self._record)
+        check_losses(self._seen_losses(), self._capture.names, self._record)
 
     @property
     def _attempt(self) -> Attempt:

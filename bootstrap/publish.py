@@ -40,7 +40,7 @@ def publish(
 
     Raises:
         SchemaError: A shard's columns or key do not fit those of the others.
-        LostHistoryError: Another generation has replaced this one.
+        ReplacedGenerationError: Another generation has replaced this one.
         LakeError: The lake cannot be written.
         FencedError: Another process has taken the table over.
     """

@@ -54,6 +54,7 @@ def resync_table(
     """
     limits = limits or Limits()
     if not is_followed(record):
+        _forget_given_up(context, record)
         return bootstrap_table(context, connect, record, limits=limits)
     if record.state is State.PAUSED:
         raise _left_alone(record)
@@ -64,6 +65,14 @@ def resync_table(
     crash("resync.after_swap")
     published = bootstrap_table(context, connect, swapped, limits=limits)
     return replace(built, record=published.record, seconds=built.seconds + published.seconds)
+
+
+def _forget_given_up(context: RunContext, record: TableRecord) -> None:
+    """Drop the record of a generation that lacks changes: the table's own copy replaces it."""
+    build = context.store.get(record.table, beside=True)
+    if build is not None and build.state is State.NEEDS_BOOTSTRAP:
+        with context.leases.hold(build.resource):
+            context.store.delete(record.table, beside=True)
 
 
 def _begin(context: RunContext, record: TableRecord) -> TableRecord:

@@ -18,6 +18,10 @@ class SourceError(TributaryError):
     """A source database that cannot be reached, or that refuses a request."""
 
 
+class UnreachableError(SourceError):
+    """A source database that no session reaches: its host, port or network does not answer."""
+
+
 class MissingTableError(SourceError):
     """A table that its source does not have, or no longer has."""
 
@@ -56,6 +60,10 @@ class DecodeError(TributaryError):
 
 class LostHistoryError(TributaryError):
     """The stream no longer follows from the lake's offsets; the table needs a bootstrap."""
+
+
+class ReplacedGenerationError(LostHistoryError):
+    """A generation that another one has replaced, so it is not published again."""
 
 
 class SchemaChangeError(TributaryError):

@@ -9,7 +9,14 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.config.lake import HADOOP_PREFIX
-from cdc.errors import ConnectError, LakeError, SourceError, StateError, copy_lost
+from cdc.errors import (
+    ConnectError,
+    LakeError,
+    SourceError,
+    StateError,
+    UnreachableError,
+    copy_lost,
+)
 from cdc.lake.pointer import POINTER, local_folder
 from cdc.store.connector_restarts import Restarts
 from cdc.store.quarantine import Quarantine
@@ -152,12 +159,16 @@ def forget_build(services: Services, table: TableId) -> bool:
 
 
 def absent_sources(services: Services, tables: Iterable[TableId]) -> dict[str, SourceError]:
-    """The sources of these tables that do not answer, each with the error."""
-    absent = {}
+    """The sources of these tables that no session reaches, each with the error.
+
+    Raises:
+        SourceError: A source refuses the session: it is there.
+    """
+    absent: dict[str, SourceError] = {}
     for name in dict.fromkeys(table.source for table in tables):
         try:
             services.source(name).identity()
-        except SourceError as error:
+        except UnreachableError as error:
             absent[name] = error
     return absent
 
@@ -224,11 +235,18 @@ def _naming_absence(
     try:
         yield
     except TributaryError as error:
-        if absent is not None or not absent_sources(services, [table]):
+        if absent is not None or not _is_absent(services, table):
             raise
         raise error.advising(
             f"If the source is gone for good, run `tributary offboard {table} --source-gone`."
         ) from error
+
+
+def _is_absent(services: Services, table: TableId) -> bool:
+    try:
+        return bool(absent_sources(services, [table]))
+    except SourceError:
+        return False
 
 
 def _left_there(

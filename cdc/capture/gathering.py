@@ -6,6 +6,7 @@ import logging
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from itertools import chain
 from typing import TYPE_CHECKING, Generic, TypeVar
 
 from cdc.capture.evidence import (
@@ -15,10 +16,10 @@ from cdc.capture.evidence import (
     ConnectorHealth,
     known,
 )
-from cdc.capture.judgement import of_capture
+from cdc.capture.judgement import of_capture, of_table
 from cdc.capture.losses import remember
 from cdc.capture.recovery import explained
-from cdc.capture.strays import stray_topics
+from cdc.capture.strays import stray_topics, written_since
 from cdc.debezium import (
     audit,
     captured_tables,
@@ -31,7 +32,7 @@ from cdc.store.losses import Losses
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping, Sequence
 
     from cdc.capture.evidence import Answer, SignsOfLife
     from cdc.connect import ConnectClient, ConnectorStatus
@@ -142,6 +143,8 @@ class Captures:
         self._context = context
         self._known: dict[tuple[str, str], CaptureEvidence] = {}
         self._losses: dict[tuple[str, str], Mapping[str, Loss]] = {}
+        self._plan: list[TableRecord] | None = None
+        self._topics: Collection[str] = ()
         self._lock = threading.Lock()
 
     def evidence(self, record: TableRecord) -> CaptureEvidence:
@@ -168,36 +171,49 @@ class Captures:
                     exactly_once=context.config.connect.exactly_once,
                     definitions=lambda: context.definitions,
                 )
-                found = replace(found, strays=self._strays(found.names))
+                records = self._records(found.names)
+                found = replace(found, strays=self._strays(found.names, records))
                 _warn(found)
                 losses = Losses(context.store)
                 remember(losses, found.names.resource, of_capture(found))
-                self._losses[key] = losses.seen()
+                for table in found.strays:
+                    remember(losses, table, of_table(found, table))
+                tables = [one.table for one in records]
+                self._losses[key] = losses.seen(found.names.resource, record.table, *tables)
                 self._known[key] = found
         for error in found.errors:
             if not isinstance(error, ConnectError):
                 raise error
         return found
 
-    def _strays(self, names: CaptureNames) -> dict[TableId, list[str]]:
+    def _records(self, names: CaptureNames) -> list[TableRecord]:
+        """Return the tables of a capture; the plan is read once for all captures."""
+        if self._plan is None:
+            self._plan = self._context.store.tables()
+        of = (names.source, names.tier)
+        return [one for one in self._plan if (one.table.source, one.tier) == of]
+
+    def _strays(
+        self, names: CaptureNames, records: Sequence[TableRecord]
+    ) -> dict[TableId, list[str]]:
         """Find topics that only a renamed schema explains, unless a server does not answer."""
         context = self._context
-        if names.tells_definitions:
-            return {}  # the connector reports the statements that rename tables
-        records = context.store.tables()
-        own = [one for one in records if (one.table.source, one.tier) == (names.source, names.tier)]
-        planned = {one.topic for one in records}
+        began = {one.table: one.attempt.started_at for one in records if one.attempt is not None}
+        if names.tells_definitions or not began:
+            return {}  # such a connector reports the statements that rename tables
+        planned = {one.topic for one in self._plan or ()}
         try:
-            topics = context.kafka.all_topics()
-            found = stray_topics(names, [one.table for one in own], topics, planned)
+            self._topics = self._topics or context.kafka.all_topics()
+            found = stray_topics(names, began, self._topics, planned)
             if found:
                 there = context.sources[names.source].tables()
                 known = planned | {names.topic(one.table) for one in there}
-                found = stray_topics(names, [one.table for one in own], topics, known)
+                found = stray_topics(names, began, self._topics, known)
+            sent = context.kafka.newest_times(sorted({*chain.from_iterable(found.values())}))
         except TributaryError as error:
             _log.warning("the topics of %s were not checked: %s", names.connector, error)
             return {}
-        return found
+        return written_since(found, sent, began)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
         """Return the losses that were known when the evidence of a table's capture was gathered."""

@@ -148,11 +148,21 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
         now: The primary; None if it was not read.
 
     Raises:
+        CaptureError: The server has lost the row by which it is recognized.
         LostHistoryError: It is another server or timeline. A slot does not survive a switch by
             itself, so changes around the switch may be in neither log.
     """
     if known is None or now is None:
         return
+    if now.unknown and known.system_identifier is not None:
+        raise CaptureError(
+            f"table {table} was copied from server {known.system_identifier}, and the one that"
+            " answers has lost the row of tributary.source_identity by which it is recognized",
+            remedy="If it is that server, restore the row: `one` is 1, and `id` is"
+            f" '{known.system_identifier.partition('@')[0]}'. Otherwise run `tributary bootstrap"
+            f" {table}`.",
+            table=table,
+        )
     for name, recorded, found in (
         ("system_identifier", known.system_identifier, now.system_identifier),
         ("timeline", known.timeline, now.timeline),

@@ -13,6 +13,7 @@ So such commits get their own client, which Spark's Java compiler compiles from 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from cdc.runtime.spark import java_class
@@ -103,8 +104,8 @@ def guarded_client(
         schema.toString(), timeline.path, name, dict(options)
     )
     context = java_class(spark, "org.apache.hudi.client.common.HoodieSparkEngineContext")
-    (constructor,) = _compiled(spark).getConstructors()
     gateway: Any = spark.sparkContext._gateway
+    (constructor,) = _compiled(gateway).getConstructors()
     arguments = gateway.new_array(java_class(spark, "java.lang.Object"), 4)
     arguments[0] = context(spark.sparkContext._jsc)
     arguments[1] = config
@@ -114,9 +115,12 @@ def guarded_client(
     return constructor.newInstance(arguments)
 
 
-def _compiled(spark: SparkSession) -> Any:
-    compiler = java_class(spark, "org.codehaus.janino.SimpleCompiler")()
-    loaders = java_class(spark, "org.apache.spark.util.Utils")
+@lru_cache(maxsize=1)
+def _compiled(gateway: Any) -> Any:
+    """The client's class, compiled once per JVM."""
+    jvm = gateway.jvm
+    compiler = jvm.org.codehaus.janino.SimpleCompiler()
+    loaders = jvm.org.apache.spark.util.Utils
     compiler.setParentClassLoader(loaders.getContextOrSparkClassLoader())
     compiler.cook(_JAVA)
     return compiler.getClassLoader().loadClass(_CLASS)

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Literal
 
-from cdc.errors import LakeError, LostHistoryError
+from cdc.errors import LakeError, ReplacedGenerationError
 from cdc.store.documents import Codec, Part
 
 POINTER = "_current.json"
@@ -91,14 +91,15 @@ def moved(pointer: Pointer | None, to: Published) -> Pointer:
     """The pointer after a generation is published, perhaps for the second time.
 
     Raises:
-        LostHistoryError: Another one has replaced it since, so readers would see an older state.
+        ReplacedGenerationError: Another one has replaced it since, so readers would see an older
+            state.
     """
     if pointer is None:
         return Pointer.of(to)
     if pointer.current.attempt == to.attempt:
         return pointer
     if any(one.attempt == to.attempt for one in pointer.former):
-        raise LostHistoryError(
+        raise ReplacedGenerationError(
             f"generation {to.generation}, attempt {to.attempt}, was replaced by generation"
             f" {pointer.generation}, attempt {pointer.attempt}, published at"
             f" {pointer.published_at:%Y-%m-%d %H:%M:%S} UTC: readers would see an older state",

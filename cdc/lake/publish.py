@@ -64,7 +64,7 @@ def write_pointer(
     Raises:
         FencedError: This process no longer holds the table. If it has moved the pointer by then,
             the next run of the table stops, since its record and the pointer do not agree.
-        LostHistoryError: Another generation has replaced this one.
+        ReplacedGenerationError: Another generation has replaced this one.
         LakeError: The file cannot be written.
     """
     check = check or (lambda: None)

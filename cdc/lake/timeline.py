@@ -98,10 +98,24 @@ class Timeline:
     def latest(self) -> Committed | None:
         """The newest commit that carries our record, of any kind.
 
+        Chunks of a commit that was rolled back while it completed are passed over: they are copied
+        again.
+
         Raises:
-            LostHistoryError: The commit was rolled back while it completed; rows are gone.
+            LostHistoryError: A commit of another kind was rolled back while it completed; rows are
+                gone.
         """
-        return self._whole(next(self._newest_first(), None))
+        undone = self.undone()
+        return self._whole(
+            next(
+                (
+                    committed
+                    for committed in self._newest_first()
+                    if not (committed.record.kind == "chunk" and committed.instant in undone)
+                ),
+                None,
+            )
+        )
 
     def latest_offsets(self) -> Committed | None:
         """The newest commit that carries stream offsets; commits of table services are skipped.

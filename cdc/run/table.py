@@ -258,7 +258,8 @@ class _TableRun:
         obstacles = capture.audit_table(source_table)
         findings = [*of_capture(evidence), *of_table(evidence, self._table, obstacles)]
         position_check.check_capture(self._table, stopping(findings))
-        check_losses(self._losses.seen(), evidence.names, self._record)
+        seen = self._losses.seen(evidence.names.resource, self._table)
+        check_losses(seen, evidence.names, self._record)
         lake = self._context.config.lake
         reported = known(evidence.statements)
         look = Look(source_table, fingerprint)

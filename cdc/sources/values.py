@@ -196,11 +196,13 @@ class ServerIdentity:
         timeline: Raised by every promotion; None if the server does not let us read it, or has no
             timelines.
         in_recovery: Whether it is a standby now. MySQL: whether it is read-only.
+        unknown: Whether it has lost what it is recognized by.
     """
 
     system_identifier: str | None
     timeline: int | None
     in_recovery: bool
+    unknown: bool = False
 
 
 @dataclass(frozen=True)

@@ -62,16 +62,20 @@ class Losses:
         except IntegrityError:  # another process has just counted the first one
             self._count(scope, what)
 
-    def seen(self) -> Mapping[str, Loss]:
-        """Return the losses by capture or table.
+    def seen(self, *scopes: object) -> Mapping[str, Loss]:
+        """Return the losses of captures or tables; those without any are left out.
+
+        Args:
+            scopes: The captures and tables.
 
         Raises:
             StateError: The state store cannot be used.
         """
+        asked = sa.select(loss_rows).where(loss_rows.c.scope.in_([str(one) for one in scopes]))
         with self._store.transaction() as connection:
             return {
                 row.scope: Loss(row.times, row.what, _moment(row.seen_at))
-                for row in connection.execute(sa.select(loss_rows))
+                for row in connection.execute(asked)
             }
 
     def _count(self, scope: str, what: str) -> None:

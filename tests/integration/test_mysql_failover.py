@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from cdc.store.table_state import State
+from operate.lifecycle import retry
 from operate.onboard import bootstrap
 from operate.status import status
 from stack.mysql_software import MARIADB, MYSQL
@@ -80,6 +81,23 @@ def test_a_server_that_moved_is_the_same_server(shop: Shop) -> None:
     database.execute("UPDATE orders SET v = 1 WHERE id = 1")
     shop.assert_equal("orders")
     assert shop.record("orders").base_path == copied
+
+
+@pytest.mark.breadth
+@pytest.mark.parametrize("database", kinds(of=(MARIADB,)), indirect=True)
+def test_a_server_without_its_row_is_no_other_server(shop: Shop) -> None:
+    database = shop.database
+    assert isinstance(database, MysqlDatabase)
+    shop.create("orders", 5)
+    succeeded(shop.onboard("orders"))
+    own, _, _ = str(identity(shop)).partition("@")
+    database.root("DELETE FROM tributary.source_identity")
+    database.execute("UPDATE orders SET v = 1 WHERE id = 1")
+    (result,) = shop.run()
+    assert (result.state, own in result.error.remedy) == (State.FAILED, True)
+    database.root(f"INSERT INTO tributary.source_identity (one, id) VALUES (1, '{own}')")
+    retry(shop.services, shop.table("orders"))
+    shop.assert_equal("orders")
 
 
 def identity(shop: Shop) -> str | None:

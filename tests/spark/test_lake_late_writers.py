@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from contextlib import nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -129,9 +130,11 @@ def test_copied_rows_are_refused_under_their_commit(
     assert latest.record.kind == "handoff"
 
 
+@pytest.mark.parametrize("committed", [True, False], ids=["committed", "refused"])
 def test_chunks_whose_commit_was_rolled_back_while_it_completed_are_copied_again(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, committed: bool
 ) -> None:
+    """The process that rolls it back commits another chunk, or is refused by its guard."""
     table = lake(spark, tmp_path / "t", ORDERS, index="bloom")
     insert(spark, table, (1, "copied"), size=SEVERAL_COMMITS)
 
@@ -139,7 +142,9 @@ def test_chunks_whose_commit_was_rolled_back_while_it_completed_are_copied_again
         (instant,) = timeline.pending_instants()
         kept = {path: path.read_bytes() for path in (tmp_path / "t/.hoodie").glob(f"{instant}*")}
         two = rows(spark, table, [("r", -1, (2, "other chunk"))])
-        table.bulk_insert(two, record("chunk", chunk_ids=(2,)), accept, SEVERAL_COMMITS)
+        with nullcontext() if committed else pytest.raises(FencedError):
+            guard = accept if committed else fenced
+            table.bulk_insert(two, record("chunk", chunk_ids=(2,)), guard, SEVERAL_COMMITS)
         for path, data in kept.items():
             path.write_bytes(data)
             path.with_name(f".{path.name}.crc").unlink(missing_ok=True)
@@ -147,8 +152,20 @@ def test_chunks_whose_commit_was_rolled_back_while_it_completed_are_copied_again
     one = rows(spark, table, [("r", -1, (3, "lost"))])
     table.bulk_insert(one, record("chunk", chunk_ids=(1,)), suspended, SEVERAL_COMMITS)
 
-    assert content(table) == [(1, "copied"), (2, "other chunk")]
-    assert table.timeline().chunks("a") == {0, 2}
+    others = [(2, "other chunk")] if committed else []
+    assert content(table) == [(1, "copied"), *others]
+    assert table.timeline().chunks("a") == {0, *(key for key, _ in others)}
+
+    table.bulk_insert(one, record("chunk", chunk_ids=(1,)), accept, SEVERAL_COMMITS)
+    assert content(table) == [(1, "copied"), *others, (3, "lost")]
+    timeline = table.timeline()
+    undone = timeline.undone()
+    whole = [one.record.chunk_ids for one in timeline.commits() if one.instant not in undone]
+    assert whole == [(0,), *((key,) for key, _ in others), (1,)], "what the handoff counts"
+
+
+def fenced(_timeline: Timeline) -> None:
+    raise FencedError("the lease was lost", remedy="")
 
 
 def test_a_copy_whose_first_commit_was_cut_short_goes_on_in_another_folder(

@@ -11,7 +11,7 @@ import pymysql
 from pymysql.constants import CLIENT, CR, ER
 
 from cdc.config import MysqlEndpoint, MysqlSourceConfig
-from cdc.errors import SourceError
+from cdc.errors import SourceError, UnreachableError
 from cdc.sources.servers import (
     APPLICATION,
     CONNECT_TIMEOUT_S,
@@ -43,6 +43,8 @@ DENIED = frozenset(
 _READ_ONLY = frozenset({ER.OPTION_PREVENTS_STATEMENT, 1792, 1836})
 # MySQL's and MariaDB's codes for a statement that ran out of time.
 _TOO_SLOW = frozenset({3024, 1969})
+_AWAY = frozenset({CR.CR_CONN_HOST_ERROR, CR.CR_SERVER_GONE_ERROR, CR.CR_SERVER_LOST})
+"""Errors of a login that no server answered, rather than refused."""
 
 
 class Session:
@@ -139,7 +141,8 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
                 _is_passing,
             )
         except (pymysql.MySQLError, OSError) as error:
-            raise SourceError(
+            away = isinstance(error, OSError) or _code(error) in _AWAY
+            raise (UnreachableError if away else SourceError)(
                 f"cannot connect to the {self.where(on_replica=on_replica)} of source "
                 f"{self.source} as {credential.user}: {_one_line(error)}",
                 remedy="Check host, port, TLS and the login of this source, and that the server is"

@@ -21,13 +21,23 @@ NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
 
 # The number that distinguishes servers which replicate from each other.
 _OWN_ID = {"mysql": "@@global.server_uuid", "mariadb": "@@global.server_id"}
-_UNKNOWN = "unknown"
+UNKNOWN = "unknown"
+"""Instead of the id, where the row that has it is missing."""
 # MariaDB's own id of a server (server_uid) is made of the machine's network address and the port:
 # it changes when the server moves, and unrelated servers may share it. So a row of our own says
 # which data these are, and the number, which of the servers that replicate them.
+# The nodes of a Galera cluster share both, and count transactions each for itself: their name tells
+# them apart. Texts are joined as bytes, since the collations of their sources differ.
+_NODE = """
+(SELECT concat('@', node.VARIABLE_VALUE) FROM information_schema.GLOBAL_VARIABLES node
+ JOIN information_schema.GLOBAL_VARIABLES galera
+   ON galera.VARIABLE_NAME = 'WSREP_ON' AND galera.VARIABLE_VALUE = 'ON'
+ WHERE node.VARIABLE_NAME = 'WSREP_NODE_NAME')
+"""
 _NAMED = (
-    "concat(coalesce((SELECT id FROM tributary.source_identity WHERE one = 1),"  # noqa: S608 - fixed
-    f" '{_UNKNOWN}'), '@', {_OWN_ID['mariadb']})"
+    "CONVERT(concat(CAST(coalesce((SELECT id FROM tributary.source_identity WHERE one = 1),"  # noqa: S608 - fixed
+    f" '{UNKNOWN}') AS BINARY), '@', CAST({_OWN_ID['mariadb']} AS BINARY),"
+    f" CAST(coalesce({_NODE}, '') AS BINARY)) USING utf8mb4)"
 )
 
 
@@ -179,7 +189,7 @@ def identity(session: Session, kind: str) -> tuple[str, bool]:
     except pymysql.MySQLError as error:
         if not error.args or error.args[0] not in NO_TABLE:
             raise
-        return f"{_UNKNOWN}@{own_id(session, kind)}", read_only
+        return f"{UNKNOWN}@{own_id(session, kind)}", read_only
 
 
 def own_id(session: Session, kind: str) -> str:
@@ -189,8 +199,8 @@ def own_id(session: Session, kind: str) -> str:
 
 def identity_test(kind: str, server: str) -> str:
     """An SQL condition that is true only on the server with that id of :func:`identity`."""
-    # Written as bytes, so that no character of it can end the text.
-    return f"{_identity_sql(kind)} = CONVERT(x'{server.encode().hex()}' USING utf8mb4)"
+    # Compared as digits: no character of it can end the text, and no collation is involved.
+    return f"hex({_identity_sql(kind)}) = '{server.encode().hex().upper()}'"
 
 
 def _identity_sql(kind: str) -> str:

@@ -119,7 +119,8 @@ class MysqlSource:
         role: Role = "snapshot" if on_replica else "admin"
         with self._connections.open(role, on_replica=on_replica) as session:
             server, reads_only = primary.identity(session, self._config.kind)
-        return ServerIdentity(server, None, in_recovery=reads_only)
+        unknown = server.startswith(f"{primary.UNKNOWN}@")
+        return ServerIdentity(server, None, in_recovery=reads_only, unknown=unknown)
 
     def capture(self, names: CaptureNames) -> BinlogCapture:
         """The capture of those names."""

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from cdc.config import Credential, Endpoint, PostgresSourceConfig
-from cdc.errors import PermanentError, SnapshotLostError, SourceError
+from cdc.errors import PermanentError, SnapshotLostError, SourceError, UnreachableError
 from cdc.sources.servers import (
     APPLICATION,
     CONNECT_TIMEOUT_S,
@@ -131,7 +131,8 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         try:
             return connected(lambda: psycopg.connect(**parameters, autocommit=True), _is_passing)
         except psycopg.Error as error:
-            raise SourceError(
+            away = error.sqlstate is None and any(sign in str(error) for sign in _AWAY)
+            raise (UnreachableError if away else SourceError)(
                 f"cannot connect to the {self.where(on_replica=on_replica)} of source "
                 f"{self.source} as {credential.user}: {_one_line(error)}",
                 remedy="Check host, port, database and the login of this source, pg_hba.conf, "
@@ -220,6 +221,21 @@ def _set(session: Session, settings: Mapping[str, str], *, local: bool) -> None:
         " FROM unnest(%s::text[], %s::text[]) AS wanted (name, value)",
         (local, list(settings), list(settings.values())),
     )
+
+
+_AWAY = (
+    "refused",
+    "timeout expired",
+    "timed out",
+    "unreachable",
+    "No route to host",
+    "could not translate host name",
+    "failed to resolve host",
+    "Name or service not known",
+    "closed the connection unexpectedly",
+    "reset by peer",
+)
+"""Signs of libpq and psycopg that no server answered, rather than refused."""
 
 
 def _is_passing(error: Exception) -> bool:

@@ -19,6 +19,9 @@ CAPTURE = f"{_REMEDIES}a_capture_that_was_taken_apart_is_restored_as_it_says"
 _TESTS = "tests/integration/test_"
 
 EXECUTED: dict[str, tuple[str, ...]] = {
+    f"{_TESTS}mysql_failover.py::test_a_server_without_its_row_is_no_other_server": (
+        "If it is that server, restore the row",
+    ),
     STATES: (
         "Copy the table again: `tributary bootstrap {}`",
         "Run `tributary bootstrap {}`",

@@ -146,7 +146,7 @@ def test_a_loss_is_counted_once_for_each_look_at_a_capture(
         captures = servers.captures()
         for name in ("orders", "lines"):
             captures.evidence(record(name))
-        seen = Losses(servers.store).seen()
+        seen = Losses(servers.store).seen("the capture of shop")
         assert seen == captures.losses(record("orders"))
         assert [(scope, loss.times, loss.what) for scope, loss in seen.items()] == [
             ("the capture of shop", look, "binlog_format is MIXED")

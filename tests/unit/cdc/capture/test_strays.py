@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from cdc.capture.strays import stray_topics
+from datetime import datetime, timedelta, timezone
+
+from cdc.capture.strays import stray_topics, written_since
 from cdc.debezium import CaptureNames
 from schemas.table import TableId
 
@@ -30,3 +32,10 @@ def test_topics_of_others_are_no_strays() -> None:
     assert strays(there, known=(there,)) == {}
     assert strays("shop_default2.b.orders", "other.b.orders", "shop_default.b.lines") == {}
     assert strays("shop_default.b.my_orders") == {}
+
+
+def test_a_topic_that_was_left_over_when_a_copy_began_has_nothing_that_the_copy_lacks() -> None:
+    began = datetime(2026, 1, 2, 3, 4, 5, tzinfo=timezone.utc)
+    sent = {"old": began - timedelta(hours=1), "new": began + timedelta(seconds=1)}
+    strays = {ORDERS: ["empty", "new", "old"], ODD: ["old"]}
+    assert written_since(strays, sent, dict.fromkeys(strays, began)) == {ORDERS: ["new"]}

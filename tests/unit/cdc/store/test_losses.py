@@ -27,10 +27,10 @@ def record(name: str, attempt: Attempt | None) -> TableRecord:
 def test_a_loss_stops_whoever_began_before_it_and_nobody_else(tmp_path: Path) -> None:
     store = Store(f"sqlite:///{tmp_path / 'state.db'}")
     losses, early = Losses(store), record("orders", READY)
-    check_losses(losses.seen(), NAMES, early)
+    check_losses(losses.seen(NAMES.resource, early.table), NAMES, early)
     losses.note(NAMES.resource, "deletes were not captured")
 
-    seen = Losses(Store(store_url(tmp_path))).seen()
+    seen = Losses(Store(store_url(tmp_path))).seen(NAMES.resource, early.table)
     with pytest.raises(RememberedLossError, match="deletes were not captured") as stopped:
         check_losses(seen, NAMES, early)
     assert stopped.value.remedy.startswith("Copy the table again: `tributary bootstrap shop:")
@@ -42,10 +42,10 @@ def test_a_loss_stops_whoever_began_before_it_and_nobody_else(tmp_path: Path) ->
     late = record("orders", Attempt(READY.id, READY.started_at, READY.path, losses=count))
     check_losses(seen, NAMES, late)
     losses.note(str(TableId("shop", "public", "lines")), "a partition was detached")
-    check_losses(losses.seen(), NAMES, late)
+    check_losses(losses.seen(NAMES.resource, early.table), NAMES, late)
     losses.note(str(late.table), "its topic was compacted")
     with pytest.raises(RememberedLossError, match="its topic was compacted"):
-        check_losses(losses.seen(), NAMES, late)
+        check_losses(losses.seen(NAMES.resource, early.table), NAMES, late)
     store.close()
 
 
@@ -54,13 +54,13 @@ def test_no_loss_of_many_at_once_goes_uncounted(tmp_path: Path) -> None:
 
     def note(number: int) -> None:
         store = Store(store_url(tmp_path))
-        Losses(store).note("the capture of shop, tier default", f"loss {number}")
+        Losses(store).note(NAMES.resource, f"loss {number}")
         store.close()
 
     with ThreadPoolExecutor(8) as pool:
         list(pool.map(note, range(24)))
     store = Store(store_url(tmp_path))
-    assert [loss.times for loss in Losses(store).seen().values()] == [24]
+    assert [loss.times for loss in Losses(store).seen(NAMES.resource).values()] == [24]
     store.close()
 
 
