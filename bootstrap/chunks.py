@@ -42,7 +42,7 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
 
 
 def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
-    """Keep at most the boundaries for that many chunks, evenly spaced among those found."""
+    """Thin the boundaries out evenly, so that they make at most that many chunks."""
     points = boundaries.points
     if len(points) < chunks:
         return boundaries

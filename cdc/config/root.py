@@ -116,10 +116,10 @@ class Config(Section):
         return settings
 
     def shard(self, table: TableId) -> Shard | None:
-        """Return the table's shard of a lake table that several tables feed, or None.
+        """Return which shard of a shared lake table a source table feeds; None if it feeds none.
 
         Raises:
-            ConfigError: It would feed two lake tables.
+            ConfigError: The settings list the source table under two lake tables.
         """
         name = fed_by(table, self.tables)
         if name is None:

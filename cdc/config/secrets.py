@@ -97,7 +97,7 @@ class SecretRef:
         return value
 
     def connect_reference(self) -> str:
-        """Return the reference for Kafka Connect, which reads the secret by a ConfigProvider.
+        """Return the text that Kafka Connect's ConfigProvider replaces by this secret.
 
         Source: https://kafka.apache.org/documentation/#config_providers
         """

@@ -62,8 +62,8 @@ class ConnectClient:
     def worker(self) -> Worker:
         """Return version, plugins, and whether exactly-once source support is enabled.
 
-        The REST API does not report the last one. So this validates a configuration that requires
-        it, which a worker without the support refuses.
+        The REST API does not report exactly-once support. So this validates a configuration that
+        requires it, which a worker without it refuses.
         """
         root = self._rest.ask("GET", "").json()
         plugins = tuple(self.plugins())

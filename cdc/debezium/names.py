@@ -60,10 +60,10 @@ class CaptureNames:
 
     @property
     def placeholder(self) -> str:
-        """The value that this capture's events have for an unchanged TOAST value they lack.
+        """What this capture's events carry in place of an unchanged TOAST value.
 
-        Each capture has its own placeholder, so that a table may store events of another capture:
-        their placeholders count as ordinary text.
+        Each capture has its own placeholder. So a source table may store text that was copied from
+        another capture's events: that capture's placeholder is then ordinary text.
         """
         digest = hashlib.sha256(f"{self.topic_prefix}\0{self.slot}".encode()).hexdigest()
         return f"__tributary_unavailable_{digest[:32]}__"

@@ -168,7 +168,7 @@ class CommitRecord(Part):
         return {} if self.shared is None else self.shared.accounts
 
     def require_handoff(self) -> Handoff:
-        """The handoff, which every commit of the stream carries.
+        """The handoff of this commit. Each commit of the stream should carry one.
 
         Raises:
             LakeError: This commit carries none.

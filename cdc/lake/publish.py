@@ -238,11 +238,12 @@ def _child(spark: SparkSession, folder: Any, name: str) -> Any:
 
 
 def _replace(spark: SparkSession, files: Any, folder: Any, text: str) -> None:
-    """Replace the pointer file so that readers never find it missing.
+    """Replace the pointer file in one step, so that readers never find it missing.
 
-    Hadoop's rename over a file is one step only on HDFS; elsewhere it is a delete and a rename.
-    Object stores show a file once it is written completely. Azure's (abfs) is an exception: it
-    shows an empty file for a moment.
+    - On a local disk the operating system renames a new file over the old one.
+    - On HDFS Hadoop does. Elsewhere Hadoop's rename over a file is a delete and a rename.
+    - Object stores show a file once it is written completely, so it is written in place. Azure's
+      (abfs) is an exception: readers may find it empty for a moment.
     """
     scheme = str(files.getUri().getScheme())
     if scheme == "file":

@@ -97,11 +97,13 @@ class CancelledStages:
         self._stages.setdefault(stage, at)
 
     def held(self, running: Callable[[Stage], int], at: float) -> int:
-        """Return the number of tasks that have not ended in time; each of them holds a core.
+        """Return the number of cancelled tasks that still run after the time to settle.
+
+        Each of them holds a core.
 
         Args:
             running: Returns the number of running tasks of a stage.
-            at: Now, in seconds of the same clock.
+            at: Now, on the clock of the earlier calls, in seconds.
         """
         counts = {stage: running(stage) for stage in self._stages}
         self._stages = {stage: since for stage, since in self._stages.items() if counts[stage]}

@@ -154,7 +154,14 @@ class SourceLog(Protocol):
         """
 
     def commit_position(self, last: str) -> str | None:
-        """A position up to which all commits are before the event of that ``POSITION``, or None."""
+        """The log position at or before which only commits lie that precede an event.
+
+        Args:
+            last: The event's ``POSITION``.
+
+        Returns:
+            The position as text; None if the source's events do not show it.
+        """
 
     def current_position(self) -> LogPosition:
         """The primary's position; every commit so far lies at or before it."""
@@ -455,7 +462,10 @@ class SourceCapture(Protocol):
         """The problems that keep only this table's changes from being captured as they must be."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """The rights that logins lack to replicate the table, and what grants them, or None."""
+        """The rights that logins lack to replicate the table, and the statements that grant them.
+
+        None if no right is missing.
+        """
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
         """The table and its fingerprint, read from the primary's catalog at one moment.

@@ -118,8 +118,8 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
 def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
     """Columns that the settings name and the table lacks: dropped, or not added yet.
 
-    A rule may name a column by each of the names that `columns.renames` relates. The column is
-    there if the table has one of them.
+    A rule may name a column by its old or its new name in `columns.renames`. The column is there if
+    the table has either.
     """
     rules = settings.columns
     there = {column.name for column in table.columns}

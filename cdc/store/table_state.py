@@ -200,13 +200,13 @@ def transition(
     attempt: Attempt | None = None,
     cause: Cause = _AS_PLANNED,
 ) -> TableRecord:
-    """Move a table to another state; the only way to change ``TableRecord.state``.
+    """Move a table to another state of the table of states.
 
     Args:
         record: The table's record before the move.
         to: The new state.
         at: Now, in UTC.
-        attempt: The attempt after the move. BOOTSTRAPPING needs a new one unless it resumes;
+        attempt: The attempt after the move. BOOTSTRAPPING needs a new one unless a copy is resumed;
             CATCHING_UP needs one with O and H.
         cause: Why it moves.
 

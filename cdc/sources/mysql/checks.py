@@ -166,7 +166,7 @@ def _retention(seconds: int) -> Check:
 
 
 def _may_replicate(session: Session, connections: Connections) -> Check:
-    """Whether the login has the rights itself, or may have them through a role."""
+    """Whether the login has the rights; if a role may give them, it is a warning, not an error."""
     user = connections.credential("capture").user
     grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]
     held = ",".join(

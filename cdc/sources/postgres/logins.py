@@ -21,13 +21,15 @@ _POLICY = "row-level security"
 def missing_rights(
     connections: Connections, table: SourceTable, publication: str
 ) -> tuple[str, str] | None:
-    """The rights that logins lack to replicate the table, and what grants them, or None.
+    """The rights that logins lack to replicate the table, and the statements that grant them.
+
+    None if no right is missing.
 
     Args:
         connections: Opens sessions.
         table: The table.
-        publication: The table's publication. A table that is already in it may stay without the
-            owner's rights.
+        publication: The table's publication. Only adding a table to it needs the rights of the
+            table's owner.
     """
     looked = (_not_owned(connections, table, publication), _unreadable(connections, table))
     problems = [found for found in looked if found is not None]
