@@ -68,9 +68,9 @@ class Origin:
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
     """The attempt, with the current ends of its topics (O)."""
-    names, told_upto = capture.names, None
+    names, statements_upto = capture.names, None
     if names.tells_definitions:
-        told_upto = capture.kafka.stable_offsets(names.schema_change_topic)[0]
+        statements_upto = capture.kafka.stable_offsets(names.schema_change_topic)[0]
     origin = Origin.now(capture)
     return replace(
         attempt,
@@ -79,7 +79,7 @@ def recorded(attempt: Attempt, capture: Capture) -> Attempt:
         start_epochs=origin.epochs,
         transaction_offsets=origin.transactions,
         transaction_topic_id=origin.transactions_id,
-        told_upto=told_upto,
+        statements_upto=statements_upto,
     )
 
 

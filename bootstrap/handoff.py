@@ -151,7 +151,7 @@ class _Bootstrap:
         self._held: Lease | None = None
         self._steps: dict[Step, Callable[[], None]] = {
             Step.BEGIN: self._begin,
-            Step.BEGIN_ANEW: self._begin_anew,
+            Step.BEGIN_ANOTHER: self._begin_another,
             Step.RESUME: self._resume,
             Step.WAIT_FOR_OLDER_TRANSACTIONS: self._wait_for_older_transactions,
             Step.RECORD_START: self._record_start,
@@ -217,7 +217,7 @@ class _Bootstrap:
             transition(self._record, State.BOOTSTRAPPING, at=_now(), attempt=self._new_attempt())
         )
 
-    def _begin_anew(self) -> None:
+    def _begin_another(self) -> None:
         """Begin an attempt beside one that may serve readers: the store does not know how it is."""
         _log.warning(
             "attempt %s of %s is handed off in the lake, and the state store does not know it: was"

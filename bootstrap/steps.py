@@ -15,7 +15,7 @@ class Step(str, Enum):
     """The steps in their order; each is recorded before the next begins."""
 
     BEGIN = "begin an attempt"
-    BEGIN_ANEW = "begin another attempt beside one that the lake shows as handed off"
+    BEGIN_ANOTHER = "begin another attempt beside one that the lake shows as handed off"
     RESUME = "go on with the attempt"
     WAIT_FOR_OLDER_TRANSACTIONS = "wait for transactions older than the capture"
     RECORD_START = "record the topic's offsets"
@@ -97,7 +97,7 @@ def _copying(record: TableRecord, lake: LakeFacts) -> Step:
         # H is recorded before the handoff is committed. So a record without H is from a backup of
         # the store, and what it says of the copy does not fit a table that changes have reached.
         known = attempt.handoff_offsets is not None
-        return Step.ENTER_CATCHING_UP if known else Step.BEGIN_ANEW
+        return Step.ENTER_CATCHING_UP if known else Step.BEGIN_ANOTHER
     planned = frozenset(chunk.id for chunk in attempt.chunks)
     if not planned or not planned <= lake.chunks or attempt.reads_upto is None:
         return Step.COPY

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from cdc.errors import LakeError, StateError, copy_lost
 from cdc.run.comparison import Comparison, compare
-from cdc.run.ddl_events import told
+from cdc.run.ddl_events import statement_effects
 from cdc.run.truncates import Truncates
 from cdc.sources.values import Look
 from operate.lifecycle import require
@@ -136,7 +136,7 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
     log = planned.statements and (before or StatementEffects()).and_then(planned.statements)
     look = Look(planned.table, planned.fingerprint, log)
     then = compare(source, look, settings, handoff, lake, truncates=truncates)
-    answer = Answer(table, (*planned.told, *then.changes))
+    answer = Answer(table, (*planned.beyond_catalog, *then.changes))
     if answer.verdict is not Verdict.BOOTSTRAP:
         source.schema(planned.table, then.settings)  # as the run after them does
     return answer
@@ -177,7 +177,7 @@ def _now(
     settings = services.config.table_settings(table)
     lake = services.config.lake
     look = Look(source_table, fingerprint)
-    statements = told(services.run_context, record, handoff, look)
+    statements = statement_effects(services.run_context, record, handoff, look)
     look = replace(look, statements=statements)
     truncates = Truncates(services.run_context, record, latest.record.offsets)
     compared = compare(source, look, settings, handoff, lake, truncates=truncates)

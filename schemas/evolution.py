@@ -45,13 +45,13 @@ class LakeColumns:
     Args:
         types: Spark type by name.
         dropped: Those that it keeps although the source has dropped them.
-        asked: Those whose values are read from the source by key.
+        read_by_key: Those whose values are read from the source by key.
         hidden: By name, how the lake hides the values, and the Spark type of the values.
     """
 
     types: Mapping[str, str]
     dropped: frozenset[str] = frozenset()
-    asked: frozenset[str] = frozenset()
+    read_by_key: frozenset[str] = frozenset()
     hidden: Mapping[str, tuple[str, str]] = field(default_factory=dict)
 
 
@@ -162,7 +162,7 @@ class _Diff:
             now,
             empty=evidence.empty,
             truncated=evidence.truncated,
-            told=evidence.statements.grave,
+            statements=evidence.statements.grave,
         )
         if self._rules.keyed:
             yield from identified_otherwise(before, now)
@@ -321,12 +321,12 @@ class _Diff:
     ) -> Iterator[Change]:
         name, was, now = new.name, old.type, new.type
         evolve, bootstrap = Verdict.EVOLVE, Verdict.BOOTSTRAP
-        if (old.name in self._lake.asked) != self._wanted[name].asked:
+        if (old.name in self._lake.read_by_key) != self._wanted[name].read_by_key:
             why = "the server's text and the values of events can differ"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
         elif otherwise := self._hidden_otherwise(old.name, name):
             yield ChangeType(verdict=bootstrap, why=otherwise, name=name, old=was, new=now)
-        elif self._wanted[name].asked and was != now:
+        elif self._wanted[name].read_by_key and was != now:
             why = "the server may print the same value differently"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
         elif self._rewritten_by(old, new) or self._evidence.statements.redefined(old, new):

@@ -15,7 +15,7 @@ Each detail has one form here (:func:`in_spark`, and :func:`in_python` for rows 
 - binary values: base64 alone, without the server's ``base64:type15:`` and line breaks;
 - control characters: ``\u001f`` with small letters.
 
-Some texts of the connector may mean more than one document: :func:`untold` finds them, and the
+Some texts of the connector may mean more than one document: :func:`ambiguous` finds them, and the
 documents are read from the source. The cause is Debezium 3.6:
 
 - it takes an unsigned integer of 32 bits for a signed one, and leaves it out of arrays and objects
@@ -52,7 +52,7 @@ _PLAIN_FROM, _PLAIN_TO = 1e-6, 1e16
 _SCALE = 30
 """The most digits that a decimal of MySQL has after its point."""
 
-_UNTOLD = "|".join(
+_AMBIGUOUS = "|".join(
     (
         r"(?:^|[\[:,])-[0-9]{1,10}(?:$|[,\]}])",  # or an unsigned integer above 2^31
         r"[\[:],|,[,\]]|:}",  # no value where there must be one
@@ -75,12 +75,12 @@ def in_spark(document: str) -> str:
     return f"array_join(transform({pieces}, t -> {piece}), '')"
 
 
-def untold(document: str) -> str:
+def ambiguous(document: str) -> str:
     """Spark SQL that is true where the connector's text may mean more than one document.
 
     It does not skip string values, so it is true for more documents than necessary.
     """
-    return f"{document} RLIKE {_literal(_UNTOLD)}"
+    return f"{document} RLIKE {_literal(_AMBIGUOUS)}"
 
 
 def in_python(document: str) -> str:

@@ -16,7 +16,7 @@ def lost_events(
     *,
     empty: Collection[int],
     truncated: Collection[int],
-    told: Iterable[str],
+    statements: Iterable[str],
 ) -> Iterator[Change]:
     """Compare partitions, the publication, names: everything except columns and keys.
 
@@ -25,7 +25,7 @@ def lost_events(
         now: The catalog now.
         empty: Object ids of partitions that hold no row.
         truncated: Object ids of partitions that were truncated by themselves.
-        told: Statements without events that the log reports.
+        statements: Statements without events that the log reports.
     """
     yield from _partitions(before, now, empty, truncated)
     if before.children != now.children:
@@ -47,7 +47,7 @@ def lost_events(
             "while it was a partition of another table, its changes may have gone to that table's"
             " topic",
         )
-    for fact in (*differences("", before.rest, now.rest), *told):
+    for fact in (*differences("", before.rest, now.rest), *statements):
         yield _lost(fact)
     if before.named != now.named and before.owner == now.owner:
         yield _lost(

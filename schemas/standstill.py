@@ -55,7 +55,7 @@ def spoiling(
         yield f"columns {', '.join(back)} may have had each other's names for a while"
     lake = LakeColumns(
         {one.name: one.lake_type for one in wanted},
-        asked=frozenset(one.name for one in wanted if one.asked),
+        read_by_key=frozenset(one.name for one in wanted if one.read_by_key),
         hidden={one.name: (one.hide, one.plain) for one in wanted if one.hide},
     )
     rules = Rules(wanted, keyed=keyed, keeps_deleted=keeps_deleted)

@@ -155,7 +155,7 @@ class Column:
         source_type: The type as the source prints it, for example ``numeric(10,2)``.
         lake_type: The Spark SQL type of the lake column, for example ``decimal(10,2)``.
         nullable: Whether the source allows NULL.
-        asked: Whether its values are read from the source by key, as text, because no event
+        read_by_key: Whether its values are read from the source by key, as text, because no event
             carries them exactly.
         hide: ``hash`` or ``mask`` when the lake holds that in place of the values, as a string.
         plain: The Spark SQL type of the values of a column that hides them.
@@ -169,7 +169,7 @@ class Column:
     source_type: str
     lake_type: str
     nullable: bool = True
-    asked: bool = False
+    read_by_key: bool = False
     hide: str = ""
     plain: str = ""
     decimal: bool = False

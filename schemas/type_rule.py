@@ -27,7 +27,7 @@ class TypeRule:
         jdbc_cast: Spark SQL expression from that to the lake value.
         looked_up: The same for a value from a Python driver, if `lake_type` alone does not define
             the conversion.
-        tells_apart: Whether values that differ in the source differ in the lake, as keys require.
+        one_to_one: Whether values that differ in the source differ in the lake, as keys require.
         doubtful: Characters that may stand for another one in the text of an event, as the inside
             of a character class of a regular expression; empty if there are none.
     """
@@ -37,7 +37,7 @@ class TypeRule:
     read_type: str
     jdbc_cast: str
     looked_up: Callable[[Any], Any] | None = None
-    tells_apart: bool = True
+    one_to_one: bool = True
     doubtful: str = ""
 
     def read(self, column: str) -> str:

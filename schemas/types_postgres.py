@@ -249,7 +249,7 @@ def _timetz(place: _Place) -> TypeRule:
         "THEN ({column} AT TIME ZONE 'UTC')::time::text || 'Z' "
         f"ELSE {_failure(place, 'a time past the day', 'int4')}::text END",
     )
-    return replace(in_utc, tells_apart=False)  # 00:00+00 and 01:00+01 are two values
+    return replace(in_utc, one_to_one=False)  # 00:00+00 and 01:00+01 are two values
 
 
 def _array(element: PostgresType, place: _Place) -> TypeRule | None:
@@ -276,7 +276,7 @@ def _array(element: PostgresType, place: _Place) -> TypeRule | None:
         ),
         read_type="string",
         jdbc_cast=f"transform(from_json({{column}}, 'array<string>'), item -> {item})",
-        tells_apart=False,  # {1,2} and [2:3]={1,2} are two values
+        one_to_one=False,  # {1,2} and [2:3]={1,2} are two values
     )
 
 

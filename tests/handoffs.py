@@ -31,7 +31,7 @@ def handed(columns: Iterable[LakeColumn], **facts: Any) -> Handoff:
         x0="77",
         marker_id=UUID(int=9),
         topic_id="topic-uuid",
-        told_upto=None,
+        statements_upto=None,
         view=VIEW,
         fingerprint=Fingerprint({}),
         columns=tuple(columns),

@@ -114,11 +114,11 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
     Raises:
         LostHistoryError: A partition was cut off, by an unclean election or a restored disk.
     """
-    for partition, told in sorted(cuts.items()):
+    for partition, how in sorted(cuts.items()):
         raise _lost(
             table,
             f"topic {topic} partition {partition} was cut off below the lake's offset, and then"
-            f" got other records: {told}",
+            f" got other records: {how}",
             topic=topic,
             partition=partition,
         )
@@ -184,13 +184,13 @@ class Rests:
         view: The view that was copied.
         reads_upto: R of the copy, as text.
         committed: The position of the newest commit, as text.
-        told_upto: End offset of the topic of statements before O, if the connector has one.
+        statements_upto: End offset of the topic of statements before O, if the connector has one.
     """
 
     view: CopyView | None
     reads_upto: str | None
     committed: str | None
-    told_upto: int | None
+    statements_upto: int | None
 
     @classmethod
     def of(cls, record: TableRecord) -> Rests:
@@ -200,7 +200,7 @@ class Rests:
             view=attempt.view if attempt is not None else None,
             reads_upto=attempt.reads_upto if attempt is not None else None,
             committed=commit.position if commit is not None else None,
-            told_upto=attempt.told_upto if attempt is not None else None,
+            statements_upto=attempt.statements_upto if attempt is not None else None,
         )
 
 
@@ -222,7 +222,7 @@ def check_stream(
     check_server(table, known=rests.view, now=known(evidence.server))
     recorded = rests_on(source, rests.reads_upto, rests.committed)
     check_log(table, known(evidence.log), stored=evidence.stored_position, recorded=recorded)
-    check_starts(table, evidence.starts, rests.told_upto)
+    check_starts(table, evidence.starts, rests.statements_upto)
 
 
 def rests_on(
@@ -262,19 +262,21 @@ def check_log(
         raise _lost(table, f"{log.title} {problem}")
 
 
-def check_starts(table: TableId, starts: Sequence[int], told_upto: int | None) -> None:
+def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | None) -> None:
     """Check that the connector has always continued from its stored position since the handoff.
 
     Args:
         table: The table.
         starts: Offsets, in the topic of statements, of its starts without a stored position.
-        told_upto: End offset of that topic before O; None if the connector has no such topic.
+        statements_upto: End offset of that topic before O; None if the connector has no such topic.
 
     Raises:
         LostHistoryError: It has not. Changes of the meantime are in no topic, and nothing else
             shows the loss.
     """
-    later = [offset for offset in starts if told_upto is not None and offset >= told_upto]
+    later = [
+        offset for offset in starts if statements_upto is not None and offset >= statements_upto
+    ]
     if later:
         raise _lost(
             table,

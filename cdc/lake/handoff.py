@@ -38,7 +38,7 @@ class LakeColumn(Part):
         name: Its name.
         source: Its type as the source prints it; ``DROPPED`` if only the lake still has it.
         lake: Its Spark SQL type in the lake.
-        asked: Whether its values are read from the source by key.
+        read_by_key: Whether its values are read from the source by key.
         hide: ``hash`` or ``mask`` if the lake holds that in place of the values; empty otherwise.
         plain: The Spark SQL type of the values that are hidden; empty if they are not hidden.
         late: Whether the next events may lack it, since it is new.
@@ -52,7 +52,7 @@ class LakeColumn(Part):
     name: str
     source: str
     lake: str
-    asked: bool = False
+    read_by_key: bool = False
     hide: str = ""
     plain: str = ""
     late: bool = False
@@ -73,7 +73,7 @@ class LakeColumn(Part):
             column.name,
             column.source_type,
             column.lake_type,
-            asked=column.asked,
+            read_by_key=column.read_by_key,
             hide=column.hide,
             plain=column.plain if column.hide else "",
         )
@@ -127,7 +127,7 @@ class Handoff(Part):
         x0: Proof that no transaction is captured in part: x0, or the id of a marker.
         marker_id: Identity of M, the marker row that the copy's view contains.
         topic_id: UUID of the topic.
-        told_upto: Offset at which the topic of statements ended before O; None without such a
+        statements_upto: Offset at which the topic of statements ended before O; None without such a
             topic.
         view: The image of the source that was copied.
         fingerprint: The catalog's facts from which the columns were derived.
@@ -144,7 +144,7 @@ class Handoff(Part):
     x0: str
     marker_id: UUID
     topic_id: str | None
-    told_upto: int | None
+    statements_upto: int | None
     view: CopyView
     fingerprint: Fingerprint
     columns: tuple[LakeColumn, ...]
@@ -181,7 +181,7 @@ class Handoff(Part):
             x0=recorded(attempt.x0, "x0"),
             marker_id=recorded(attempt.marker_id, "its marker"),
             topic_id=attempt.topic_id,
-            told_upto=attempt.told_upto,
+            statements_upto=attempt.statements_upto,
             view=recorded(attempt.view, "its view"),
             fingerprint=recorded(attempt.fingerprint, "the catalog"),
             columns=tuple(map(LakeColumn.of, schema.columns)),
@@ -206,7 +206,7 @@ class Handoff(Part):
         return LakeColumns(
             {one.name: one.lake for one in self.columns},
             dropped=frozenset(one.name for one in self.columns if one.dropped),
-            asked=frozenset(one.name for one in self.columns if one.asked),
+            read_by_key=frozenset(one.name for one in self.columns if one.read_by_key),
             hidden={one.name: (one.hide, one.plain) for one in self.columns if one.hide},
         )
 

@@ -81,7 +81,7 @@ def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchem
         The expression, or None when the value of this type is always clear.
     """
     if column.source_type == _JSON and field.avro_type == "string":
-        doubt = json_text.untold(raw)
+        doubt = json_text.ambiguous(raw)
         # A row that is older than a NOT NULL column stores nothing for that column. The server
         # reads this as the document null, and the connector sends an empty object.
         return doubt if field.nullable or not table.key else f"({doubt} OR {raw} = '{{}}')"
@@ -125,8 +125,8 @@ def order_in_transaction(event: str, schema: DebeziumSchema) -> str:
 
     It is 0 if the connector does not send it.
     """
-    told = schema.from_binlog and "transaction" in schema.envelope
-    return f"coalesce({event}.transaction.data_collection_order, 0L)" if told else "0L"
+    numbered = schema.from_binlog and "transaction" in schema.envelope
+    return f"coalesce({event}.transaction.data_collection_order, 0L)" if numbered else "0L"
 
 
 def is_tagged(source: str, schema: DebeziumSchema) -> str:

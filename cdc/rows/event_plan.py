@@ -171,7 +171,7 @@ class _ColumnSql:
 def _column(
     event: str, column: Column, schema: DebeziumSchema, table: TableSchema, rules: EventRules
 ) -> _ColumnSql:
-    if column.asked:
+    if column.read_by_key:
         has_row = f"{event}.after IS NOT NULL"
         return _ColumnSql("NULL", lacked=has_row, unclear=has_row)
     names = (column.name, *rules.former.get(column.name, ())) if column.live else ()

@@ -174,14 +174,14 @@ def _changed_unseen(
             if (
                 seen is None
                 or (known is not None and known.digest != seen.digest)
-                or _told_of(context, captures, record)
+                or _has_statements(context, captures, record)
                 or _edited(context, record)
             ):
                 found.add(record.table)
     return found
 
 
-def _told_of(context: RunContext, captures: Captures, record: TableRecord) -> bool:
+def _has_statements(context: RunContext, captures: Captures, record: TableRecord) -> bool:
     """Whether the log reports statements on the table, which its catalog may not show."""
     compared = record.attempt.fingerprint if record.attempt is not None else None
     read_at = None if compared is None else compared.facts.get(READ_AT)

@@ -32,7 +32,7 @@ _WAIT_S = 120.0
 _POLL_S = 0.5
 
 
-def told(
+def statement_effects(
     context: RunContext,
     record: TableRecord,
     handoff: Handoff,
@@ -135,9 +135,9 @@ def since(
 
 def _covers(known: LogPosition, source: SourceLog, change: DefinitionChange) -> bool:
     """Whether a statement was executed at a position; False if the two cannot be compared."""
-    told = change.place if isinstance(known, BinlogPosition) else change.gtid
+    at = change.place if isinstance(known, BinlogPosition) else change.gtid
     try:
-        return told is not None and known.reaches(source.position(told))
+        return at is not None and known.reaches(source.position(at))
     except PositionError:
         return False
 

@@ -89,7 +89,7 @@ class LateColumns:
         for schema_id, writer in written.items():
             self._require_order(schema, schema_id, writer)
             for column in schema.columns:
-                if column.asked or not column.live:
+                if column.read_by_key or not column.live:
                     continue
                 names = (column.name, *self.former.get(column.name, ()))
                 there = [name for name in names if writer.field(name) is not None]
@@ -114,7 +114,7 @@ class LateColumns:
 
     def _require_order(self, schema: TableSchema, schema_id: int, writer: DebeziumSchema) -> None:
         """Refuse events with another order of columns: a column then had another one's name."""
-        live = [column.name for column in schema.columns if column.live and not column.asked]
+        live = [column.name for column in schema.columns if column.live and not column.read_by_key]
         places = {name: place for place, name in enumerate(live)}
         places |= {
             former: places[name]

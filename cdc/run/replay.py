@@ -23,7 +23,7 @@ from cdc.rows.kafka_records import Range
 from cdc.run.batch import BatchWriter, Replayed
 from cdc.run.commits import commit_guard, commit_summary
 from cdc.run.comparison import compare
-from cdc.run.ddl_events import told
+from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import follow
 from cdc.run.published_generation import check_serving, no_offsets
 from cdc.run.quarantining import require_listed
@@ -164,7 +164,7 @@ class _Replay:
         handoff = latest.record.require_handoff()
         lake = self._context.config.lake
         look = Look(source_table, fingerprint)
-        statements = told(self._context, self._record, handoff, look)
+        statements = statement_effects(self._context, self._record, handoff, look)
         look = replace(look, statements=statements)
         truncates = Truncates(self._context, self._record, latest.record.offsets)
         compared = compare(source, look, self._settings, handoff, lake, truncates=truncates)

@@ -40,7 +40,7 @@ from cdc.run.commits import (
 )
 from cdc.run.comparison import Comparison, compare, settings_digest
 from cdc.run.context import RunResult
-from cdc.run.ddl_events import told
+from cdc.run.ddl_events import statement_effects
 from cdc.run.follow import LakeShape, follow, seen_at
 from cdc.run.published_generation import check_serving, no_offsets
 from cdc.run.quarantining import require_listed
@@ -188,8 +188,8 @@ class _TableRun:
             )
         require_listed(self._context.store, latest.record)
         self._context.served.agrees(self._record)
-        told = (*clock_warnings(self._table, latest), *behind_warnings(self._record, latest))
-        self.result = replace(self.result, warnings=told)
+        warnings = (*clock_warnings(self._table, latest), *behind_warnings(self._record, latest))
+        self.result = replace(self.result, warnings=warnings)
         at = dict(latest.record.offsets)
         facts = self._topic or one_topic(self._context, self._record.topic)
         latest = still_in_topic(self._context, self._record, latest, facts)
@@ -250,7 +250,7 @@ class _TableRun:
         evidence = self._captures.evidence(self._record)
         source = self._context.sources[self._table.source]
         rests = position_check.Rests(
-            handoff.view, handoff.reads_upto, newest.position, handoff.told_upto
+            handoff.view, handoff.reads_upto, newest.position, handoff.statements_upto
         )
         position_check.check_stream(self._table, rests, evidence, source)
         capture = source.capture(evidence.names)
@@ -263,7 +263,7 @@ class _TableRun:
         lake = self._context.config.lake
         reported = known(evidence.statements)
         look = Look(source_table, fingerprint)
-        statements = told(self._context, self._record, handoff, look, reported)
+        statements = statement_effects(self._context, self._record, handoff, look, reported)
         look = replace(look, statements=statements)
         truncates = Truncates(self._context, self._record, newest.offsets)
         compared = compare(source, look, self._settings, handoff, lake, truncates=truncates)

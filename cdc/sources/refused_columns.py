@@ -67,22 +67,22 @@ def _remedy(
     free = [name for name in types if name not in key and name not in names]
     asked = [] if settings.appends else free
     away = [name for name in names if name not in key] + (free if settings.appends else [])
-    told = []
+    choices = []
     if asked:
-        told.append(
+        choices.append(
             f"Set {_setting(table, settings, asked, away)}{rows}."
             + (" `exclude` leaves a column out instead." if not away else "")
         )
     elif away:
-        told.append(f"Leave them out: set {_setting(table, settings, asked, away)}.")
+        choices.append(f"Leave them out: set {_setting(table, settings, asked, away)}.")
     if lost := [name for name in names if name in key]:
-        told.append(f"Rename {_listed(lost)} on the source, since a key cannot be left out.")
+        choices.append(f"Rename {_listed(lost)} on the source, since a key cannot be left out.")
     if lost := [name for name in types if name in key and name not in names]:
-        told.append(
+        choices.append(
             f"For {_listed(lost)}, set key_columns to other columns that are NOT NULL and unique"
             " together: a key needs types that events carry."
         )
-    return " ".join(told)
+    return " ".join(choices)
 
 
 def _setting(

@@ -38,7 +38,7 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
                 table=table.table,
                 field=column.name,
             )
-        if column.asked and column.name in key:
+        if column.read_by_key and column.name in key:
             raise SchemaError(
                 f"key column {column.name!r} of table {table.table} is in columns.as, but the"
                 " text of such a column is read from the source by key",
@@ -47,15 +47,15 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
                 field=column.name,
             )
     schema = TableSchema(table.table, columns, key)
-    _require_told_apart(table, schema)
+    _require_one_to_one(table, schema)
     return schema
 
 
-def _require_told_apart(table: SourceTable, schema: TableSchema) -> None:
+def _require_one_to_one(table: SourceTable, schema: TableSchema) -> None:
     """Refuse a key if two of its values in the source may be one value in the lake."""
     rule = rules(table, schema)
     for column in map(schema.column, schema.key):
-        if not rule[column.name].tells_apart:
+        if not rule[column.name].one_to_one:
             raise SchemaError(
                 f"key column {column.name!r} of table {table.table} has type"
                 f" {column.source_type}, and two keys that differ in the source can be equal in"
@@ -97,17 +97,21 @@ def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, .
 
 def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -> Column:
     rules = settings.columns
-    asked, decimal = rules.is_read_by_key(column.name), rules.decimal(column.name)
+    read_by_key, decimal = rules.is_read_by_key(column.name), rules.decimal(column.name)
     hide = rules.hides(column.name)
     rule = column.type.rule(
-        table=table.table, column=column.name, as_text=asked, decimal=decimal, hidden=bool(hide)
+        table=table.table,
+        column=column.name,
+        as_text=read_by_key,
+        decimal=decimal,
+        hidden=bool(hide),
     )
     return Column(
         name=column.name,
         source_type=str(column.type),
         lake_type="string" if hide else rule.lake_type,
         nullable=column.nullable,
-        asked=asked,
+        read_by_key=read_by_key,
         hide=hide,
         plain=rule.lake_type if hide else "",
         decimal=bool(decimal),
@@ -218,7 +222,7 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
         found[column.name] = types[column.name].rule(
             table=table.table,
             column=column.name,
-            as_text=column.asked,
+            as_text=column.read_by_key,
             decimal=column.chosen,
             hidden=bool(column.hide) or column.secret,
         )

@@ -176,13 +176,13 @@ class Planned:
     Args:
         table: The table after the statements.
         fingerprint: Its catalog facts after the statements.
-        told: Changes that the statements show and the catalog could not show.
+        beyond_catalog: Changes that the statements show and the catalog could not show.
         statements: What the log will report of the statements; None if the catalog alone is enough.
     """
 
     table: SourceTable
     fingerprint: Fingerprint
-    told: tuple[Change, ...] = ()
+    beyond_catalog: tuple[Change, ...] = ()
     statements: StatementEffects | None = None
 
 

@@ -75,8 +75,8 @@ class Attempt(Part):
         transaction_offsets: Offsets of the topic of transactions, recorded before O; None unless
             the table is a log.
         transaction_topic_id: UUID of the topic of transactions; None unless the table is a log.
-        told_upto: End offset of the topic of statements before O; None if the connector does not
-            have such a topic.
+        statements_upto: End offset of the topic of statements before O; None if the connector does
+            not have such a topic.
         losses: How many losses of its capture and table had been seen before O was recorded.
         shard: The shard's name once its rows are in the shared table; ``path`` is then the path of
             that table. None before, and for a table that is not a shard.
@@ -98,6 +98,6 @@ class Attempt(Part):
     handoff_offsets: Mapping[int, int] | None = None
     transaction_offsets: Mapping[int, int] | None = None
     transaction_topic_id: str | None = None
-    told_upto: int | None = None
+    statements_upto: int | None = None
     losses: int = 0
     shard: str | None = None

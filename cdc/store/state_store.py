@@ -335,8 +335,8 @@ class Store:
 
 def _lost_a_race(error: Exception) -> bool:
     """Return whether a table could not be created because another process is creating it."""
-    told = ("already exists", "concurrent DDL", "pg_type_typname_nsp_index")
-    return isinstance(error, SQLAlchemyError) and any(text in str(error) for text in told)
+    signs = ("already exists", "concurrent DDL", "pg_type_typname_nsp_index")
+    return isinstance(error, SQLAlchemyError) and any(text in str(error) for text in signs)
 
 
 def _add_schema(connection: Connection, entry: SchemaEntry) -> None:

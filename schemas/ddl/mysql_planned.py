@@ -135,8 +135,8 @@ def _read(text: str, tokens: Sequence[Token], table: TableId) -> Iterator[Clause
     if words[:2] in (["RENAME", "TABLE"], ["RENAME", "TABLES"], ["DROP", "TABLE"]):
         _require_among(tokens[2:], text, table)
         return
-    told = read_statements([text])
-    if told.grave:
+    effects = read_statements([text])
+    if effects.grave:
         _require_grave(text, tokens, table)
         return
     parsed = sqlglot.parse_one(text, read=_DIALECT)

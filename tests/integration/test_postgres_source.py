@@ -381,7 +381,7 @@ def test_another_owner_of_the_publication_is_told_from_other_settings(
             database.stack.psql(altered, database=database.name)
         now = capture_of(source, PUBLICATION).fingerprint(table, on_replica=False)
         catalogs = (Catalog.read(one.facts) for one in (before, now))
-        return [lost.fact for lost in lost_events(*catalogs, empty=(), truncated=(), told=())]
+        return [lost.fact for lost in lost_events(*catalogs, empty=(), truncated=(), statements=())]
 
     assert told("OWNER TO CURRENT_USER") == []
     otherwise, back = "SET (publish = 'insert')", "SET (publish = 'insert, update, delete')"

@@ -93,7 +93,7 @@ def stored_value(
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(
-        table=table.table, column=wanted.name, as_text=wanted.asked, hidden=bool(wanted.hide)
+        table=table.table, column=wanted.name, as_text=wanted.read_by_key, hidden=bool(wanted.hide)
     )
     shown = "HEX(value)" if rule.read_type == "binary" else "CAST(value AS CHAR)"
     query = (

@@ -89,7 +89,7 @@ def stored_value(
     rule = column.type.rule(
         table=table.table,
         column=wanted.name,
-        as_text=wanted.asked,
+        as_text=wanted.read_by_key,
         decimal=wanted.chosen,
         hidden=bool(wanted.hide),
     )

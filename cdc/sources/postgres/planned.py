@@ -112,7 +112,7 @@ class _Draft:
             column.number: column for column in table.columns if column.number is not None
         }
         self._key = table.primary_key
-        self._told: list[Change] = []
+        self._beyond_catalog: list[Change] = []
         self._next = int(self._facts["attributes"])
 
     def result(self) -> Planned:
@@ -122,7 +122,7 @@ class _Draft:
             primary_key=self._key,
             unique_indexes=(*self._table.unique_indexes, *((self._key,) if self._key else ())),
         )
-        return Planned(table, Fingerprint(self._facts), tuple(self._told))
+        return Planned(table, Fingerprint(self._facts), tuple(self._beyond_catalog))
 
     def apply(self, action: Action) -> None:
         if isinstance(action, Add):
@@ -137,8 +137,8 @@ class _Draft:
             self._facts["replica_identity"] = _IDENTITIES[action.identity]
         elif isinstance(action, Leave):
             why = "its changes go to no topic, or to another table's"
-            told = LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=f"the table {action.how}")
-            self._told.append(told)
+            lost = LoseEvents(verdict=Verdict.BOOTSTRAP, why=why, fact=f"the table {action.how}")
+            self._beyond_catalog.append(lost)
         else:
             self._alter(action)
 
@@ -223,7 +223,9 @@ class _Draft:
         self._facts["columns"][str(number)] |= {"shown": str(new), "written": _PLANNED}
         if action.using is not None:
             why = f"USING {action.using} may give its rows other values, which send no events"
-            self._told.append(RewriteColumn(verdict=Verdict.BOOTSTRAP, why=why, name=action.name))
+            self._beyond_catalog.append(
+                RewriteColumn(verdict=Verdict.BOOTSTRAP, why=why, name=action.name)
+            )
         if not _stays(old, new):
             self._rewrite()
 

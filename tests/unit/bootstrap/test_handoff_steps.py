@@ -60,7 +60,7 @@ class World:
         """The durable effects of a step in their order; a crash can fall between any two."""
         return {
             Step.BEGIN: [self._begin],
-            Step.BEGIN_ANEW: [self._begin_anew],
+            Step.BEGIN_ANOTHER: [self._begin_another],
             Step.RESUME: [self._resume],
             Step.WAIT_FOR_OLDER_TRANSACTIONS: [lambda: self._note(x0="7")],
             Step.RECORD_START: [lambda: self._note(topic_id="t", start_offsets=START)],
@@ -96,7 +96,7 @@ class World:
             self.record, State.BOOTSTRAPPING, at=NOW, attempt=Attempt(uuid.uuid4(), NOW, "/lake/a")
         )
 
-    def _begin_anew(self) -> None:
+    def _begin_another(self) -> None:
         self.record = with_attempt(self.record, Attempt(uuid.uuid4(), NOW, "/lake/b"), at=NOW)
         self.chunks, self.handed_off, self.position = set(), False, None
 
@@ -182,7 +182,7 @@ def test_a_store_from_a_backup_never_copies_into_a_table_that_is_handed_off(
     if world.attempt.id == served:
         assert not {Step.COPY, Step.FIND_HANDOFF, Step.COMMIT_HANDOFF} & {*world.taken}
     else:
-        assert world.taken == [Step.BEGIN_ANEW, *ORDER[1:]]
+        assert world.taken == [Step.BEGIN_ANOTHER, *ORDER[1:]]
 
 
 @given(st.lists(st.integers(0, 6), max_size=12))

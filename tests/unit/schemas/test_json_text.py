@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from schemas.json_text import in_python, untold
+from schemas.json_text import ambiguous, in_python
 
 
 def by_server(value: float) -> str:
@@ -88,7 +88,7 @@ def test_a_document_has_one_text(printed: str, one: str) -> None:
     ],
 )
 def test_what_the_connector_does_not_tell_is_found(printed: str, doubtful: bool) -> None:
-    literal = untold("text").removeprefix("text RLIKE '").removesuffix("'")
+    literal = ambiguous("text").removeprefix("text RLIKE '").removesuffix("'")
     pattern = literal.replace("\\'", "'").replace("\\\\", "\\")
     assert bool(re.search(pattern, printed)) == doubtful
 

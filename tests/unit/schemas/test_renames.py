@@ -164,9 +164,9 @@ HIDDEN = {"hide": "mask", "plain": "string"}
         (LakeColumns(LAKE, hidden={"note": ("mask", "string")}), HIDDEN, []),
         (LakeColumns(LAKE, hidden={"note": ("mask", "string")}), {}, [Verdict.BOOTSTRAP]),
         (LakeColumns(LAKE), HIDDEN, [Verdict.BOOTSTRAP]),
-        (LakeColumns(LAKE, asked=frozenset({"note"})), {"asked": True}, []),
-        (LakeColumns(LAKE, asked=frozenset({"note"})), {}, [Verdict.BOOTSTRAP]),
-        (LakeColumns(LAKE), {"asked": True}, [Verdict.BOOTSTRAP]),
+        (LakeColumns(LAKE, read_by_key=frozenset({"note"})), {"read_by_key": True}, []),
+        (LakeColumns(LAKE, read_by_key=frozenset({"note"})), {}, [Verdict.BOOTSTRAP]),
+        (LakeColumns(LAKE), {"read_by_key": True}, [Verdict.BOOTSTRAP]),
     ],
 )
 def test_rules_must_be_the_same_under_both_names(

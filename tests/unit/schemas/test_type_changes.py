@@ -233,14 +233,16 @@ def test_text_of_the_server_and_values_of_events_do_not_mix(*, before: bool, now
     shown = "character varying" if before and now else "text"
     facts = with_columns({"2": column("note", shown)})
     wanted = [
-        Column(one["name"], one["shown"], LAKE[one["name"]], asked=now and one["name"] == "note")
+        Column(
+            one["name"], one["shown"], LAKE[one["name"]], read_by_key=now and one["name"] == "note"
+        )
         for one in facts["columns"].values()
     ]
-    asked = frozenset({"note"} if before else ())
+    read_by_key = frozenset({"note"} if before else ())
     (change,) = diff(
         Catalog.read(FACTS),
         Catalog.read(facts),
-        LakeColumns(LAKE, asked=asked),
+        LakeColumns(LAKE, read_by_key=read_by_key),
         Rules(wanted),
         Evidence(),
     )

@@ -187,7 +187,7 @@ def test_a_topic_that_spares_all_records_has_them() -> None:
 def followed(**changes: Any) -> TableRecord:
     at = datetime(2026, 1, 1, tzinfo=timezone.utc)
     view = CopyView("v", "0/1", at, False, system_identifier="71", timeline=None)
-    attempt = Attempt(id=UUID(int=1), started_at=at, path="p", view=view, told_upto=7)
+    attempt = Attempt(id=UUID(int=1), started_at=at, path="p", view=view, statements_upto=7)
     return table_record(ORDERS, **{"attempt": attempt, **changes})
 
 

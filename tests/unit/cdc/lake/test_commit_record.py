@@ -28,7 +28,7 @@ columns = st.builds(
     texts,
     texts,
     texts,
-    asked=st.booleans(),
+    read_by_key=st.booleans(),
     hide=st.sampled_from(["", "hash", "mask"]),
     plain=texts,
     late=st.booleans(),

@@ -83,7 +83,7 @@ def verdict(ddl: str) -> Verdict:
         ),
         Evidence({one.name: one.old_values for one in then.table.columns}),
     )
-    return Verdict.gravest(change.verdict for change in (*then.told, *changes))
+    return Verdict.gravest(change.verdict for change in (*then.beyond_catalog, *changes))
 
 
 @pytest.mark.parametrize(

@@ -63,7 +63,11 @@ def test_a_decimal_of_the_settings_is_the_columns_type_and_rule() -> None:
     columns = lake_columns(source, settings(**{"as": chosen, "hash": ["b"]}))
     free, shown, hashed = columns
     assert (free.lake_type, free.chosen) == ("string", "")
-    assert (shown.lake_type, shown.chosen, shown.asked) == ("decimal(9,1)", "decimal(9,1)", False)
+    assert (shown.lake_type, shown.chosen, shown.read_by_key) == (
+        "decimal(9,1)",
+        "decimal(9,1)",
+        False,
+    )
     assert (hashed.lake_type, hashed.plain, hashed.chosen) == ("string", *["decimal(10,2)"] * 2)
     schema = TableSchema(source.table, columns, ("id",))
     for one in (schema, schema.shown()):

@@ -59,7 +59,7 @@ attempts = st.builds(
     handoff_offsets=st.none() | offsets,
     transaction_offsets=st.none() | offsets,
     transaction_topic_id=strings,
-    told_upto=st.none() | numbers,
+    statements_upto=st.none() | numbers,
     losses=numbers,
     shard=strings,
 )
