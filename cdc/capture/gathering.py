@@ -21,6 +21,7 @@ from cdc.capture.losses import remember
 from cdc.capture.recovery import explained
 from cdc.capture.strays import stray_topics, written_since
 from cdc.debezium import (
+    StatementsByTable,
     audit,
     captured_tables,
     fresh_starts,
@@ -143,6 +144,7 @@ class Captures:
         self._context = context
         self._known: dict[tuple[str, str], CaptureEvidence] = {}
         self._losses: dict[tuple[str, str], Mapping[str, Loss]] = {}
+        self._statements: dict[tuple[str, str], StatementsByTable] = {}
         self._plan: list[TableRecord] | None = None
         self._topics: Collection[str] = ()
         self._lock = threading.Lock()
@@ -180,6 +182,8 @@ class Captures:
                     remember(losses, table, of_table(found, table))
                 tables = [one.table for one in records]
                 self._losses[key] = losses.seen(found.names.resource, record.table, *tables)
+                if not isinstance(found.statements, TributaryError):
+                    self._statements[key] = StatementsByTable(found.statements)
                 self._known[key] = found
         for error in found.errors:
             if not isinstance(error, ConnectError):
@@ -214,6 +218,15 @@ class Captures:
             _log.warning("the topics of %s were not checked: %s", names.connector, error)
             return {}
         return written_since(found, sent, began)
+
+    def statements(self, record: TableRecord) -> list[DefinitionChange]:
+        """Return the statements on a table that its connector has reported.
+
+        Raises:
+            TributaryError: A server did not answer.
+        """
+        known(self.evidence(record).statements)
+        return self._statements[record.table.source, record.tier].of(record.table)
 
     def losses(self, record: TableRecord) -> Mapping[str, Loss]:
         """Return the losses that were known when the evidence of a table's capture was gathered."""

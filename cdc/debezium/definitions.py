@@ -14,6 +14,7 @@ import io
 import json
 import re
 import threading
+from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
@@ -83,6 +84,38 @@ class DefinitionChange:
     offset: int
     place: str | None = None
     columns: tuple[KnownColumn, ...] = ()
+
+
+class StatementsByTable:
+    """The statements that a connector has reported, found by table without a search of all.
+
+    Args:
+        changes: The statements, in the order of the log. Those of a snapshot are left out.
+    """
+
+    def __init__(self, changes: Iterable[DefinitionChange]) -> None:
+        self._by_table: defaultdict[TableId | None, list[DefinitionChange]] = defaultdict(list)
+        self._swaps: list[DefinitionChange] = []
+        for change in changes:
+            if not change.snapshot:
+                self._by_table[change.table].append(change)
+                if "exchange" in change.statement.lower():
+                    self._swaps.append(change)
+
+    def of(self, table: TableId) -> list[DefinitionChange]:
+        """Return the statements on a table, in the order of the log.
+
+        EXCHANGE PARTITION swaps the rows of two tables and is reported for one of them.
+        """
+        swapped = re.compile(
+            rf"exchange\s+partition\b.*\btable\b.*(?<!\w){re.escape(table.name)}(?!\w)",
+            re.IGNORECASE | re.DOTALL,
+        )
+        own = self._by_table.get(table, [])
+        others = [
+            one for one in self._swaps if one.table != table and swapped.search(one.statement)
+        ]
+        return sorted([*own, *others], key=lambda one: one.offset)
 
 
 def definition_changes(

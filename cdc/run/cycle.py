@@ -12,7 +12,6 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture import position_check
-from cdc.capture.evidence import known
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
 from cdc.capture.losses import check_losses
@@ -188,8 +187,7 @@ def _has_statements(context: RunContext, captures: Captures, record: TableRecord
     if not read_at:
         return False
     source = context.sources[record.table.source]
-    statements = known(captures.evidence(record).statements)
-    return any(since(source, record.table, str(read_at), statements))
+    return any(since(source, record.table, str(read_at), captures.statements(record)))
 
 
 def _edited(context: RunContext, record: TableRecord) -> bool:

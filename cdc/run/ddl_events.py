@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from cdc.capture.known_definition import differences, newest, require_known
-from cdc.debezium import stored_position
+from cdc.debezium import StatementsByTable, stored_position
 from cdc.errors import CaptureError, LostHistoryError, PositionError
 from cdc.log.binlog_position import BinlogPosition
 from cdc.runtime.progress import shown_as
@@ -114,21 +113,10 @@ def since(
         source: Its source, which understands positions.
         table: The table.
         read_at: The position, as text.
-        changes: The statements that the connector has reported.
+        changes: The statements on the table that the connector has reported, perhaps among others.
     """
     known = source.position(read_at)
-    # EXCHANGE PARTITION swaps the rows of two tables and is reported for one of them.
-    swapped = re.compile(
-        rf"exchange\s+partition\b.*\btable\b.*(?<!\w){re.escape(table.name)}(?!\w)",
-        re.IGNORECASE | re.DOTALL,
-    )
-    for change in changes:
-        # The plain search spares the expression for the statements of thousands of other tables.
-        if change.snapshot or not (
-            change.table == table
-            or ("exchange" in change.statement.lower() and swapped.search(change.statement))
-        ):
-            continue
+    for change in StatementsByTable(changes).of(table):
         if not _covers(known, source, change):
             yield change
 

@@ -11,7 +11,6 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.capture import position_check
-from cdc.capture.evidence import known
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
 from cdc.capture.losses import RememberedLossError, check_losses
@@ -261,7 +260,7 @@ class _TableRun:
         seen = self._losses.seen(evidence.names.resource, self._table)
         check_losses(seen, evidence.names, self._record)
         lake = self._context.config.lake
-        reported = known(evidence.statements)
+        reported = self._captures.statements(self._record)
         look = Look(source_table, fingerprint)
         statements = statement_effects(self._context, self._record, handoff, look, reported)
         look = replace(look, statements=statements)

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 import pytest
 
-from cdc.debezium import DefinitionChange, KnownColumn
+from cdc.debezium import DefinitionChange, KnownColumn, StatementsByTable
 from cdc.errors import CaptureError, LostHistoryError
 from cdc.log.binlog_position import BinlogPosition, read_position
 from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
@@ -49,6 +49,22 @@ def change(statement: str, table: TableId | None = TABLE, **more: Any) -> Defini
 def test_what_is_told_of_a_table_after_a_position(told: DefinitionChange, found: bool) -> None:
     listed = list(since(cast("Source", Positions()), TABLE, "0-1-5", [told]))
     assert bool(listed) is found
+
+
+def test_statements_of_a_table_are_found_in_the_order_of_the_log() -> None:
+    tables = [TableId("shop", "shop", f"t{number}") for number in range(3000)]
+    swap = change("ALTER TABLE t1 EXCHANGE PARTITION p WITH TABLE t7", tables[1], offset=3001)
+    reported = StatementsByTable(
+        [
+            *(change("ALTER TABLE ...", table, offset=at) for at, table in enumerate(tables)),
+            swap,
+            change("ALTER TABLE t7 ADD y int", tables[7], offset=3002),
+        ]
+    )
+    assert [one.offset for one in reported.of(tables[7])] == [7, 3001, 3002]
+    assert [one.offset for one in reported.of(tables[1])] == [1, 3001]
+    assert {len(reported.of(table)) for table in tables[8:]} == {1}
+    assert reported.of(TABLE) == []
 
 
 class Places:
