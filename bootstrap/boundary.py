@@ -35,10 +35,10 @@ class Origin:
 
     Args:
         rows: Offsets of the table's topic (O).
-        epochs: Epochs of its leaders at that time. Empty for logs of PostgreSQL, since their O
-            moves on to the boundary.
-        transactions: Offsets of the transactions' topic, recorded first: rows from O on belong to
-            transactions that end there or later. For logs of PostgreSQL only.
+        epochs: Epochs of its leaders at that time. Empty for append tables of PostgreSQL: their O
+            is moved to the copy's boundary later, and the epochs would not belong to it.
+        transactions: Offsets of the transactions' topic, recorded before O. So each row from O on
+            belongs to a transaction that ends at or after them. For append tables of PostgreSQL.
         transactions_id: UUID of that topic.
     """
 

@@ -60,7 +60,7 @@ class ConnectorHealth:
 
     Args:
         status: The state, as Kafka Connect has it.
-        failure: That it failed and why, in one line without secrets; None if it has not.
+        failure: What failed and why, in one line without secrets; None if nothing has.
         remedy: What to do about the failure; empty without one.
     """
 

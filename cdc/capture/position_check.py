@@ -149,8 +149,8 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
 
     Raises:
         CaptureError: The server has lost the row by which it is recognized.
-        LostHistoryError: It is another server or timeline. A slot does not survive a switch by
-            itself, so changes around the switch may be in neither log.
+        LostHistoryError: It is another server or timeline. A new primary does not have the
+            slot, so changes around the switch may reach neither its stream nor the former one.
     """
     if known is None or now is None:
         return

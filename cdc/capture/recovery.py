@@ -91,10 +91,10 @@ class Recovery:
         self._next_look = 0.0
 
     def attend(self, names: CaptureNames) -> None:
-        """Restart the connector if it has failed; looks at most every five seconds.
+        """Restart the connector if it has failed; asks Connect at most once in five seconds.
 
         Raises:
-            CaptureError: It failed again after the last restart.
+            CaptureError: It failed again after the last restart that is allowed.
         """
         if time.monotonic() < self._next_look:
             return

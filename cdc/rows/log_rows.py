@@ -95,7 +95,7 @@ class Reached:
 
 
 def reached(changes: DataFrame, before: Reached | None, table: TableId) -> Reached | None:
-    """Return how far a batch of a log reaches in the binlog.
+    """Return how far a batch of an append table reaches in the binlog.
 
     It runs two small jobs over the batch, which the caller has persisted.
 
@@ -105,8 +105,8 @@ def reached(changes: DataFrame, before: Reached | None, table: TableId) -> Reach
         table: The table, for messages.
 
     Raises:
-        LostHistoryError: The places of a transaction do not go on with its numbers. They do not
-            identify its rows then.
+        LostHistoryError: The row numbers of a transaction do not continue where they ended before,
+            so they do not identify its rows.
     """
     events = changes.filter(F.col(PROBLEM).isNull() & F.col(POSITION).isNotNull())
     events = events.select(TRANSACTION, OFFSET, POSITION, ORDER)

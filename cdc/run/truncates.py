@@ -65,7 +65,7 @@ class Truncates:
         )
 
     def _captured(self) -> dict[int, int]:
-        """Wait until readers see in the topic everything up to now, and return its end."""
+        """Wait until all that the source has committed can be read; return the topic's end."""
         context, record = self._context, self._record
         source, kafka = context.sources[record.table.source], context.kafka
         upto, ends = source.current_position(), dict[int, int]()
