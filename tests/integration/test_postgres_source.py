@@ -227,7 +227,7 @@ def test_another_identity_for_a_while_is_told_from_upkeep_of_indexes(
         before = look()
         database.execute(*statements)
         return [
-            change.fact.split(" was ")[0]
+            change.fact.split(" had ")[0]
             for old, new in zip(before, look(), strict=True)
             for change in identified_otherwise(old, new)
         ]
