@@ -229,8 +229,10 @@ class _Bootstrap:
 
     def _begin_again(self) -> None:
         """Discard the attempt: readers have never seen its path, and never will."""
-        delete_path(self._context.spark, self._attempt.path)
+        left = self._attempt.path
+        # In this order: what is recorded of a copy must never outlive its files.
         self._note(self._new_attempt())
+        delete_path(self._context.spark, left)
 
     def _new_attempt(self) -> Attempt:
         self._attempts += 1

@@ -62,6 +62,10 @@ class LostHistoryError(TributaryError):
     """The stream no longer follows from the lake's offsets; the table needs a bootstrap."""
 
 
+class LostLogError(LostHistoryError):
+    """A source's log that lost changes, of all tables of the capture."""
+
+
 class ReplacedGenerationError(LostHistoryError):
     """A generation that another one has replaced, so it is not published again."""
 

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.evidence import CaptureEvidence, known
-from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, SchemaChangeError
+from cdc.errors import (
+    CaptureError,
+    LostHistoryError,
+    LostLogError,
+    PausedByPolicyError,
+    SchemaChangeError,
+)
 from cdc.log.position import LogPosition
 from cdc.sources.values import LogHealth, ServerIdentity
 from cdc.store.attempt import CopyView
@@ -256,10 +262,10 @@ def check_log(
         recorded: The position that the lake's table depends on.
 
     Raises:
-        LostHistoryError: The log lacks something.
+        LostLogError: The log lacks something.
     """
     if (problem := log.problem(stored, recorded)) is not None:
-        raise _lost(table, f"{log.title} {problem}")
+        raise _lost(table, f"{log.title} {problem}", LostLogError)
 
 
 def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | None) -> None:
@@ -343,8 +349,10 @@ def _listed(changes: Sequence[Change]) -> str:
     return "; ".join(str(change) for change in changes)
 
 
-def _lost(table: TableId, what: str, **context: Any) -> LostHistoryError:
-    return LostHistoryError(
+def _lost(
+    table: TableId, what: str, kind: type[LostHistoryError] = LostHistoryError, **context: Any
+) -> LostHistoryError:
+    return kind(
         f"the stream of table {table} no longer continues from the lake: {what}",
         remedy=f"Copy the table again: `tributary bootstrap {table}`. Until then readers keep what"
         " was committed.",

@@ -16,7 +16,7 @@ from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
 from cdc.capture.losses import check_losses
 from cdc.capture.topic_facts import cut_off, topic_facts, with_settings
-from cdc.errors import LostHistoryError, SecretError
+from cdc.errors import CaptureError, LostHistoryError, PositionError, SecretError
 from cdc.run import plan
 from cdc.run.catalog_name import follow_name
 from cdc.run.comparison import settings_digest
@@ -212,8 +212,8 @@ def _capture_broken(context: RunContext, captures: Captures, record: TableRecord
         findings = [*of_capture(evidence), *of_table(evidence, record.table)]
         position_check.check_capture(record.table, stopping(findings))
         check_losses(captures.losses(record), evidence.names, record)
-    except LostHistoryError:
-        return True
+    except (LostHistoryError, CaptureError, PositionError):
+        return True  # the table's run reports it
     return False
 
 

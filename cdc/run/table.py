@@ -20,6 +20,7 @@ from cdc.errors import (
     LakeError,
     LeaseHeldError,
     LostHistoryError,
+    LostLogError,
     MissingTableError,
     PausedByPolicyError,
     SchemaChangeError,
@@ -190,7 +191,10 @@ class _TableRun:
         warnings = (*clock_warnings(self._table, latest), *behind_warnings(self._record, latest))
         self.result = replace(self.result, warnings=warnings)
         at = dict(latest.record.offsets)
-        facts = self._topic or one_topic(self._context, self._record.topic)
+        facts = self._topic
+        # Another process may have committed since, up to an end that the topic did not have then.
+        if facts is None or any(end > facts.stable.get(part, 0) for part, end in at.items()):
+            facts = one_topic(self._context, self._record.topic)
         latest = still_in_topic(self._context, self._record, latest, facts)
         end = dict(facts.stable) if until is None else dict(until)
         handoff = latest.record.handoff
@@ -365,7 +369,9 @@ class _TableRun:
         lost = isinstance(error, (LostHistoryError, MissingTableError))
         if lost and not isinstance(error, RememberedLossError) and not self._record.beside:
             # A generation that is built beside the table follows the same stream.
-            self._losses.note(str(self._table), error.message)
+            shared = isinstance(error, LostLogError)
+            scope = self._context.capture(self._record).resource if shared else self._table
+            self._losses.note(str(scope), error.message)
 
         def stopped(record: TableRecord) -> TableRecord:
             if record.state is State.FAILED and record.resume_to in _RUN_STATES:

@@ -258,6 +258,40 @@ def test_each_type_has_one_value_in_snapshot_stream_and_lookup(
     assert different == []
 
 
+KEYS = {
+    "bigint": ["-9223372036854775808", "7"],
+    "numeric(20,5)": ["0.00001", "-7"],
+    "boolean": ["true", "false"],
+    "text": ["", "it''s \\"],
+    "bytea": ["\\x00ff", "\\x"],
+    "uuid": ["00000000-0000-0000-0000-000000000000", "ffffffff-ffff-ffff-ffff-ffffffffffff"],
+    "date": ["0001-01-01", "9999-12-31"],
+    "time": ["00:00:00.000001", "24:00"],
+    "timestamp": ["0001-01-01", "9999-12-31 23:59:59.999999"],
+    "timestamptz": ["1969-12-31 23:59:59.999999+00", "2026-03-29 02:30+02"],
+}
+
+
+def test_rows_are_found_by_keys_of_each_type(database: Database, source: PostgresSource) -> None:
+    names = [f"k{number}" for number in range(len(KEYS))]
+    columns = ", ".join(f"{name} {kind}" for name, kind in zip(names, KEYS, strict=True))
+    values = [", ".join(f"'{both[number]}'" for both in KEYS.values()) for number in range(2)]
+    rows = f"(0, {values[0]}), (1, {values[1]})"
+    database.execute(
+        f"CREATE TABLE t (id int PRIMARY KEY, {columns})",
+        f"CREATE TABLE keyed (id int, {columns}, PRIMARY KEY (id, {', '.join(names)}))",
+        *(f"INSERT INTO {table} VALUES {rows}" for table in ("t", "keyed")),
+    )
+    plain, keyed = (source.table(table_id(database, name)) for name in ("t", "keyed"))
+    schema = source.schema(keyed, TableSettings())
+    known = source.fetch_by_key(
+        plain, source.schema(plain, TableSettings()), [(0,), (1,)], ["id", *names]
+    )
+    keys = [tuple(row[name] for name in schema.key) for row in known]
+    found = source.fetch_by_key(keyed, schema, keys, ["id"])
+    assert sorted(row["id"] for row in found) == [0, 1]
+
+
 REFUSED = [
     ("numeric(10,2)", "'NaN'", "NaN"),
     ("date", "'infinity'", "infinity"),

@@ -156,8 +156,14 @@ def _literal(value: object, is_time: bool, table: SourceTable, name: str) -> str
     if isinstance(value, (date, time)):
         return value.isoformat()
     if is_time and isinstance(value, int):
-        return f"{value} microseconds"
+        return _time_of_day(value)
     return str(value)
+
+
+def _time_of_day(microseconds: int) -> str:
+    """A ``time`` as the server writes it, up to its greatest value, 24:00:00."""
+    seconds, rest = divmod(microseconds, 1_000_000)
+    return f"{seconds // 3600:02}:{seconds // 60 % 60:02}:{seconds % 60:02}.{rest:06}"
 
 
 def _batches(keys: Sequence[Sequence[object]]) -> Iterator[Sequence[Sequence[object]]]:
