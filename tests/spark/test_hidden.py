@@ -99,6 +99,6 @@ def test_a_mask_stands_for_every_value_but_null(spark: SparkSession, tmp_path: P
 def test_without_a_key_nothing_is_hashed(spark: SparkSession, tmp_path: Path) -> None:
     schema = table("hash")
     frame = spark.range(1).selectExpr("CAST(id AS INT) AS id", *_nulls(schema))
-    with pytest.raises(ConfigError, match=r"shop:public\.people .* no key") as refusal:
+    with pytest.raises(ConfigError, match=r"shop:public\.people .*hash_key is not set") as refusal:
         hidden(frame, schema, lake(tmp_path, None))
     assert refusal.value.context["field"] == "lake.hash_key"

@@ -127,7 +127,7 @@ class Replication:
         attempt_id = uuid.uuid4()
         marker = self.source.write_marker()
         fingerprint = self.source.capture(self.capture).fingerprint(table, on_replica=False)
-        losses = times(Losses(self.store).seen(), self.capture, table)
+        losses = times(Losses(self.store).seen(self.capture.resource, table), self.capture, table)
         offsets = self.kafka.stable_offsets(topic)
         now = datetime.now(timezone.utc)
         attempt = Attempt(
