@@ -19,7 +19,7 @@ from cdc.kafka import leader_epochs
 from cdc.log.position import LogPosition, Lsn
 
 if TYPE_CHECKING:
-    from bootstrap.capture import Capture
+    from bootstrap.capture_proof import Capture
     from cdc.kafka import KafkaRecord
     from cdc.sources.base import Marker, SourceLog
     from cdc.store.attempt import Attempt

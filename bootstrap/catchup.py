@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
-from bootstrap.capture import show_offsets
+from bootstrap.capture_proof import show_offsets
 from bootstrap.errors import BootstrapError
 from bootstrap.steps import reaches
 from cdc.run import run_table

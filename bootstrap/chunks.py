@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Sequence
 
-from cdc.sources.values import Boundaries, KeyRange, TableSize
+from cdc.sources.source_facts import Boundaries, KeyRange, TableSize
 from cdc.store.attempt import Chunk
 
 SMALL_ROWS = 50_000

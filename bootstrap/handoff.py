@@ -15,7 +15,7 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from bootstrap.boundary import boundary_of, joined_bounds, recorded
-from bootstrap.capture import Capture
+from bootstrap.capture_proof import Capture
 from bootstrap.catchup import catch_up
 from bootstrap.commit import handoff_commit, require_planned
 from bootstrap.copying import Copying
@@ -23,8 +23,8 @@ from bootstrap.errors import AttemptSpoiledError, BootstrapError
 from bootstrap.publish import publish
 from bootstrap.standstill import require_same_server, require_same_settings, unspoiled
 from bootstrap.steps import LakeFacts, Step, next_step
-from cdc.capture.losses import RememberedLossError, check_losses, times
 from cdc.capture.recovery import Recovery
+from cdc.capture.remembered_losses import RememberedLossError, check_losses, times
 from cdc.debezium import names
 from cdc.errors import (
     FencedError,
@@ -40,7 +40,7 @@ from cdc.run.comparison import settings_digest
 from cdc.runtime.failpoints import crash
 from cdc.store.attempt import Attempt
 from cdc.store.connector_restarts import Restarts
-from cdc.store.losses import Losses
+from cdc.store.loss_counts import Losses
 from cdc.store.table_state import RESUMABLE, Cause, State, TableRecord, transition, with_attempt
 from schemas.errors import SchemaError, TributaryError
 from schemas.fingerprint import Fingerprint
@@ -49,7 +49,7 @@ if TYPE_CHECKING:
     from cdc.connect import ConnectClient
     from cdc.run import RunContext
     from cdc.store.lease import Lease
-    from cdc.store.losses import Loss
+    from cdc.store.loss_counts import Loss
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)

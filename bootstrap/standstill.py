@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from bootstrap.errors import AttemptSpoiledError
 from schemas.catalog import Catalog
+from schemas.copy_spoiling import spoiling
 from schemas.fingerprint import Fingerprint
-from schemas.standstill import spoiling
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings

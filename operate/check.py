@@ -15,21 +15,21 @@ from cdc.capture.judgement import of_capture, of_stream, of_table
 from cdc.debezium import connector_class
 from cdc.errors import LakeError
 from cdc.sources.selection import require_named
-from cdc.sources.values import Check, TableStats
+from cdc.sources.source_facts import Check, TableStats
 from cdc.sources.views import wants_exact_view
 from cdc.store.table_state import State, TableRecord
 from operate import check_kafka
-from operate.capture import wanted_connector
 from operate.check_tls import unprotected
 from operate.lifecycle import folder_here
 from operate.readiness import judge
+from operate.tier_capture import wanted_connector
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.capture.evidence import CaptureEvidence
     from cdc.config.lake import CatalogConfig
     from cdc.debezium import CaptureNames
-    from cdc.sources.values import LogHealth
+    from cdc.sources.source_facts import LogHealth
     from operate.context import Services
 
 Gather = Callable[["CaptureNames"], "CaptureEvidence"]

@@ -9,7 +9,7 @@ from cdc.capture.gathering import cleanup_policy
 from cdc.capture.judgement import of_topic
 from cdc.errors import SourceError, onboard_again
 from cdc.kafka import expiries, kept_for
-from cdc.sources.values import Check
+from cdc.sources.source_facts import Check
 from operate.readiness import DEFAULT_MESSAGE_BYTES, too_large
 
 if TYPE_CHECKING:

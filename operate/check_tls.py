@@ -14,7 +14,7 @@ from cdc.config import Config
 from cdc.config.kafka import KafkaConfig
 from cdc.config.source import Endpoint, MysqlEndpoint, SourceConfig
 from cdc.errors import SecretError
-from cdc.sources.values import Check
+from cdc.sources.source_facts import Check
 
 _PLAIN = "has no TLS"
 _UNVERIFIED = "is encrypted, but the server's identity is not verified"

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cdc.config.patterns import is_wildcard
-from cdc.sources.values import TableStats
+from cdc.sources.source_facts import TableStats
 from cdc.store.table_state import State
-from operate.examination import about, examine_all
+from operate.readiness_check import about, examine_all
 from operate.selection import can_match_many, expand, sources_of
 from schemas.errors import TributaryError
 from schemas.table import TableId

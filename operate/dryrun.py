@@ -10,10 +10,10 @@ from urllib.parse import quote
 
 from cdc.kafka import NEVER_COMPACTED
 from cdc.store.table_state import State
-from operate import capture
-from operate.examination import examine_all
+from operate import tier_capture
 from operate.onboard import refusals
-from operate.outcome import Outcome
+from operate.readiness_check import examine_all
+from operate.table_outcome import Outcome
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -67,12 +67,12 @@ def plan(
     """
     examined = examine_all(services, tables)
     steps: list[Step] = []
-    for group in capture.groups(services, examined.fit):
+    for group in tier_capture.groups(services, examined.fit):
         steps += _group(services, group, with_bootstrap=with_bootstrap)
     return Plan(tuple(steps), tuple(refusals(services, examined, by_wildcard)))
 
 
-def _group(services: Services, group: capture.Group, *, with_bootstrap: bool) -> list[Step]:
+def _group(services: Services, group: tier_capture.Group, *, with_bootstrap: bool) -> list[Step]:
     names, source = group.capture, services.source(group.capture.source)
     topic = services.config.kafka.topic
     settings = {
@@ -83,7 +83,7 @@ def _group(services: Services, group: capture.Group, *, with_bootstrap: bool) ->
         "retention.ms": topic.retention_ms,
         **topic.config,
     }
-    wanted = capture.topics(group)
+    wanted = tier_capture.topics(group)
     existing = services.kafka.topics(wanted)
     steps = [
         Step("topic", name, f"create with {json.dumps({**settings, **names.topic_config(name)})}")
@@ -97,7 +97,7 @@ def _group(services: Services, group: capture.Group, *, with_bootstrap: bool) ->
     ]
     if services.connect.connector(names.connector) is None:
         body = json.dumps(
-            capture.wanted_connector(services, names, group.tables), indent=2, sort_keys=True
+            tier_capture.wanted_connector(services, names, group.tables), indent=2, sort_keys=True
         )
         path = f"PUT /connectors/{quote(names.connector, safe='')}/config"
         steps.append(Step("rest", services.config.connect.url, f"{path}\n{body}"))

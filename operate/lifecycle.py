@@ -21,9 +21,9 @@ from cdc.lake.pointer import POINTER, local_folder
 from cdc.store.connector_restarts import Restarts
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import Cause, State, TableRecord, transition
-from operate import capture
-from operate.outcome import Outcome, unfinished
+from operate import tier_capture
 from operate.shards import is_beside
+from operate.table_outcome import Outcome, unfinished
 from schemas.errors import TributaryError
 from schemas.table import Shard, TableId
 
@@ -104,7 +104,7 @@ def retry(services: Services, table: TableId) -> Outcome:
         released = _go_on(services, table, State.FAILED, "set to be tried again")
         return replace(released, details={"notes": [note]})
     # Another command stops it for a moment while it changes it, and must not be disturbed.
-    with capture.changing(services, names):
+    with tier_capture.changing(services, names):
         woken = services.connect.wake(names.connector)
     failed = seen is not None and seen.failure is not None
     if failed:
@@ -202,14 +202,14 @@ def offboard(
         done = []
         if forget_build(services, table):
             done.append("gave up its next generation")
-        with capture.changing(services, names), _naming_absence(services, table, absent):
+        with tier_capture.changing(services, names), _naming_absence(services, table, absent):
             last = not _others(services, record)
-            if absent is None and capture.leave(services, names, table):
+            if absent is None and tier_capture.leave(services, names, table):
                 done.append("left the capture")
             if record.state is not State.RETIRED:
                 record = services.store.put(transition(record, State.RETIRED, at=_now()))
             if last:
-                gone = capture.dismantle(
+                gone = tier_capture.dismantle(
                     services, names, delete_topics=delete_data, on_source=absent is None
                 )
                 done += [f"dropped {what}" for what in gone]

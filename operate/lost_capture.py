@@ -18,7 +18,7 @@ from cdc.store.table_state import Cause, State, TableRecord, transition
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
     from cdc.sources.base import SourceLog
-    from cdc.sources.values import LogHealth
+    from cdc.sources.source_facts import LogHealth
     from operate.context import Services
     from schemas.table import TableId
 

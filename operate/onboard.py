@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 from cdc.errors import SourceError
 from cdc.runtime.failpoints import crash
 from cdc.store.table_state import State, TableRecord, transition
-from operate import capture
-from operate.examination import Examined, examine, examine_all, free_path
+from operate import tier_capture
+from operate.capture_undo import look, undo
 from operate.generations import clean
 from operate.lifecycle import forget_build, require
 from operate.lost_capture import is_copying
-from operate.outcome import Outcome, UnexpectedError, for_each
+from operate.readiness_check import Examined, examine, examine_all, free_path
 from operate.render import seconds
-from operate.undo import look, undo
+from operate.table_outcome import Outcome, UnexpectedError, for_each
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
@@ -55,7 +55,7 @@ def onboard(
     examined = examine_all(services, tables)
     outcomes = {outcome.table: outcome for outcome in refusals(services, examined, by_wildcard)}
     registered: list[TableId] = []
-    for group in capture.groups(services, examined.fit):
+    for group in tier_capture.groups(services, examined.fit):
         begun = _begun(services, group.tables)
         for outcome in _capture(services, group):
             outcomes[outcome.table] = outcome
@@ -102,13 +102,13 @@ def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
     )
 
 
-def _capture(services: Services, group: capture.Group) -> list[Outcome]:
+def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
     """Capture the tables of one source and tier, and put them on the plan."""
     try:
-        with capture.changing(services, group.capture):
+        with tier_capture.changing(services, group.capture):
             before = look(services, group.capture)
             try:
-                capture.prepare(services, group)
+                tier_capture.prepare(services, group)
             except TributaryError as error:
                 if left := undo(services, group, before):
                     raise error.advising(left) from error
@@ -125,11 +125,11 @@ def _capture(services: Services, group: capture.Group) -> list[Outcome]:
     return outcomes
 
 
-def withdraw(services: Services, group: capture.Group, table: TableId) -> None:
+def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> None:
     """Take a table that could not be put on the plan out of the capture again."""
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
-        capture.leave(services, group.capture, table)
+        tier_capture.leave(services, group.capture, table)
 
 
 def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
@@ -195,10 +195,10 @@ def recaptured(
         else:
             fit.append(outcome.table)
     ready: list[TableId] = []
-    for group in capture.groups(services, fit):
+    for group in tier_capture.groups(services, fit):
         try:
-            with capture.changing(services, group.capture):
-                capture.prepare(services, group)
+            with tier_capture.changing(services, group.capture):
+                tier_capture.prepare(services, group)
         except TributaryError as error:
             outcomes.update(
                 (table, Outcome(table, "capture", error=error)) for table in group.tables

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.errors import StateError
 from cdc.store.quarantine import Quarantine, Quarantined
 from operate.lifecycle import LEASE_WAIT_S, require
-from operate.outcome import Outcome
+from operate.table_outcome import Outcome
 
 if TYPE_CHECKING:
     from operate.context import Services

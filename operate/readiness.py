@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from cdc.errors import CaptureError
-from cdc.sources.values import SourceTable
-from operate.identity import not_logged, refused_changes
+from cdc.sources.source_facts import SourceTable
+from operate.unlogged_changes import not_logged, refused_changes
 from schemas.table import TableId, quote_name
 
 if TYPE_CHECKING:

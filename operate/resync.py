@@ -11,7 +11,7 @@ from cdc.store.table_state import State
 from operate.generations import clean
 from operate.lifecycle import require
 from operate.onboard import copied, recaptured
-from operate.outcome import Outcome, for_each
+from operate.table_outcome import Outcome, for_each
 
 if TYPE_CHECKING:
     from cdc.store.table_state import TableRecord

@@ -15,15 +15,15 @@ from cdc.runtime.jvm_guard import end_soon
 from cdc.runtime.spark import cancel_jobs
 from cdc.runtime.task_watch import held_cores
 from cdc.store.table_state import State
+from operate.automatic_resync import Unattended
 from operate.exit_codes import ExitCode, exit_code
-from operate.unattended import Unattended
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.run import Expiring, RunResult, Silence
     from cdc.store.table_state import TableRecord
     from operate.context import Services
-    from operate.outcome import Outcome
+    from operate.table_outcome import Outcome
     from schemas.table import TableId
 
 _log = logging.getLogger(__name__)

@@ -10,7 +10,7 @@ from cdc.errors import LakeError, StateError, copy_lost
 from cdc.run.comparison import Comparison, compare
 from cdc.run.ddl_events import statement_effects
 from cdc.run.truncates import Truncates
-from cdc.sources.values import Look
+from cdc.sources.source_facts import Look
 from operate.lifecycle import require
 from schemas.avro import DebeziumSchema
 from schemas.changes import Change, Verdict

@@ -13,16 +13,16 @@ from cdc.debezium import latest_heartbeat
 from cdc.run import plan
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
-from operate.candidates import why_not_copied
-from operate.outcome import unfinished
+from operate.resync_candidates import why_not_copied
 from operate.shards import SharedStatus, shared_tables
+from operate.table_outcome import unfinished
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.capture.evidence import CaptureEvidence
     from cdc.capture.judgement import Finding
-    from cdc.sources.values import LogHealth
+    from cdc.sources.source_facts import LogHealth
     from cdc.store.history import RunEntry
     from operate.context import Services
 

@@ -29,7 +29,7 @@ from schemas.changes import (
     Verdict,
     WidenType,
 )
-from schemas.losses import identified_otherwise, lost_events
+from schemas.lost_events import identified_otherwise, lost_events
 from schemas.renames import Renames
 from schemas.statement_effects import StatementEffects
 from schemas.table import Column

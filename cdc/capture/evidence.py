@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from cdc.connect import ConnectorStatus
     from cdc.debezium import CaptureNames, DefinitionChange, Finding
     from cdc.log.position import LogPosition
-    from cdc.sources.values import LogHealth, ServerIdentity
+    from cdc.sources.source_facts import LogHealth, ServerIdentity
     from schemas.table import TableId
 
 T = TypeVar("T")

@@ -17,8 +17,8 @@ from cdc.capture.evidence import (
     known,
 )
 from cdc.capture.judgement import of_capture, of_table
-from cdc.capture.losses import remember
 from cdc.capture.recovery import explained
+from cdc.capture.remembered_losses import remember
 from cdc.capture.strays import stray_topics, written_since
 from cdc.debezium import (
     StatementsByTable,
@@ -29,7 +29,7 @@ from cdc.debezium import (
 )
 from cdc.errors import ConnectError
 from cdc.kafka import never_compacted
-from cdc.store.losses import Losses
+from cdc.store.loss_counts import Losses
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from cdc.kafka import KafkaAdmin
     from cdc.run.context import RunContext
     from cdc.sources.base import Source
-    from cdc.store.losses import Loss
+    from cdc.store.loss_counts import Loss
     from cdc.store.table_state import TableRecord
     from schemas.table import TableId
 

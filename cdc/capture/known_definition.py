@@ -19,7 +19,7 @@ from schemas.types_mysql import TEXTS, MysqlType
 
 if TYPE_CHECKING:
     from cdc.debezium import DefinitionChange, KnownColumn
-    from cdc.sources.values import SourceColumn
+    from cdc.sources.source_facts import SourceColumn
 
 _NAMES = {
     "integer": "int",

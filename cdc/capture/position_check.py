@@ -19,7 +19,7 @@ from cdc.errors import (
     SchemaChangeError,
 )
 from cdc.log.position import LogPosition
-from cdc.sources.values import LogHealth, ServerIdentity
+from cdc.sources.source_facts import LogHealth, ServerIdentity
 from cdc.store.attempt import CopyView
 from schemas.changes import Change, LoseEvents, NewFile, Verdict
 from schemas.table import TableId

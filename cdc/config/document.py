@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 from cdc.config.root import Config
 from cdc.config.secrets import SecretRef, expand, fold, is_only_references, is_reference
 from cdc.config.source import kind_of
-from cdc.config.values import RawOptions, Section, Verbatim, is_sensitive
+from cdc.config.value_types import RawOptions, Section, Verbatim, is_sensitive
 from cdc.errors import ConfigError, SecretError
 
 VARIABLE = "TRIBUTARY_CONFIG"

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from cdc.config.secrets import SecretRef
 from cdc.config.templates import Conflict
-from cdc.config.values import (
+from cdc.config.value_types import (
     FilePath,
     HttpUrl,
     NonEmpty,

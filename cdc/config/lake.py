@@ -10,7 +10,7 @@ from pydantic import AfterValidator, Field, ValidationInfo
 
 from cdc.config.secrets import SecretRef, expand
 from cdc.config.templates import Conflict
-from cdc.config.values import LoginFreeUrl, Options, Positive, Section, Verbatim, is_sensitive
+from cdc.config.value_types import LoginFreeUrl, Options, Positive, Section, Verbatim, is_sensitive
 from cdc.errors import SecretError
 
 HADOOP_PREFIX = "spark.hadoop."

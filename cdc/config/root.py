@@ -21,8 +21,8 @@ from cdc.config.templates import (
     fill_name,
     template_problems,
 )
-from cdc.config.values import Section
-from cdc.config.values import defaults as section_defaults
+from cdc.config.value_types import Section
+from cdc.config.value_types import defaults as section_defaults
 from cdc.errors import ConfigError, onboard_again
 from schemas.table import Shard, TableId
 

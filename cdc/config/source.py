@@ -9,7 +9,7 @@ from pydantic import Discriminator, Field, Tag
 
 from cdc.config.secrets import SecretRef
 from cdc.config.templates import Conflict
-from cdc.config.values import FilePath, NonEmpty, Options, Port, Section
+from cdc.config.value_types import FilePath, NonEmpty, Options, Port, Section
 
 SslMode = Literal["disable", "allow", "prefer", "require", "verify-ca", "verify-full"]
 MysqlSslMode = Literal["disabled", "preferred", "required", "verify_ca", "verify_identity"]

@@ -12,7 +12,7 @@ from pydantic_core import PydanticCustomError
 
 from cdc.config.patterns import Pattern
 from cdc.config.templates import Conflict
-from cdc.config.values import (
+from cdc.config.value_types import (
     Duration,
     NonEmpty,
     Options,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from cdc.connect.client import ConnectClient
-from cdc.connect.values import (
+from cdc.connect.worker_status import (
     ConnectorStatus,
     FieldProblem,
     Plugin,

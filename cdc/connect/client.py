@@ -11,7 +11,7 @@ import httpx
 
 from cdc.connect import failures
 from cdc.connect.rest import RestClient
-from cdc.connect.values import (
+from cdc.connect.worker_status import (
     ConnectorStatus,
     FieldProblem,
     Plugin,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping
 
-from cdc.config.values import is_sensitive
+from cdc.config.value_types import is_sensitive
 from cdc.debezium.connector import KINDS
 from cdc.debezium.kind import NOT_SET, NOT_SHOWN, Finding, Rules
 from cdc.debezium.names import CaptureNames

@@ -9,7 +9,7 @@ from __future__ import annotations
 from cdc.kafka.admin import KafkaAdmin
 from cdc.kafka.expiry import Expiry, expiries, kept_for
 from cdc.kafka.records import KafkaRecord
-from cdc.kafka.values import (
+from cdc.kafka.topic_values import (
     NEVER_COMPACTED,
     End,
     Reached,

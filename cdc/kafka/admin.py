@@ -14,7 +14,7 @@ from cdc.errors import KafkaError
 from cdc.kafka import records
 from cdc.kafka.client import UNKNOWN_TOPIC, KafkaClient, missing
 from cdc.kafka.records import KafkaRecord
-from cdc.kafka.values import NEVER_COMPACTED, End, Reached, TopicInfo
+from cdc.kafka.topic_values import NEVER_COMPACTED, End, Reached, TopicInfo
 from cdc.runtime.waiting import wait_while
 
 if TYPE_CHECKING:

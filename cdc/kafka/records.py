@@ -13,7 +13,7 @@ import confluent_kafka as ck
 
 from cdc.errors import KafkaError
 from cdc.kafka.client import TRANSIENT, KafkaClient
-from cdc.kafka.values import Reached
+from cdc.kafka.topic_values import Reached
 
 _TAIL_WINDOW = 32
 

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from cdc.lake.write import FollowedTable
     from cdc.rows.kafka_records import Range
     from cdc.run.context import RunContext
-    from cdc.sources.values import SourceTable
+    from cdc.sources.source_facts import SourceTable
     from cdc.store.table_state import TableRecord
     from schemas.table import TableSchema
 

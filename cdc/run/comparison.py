@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from cdc.lake.handoff import Handoff
     from cdc.run.truncates import Truncates
     from cdc.sources.base import PartitionFiles, TableReader
-    from cdc.sources.values import Look, SourceTable
+    from cdc.sources.source_facts import Look, SourceTable
     from schemas.changes import Change
     from schemas.fingerprint import Fingerprint
     from schemas.table import TableId

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from cdc.capture import position_check
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
-from cdc.capture.losses import check_losses
+from cdc.capture.remembered_losses import check_losses
 from cdc.capture.topic_facts import cut_off, topic_facts, with_settings
 from cdc.errors import CaptureError, LostHistoryError, PositionError, SecretError
 from cdc.run import plan

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cdc.run.context import RunContext
     from cdc.runtime.progress import Progress
     from cdc.sources.base import SourceLog
-    from cdc.sources.values import Look
+    from cdc.sources.source_facts import Look
     from cdc.store.table_state import TableRecord
     from schemas.statement_effects import StatementEffects
     from schemas.table import TableId

@@ -28,7 +28,7 @@ from cdc.run.follow import follow
 from cdc.run.published_generation import check_serving, no_offsets
 from cdc.run.quarantining import require_listed
 from cdc.run.truncates import Truncates
-from cdc.sources.values import Look
+from cdc.sources.source_facts import Look
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord, with_commit
 

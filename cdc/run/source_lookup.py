@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from cdc.config import LakeConfig
     from cdc.runtime.progress import Progress
     from cdc.sources.base import RowLookup
-    from cdc.sources.values import SourceTable
+    from cdc.sources.source_facts import SourceTable
     from schemas.table import TableSchema
 
 _KEYS = 2_000

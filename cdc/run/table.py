@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from cdc.capture import position_check
 from cdc.capture.gathering import Captures
 from cdc.capture.judgement import of_capture, of_table, stopping
-from cdc.capture.losses import RememberedLossError, check_losses
+from cdc.capture.remembered_losses import RememberedLossError, check_losses
 from cdc.capture.topic_facts import one_topic, still_in_topic
 from cdc.errors import (
     FencedError,
@@ -48,10 +48,10 @@ from cdc.run.source_lookup import VISIBLE_S
 from cdc.run.truncates import Truncates
 from cdc.runtime.failpoints import crash
 from cdc.sources.selection import not_there
-from cdc.sources.values import Look
+from cdc.sources.source_facts import Look
 from cdc.store.error_record import ErrorRecord
 from cdc.store.history import SchemaEntry
-from cdc.store.losses import Losses
+from cdc.store.loss_counts import Losses
 from cdc.store.table_state import Cause, State, TableRecord, transition, with_commit
 from schemas.errors import TributaryError
 

@@ -18,7 +18,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from cdc.config.lake import HADOOP_PREFIX
-from cdc.config.values import is_sensitive
+from cdc.config.value_types import is_sensitive
 from cdc.errors import ConfigError, LakeError
 from cdc.runtime import jvm_guard, task_watch
 from cdc.runtime.jars import spark_jars

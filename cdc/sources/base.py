@@ -7,7 +7,7 @@ from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING, Any, Protocol
 
 from cdc.log.position import LogPosition
-from cdc.sources.values import (
+from cdc.sources.source_facts import (
     Boundaries,
     Check,
     KeyRange,

@@ -7,7 +7,7 @@ import re
 from cdc.config import TableSettings
 from cdc.rows.columns import is_reserved
 from cdc.sources.refused_columns import refusal
-from cdc.sources.values import SourceColumn, SourceTable
+from cdc.sources.source_facts import SourceColumn, SourceTable
 from schemas.errors import SchemaError, UnsupportedTypeError
 from schemas.renames import related
 from schemas.table import Column, TableSchema

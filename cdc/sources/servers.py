@@ -18,7 +18,7 @@ from cdc.config import (
     PostgresSourceConfig,
 )
 from cdc.errors import SourceError
-from cdc.sources.values import Check
+from cdc.sources.source_facts import Check
 
 Role = Literal["admin", "capture", "snapshot", "marker"]
 Login = tuple[Role, bool]

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
 from cdc.log.position import LogPosition
-from cdc.sources.values import Marker, ServerIdentity
+from cdc.sources.source_facts import Marker, ServerIdentity
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:

@@ -13,7 +13,7 @@ import sqlalchemy as sa
 from sqlalchemy.engine import URL, Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError
 
-from cdc.config.values import is_sensitive
+from cdc.config.value_types import is_sensitive
 from cdc.errors import StateError
 from cdc.store.timeouts import Connection as BoundedConnection
 from cdc.store.timeouts import connect_args

@@ -154,7 +154,7 @@ def _once(renderer: Renderer, runs: Runs) -> list[TableRecord]:
 
 
 def _show_waiting(renderer: Renderer, waiting: Sequence[TableRecord]) -> None:
-    from operate.outcome import unfinished
+    from operate.table_outcome import unfinished
 
     for record in waiting:
         why = record.reason or (record.error and record.error.message) or "see tributary status"
@@ -291,7 +291,7 @@ def pause(
     from operate.context import services
     from operate.discover import on_plan
     from operate.lifecycle import pause as stop
-    from operate.outcome import for_each
+    from operate.table_outcome import for_each
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
@@ -313,7 +313,7 @@ def resume(
     from operate.context import services
     from operate.discover import on_plan
     from operate.lifecycle import resume as go_on
-    from operate.outcome import for_each
+    from operate.table_outcome import for_each
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
@@ -333,7 +333,7 @@ def retry(
     from operate.context import services
     from operate.discover import on_plan
     from operate.lifecycle import retry as again
-    from operate.outcome import for_each
+    from operate.table_outcome import for_each
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:

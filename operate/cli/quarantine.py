@@ -102,8 +102,8 @@ def replay(
     The topic must still hold all of these changes; otherwise the command refuses.
     """
     from operate.context import services
-    from operate.outcome import for_each
     from operate.quarantined import replay as bring_back
+    from operate.table_outcome import for_each
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:

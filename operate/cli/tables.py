@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from operate.dryrun import Plan
-    from operate.outcome import Outcome
+    from operate.table_outcome import Outcome
 
 TablesArgument = Annotated[
     list[str],
@@ -132,7 +132,7 @@ def onboard(
 
 
 def _show_plan(renderer: Renderer, planned: Plan, *, strict: bool) -> None:
-    from operate.outcome import exit_code_of
+    from operate.table_outcome import exit_code_of
 
     renderer.document(
         {
@@ -217,7 +217,7 @@ def offboard(
     from operate.discover import on_plan
     from operate.lifecycle import absent_sources
     from operate.lifecycle import offboard as leave
-    from operate.outcome import for_each
+    from operate.table_outcome import for_each
 
     renderer = Renderer(output)
     with renderer.progress() as progress, services(config, progress) as opened:
@@ -267,7 +267,7 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
     Raises:
         typer.Exit: With a code other than 0 when a table failed.
     """
-    from operate.outcome import exit_code_of
+    from operate.table_outcome import exit_code_of
 
     renderer.document(
         {
@@ -288,7 +288,7 @@ def finish(renderer: Renderer, outcomes: Sequence[Outcome], *, strict: bool = Fa
 
 def show_problems(renderer: Renderer, outcomes: Sequence[Outcome]) -> None:
     """Show each error once, with its tables; then the tables left out, with the reasons."""
-    from operate.outcome import problems
+    from operate.table_outcome import problems
 
     failed = [outcome for outcome in outcomes if outcome.failed]
     left_out = [outcome for outcome in outcomes if outcome.left_out]

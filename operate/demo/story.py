@@ -20,8 +20,8 @@ from operate.demo.shop import KEYLESS, SCHEMA, TABLES, Witness
 from operate.demo.writers import Writers
 from operate.lifecycle import offboard, require
 from operate.onboard import onboard
-from operate.outcome import Outcome, for_each
 from operate.render import Renderer, seconds
+from operate.table_outcome import Outcome, for_each
 from operate.verify.batch import verify_tables
 from operate.verify.table import Verification
 from schemas.table import TableId

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from operate.outcome import Outcome, for_each
+from operate.table_outcome import Outcome, for_each
 from operate.verify.table import Verification, verify_table
 from schemas.table import TableId
 

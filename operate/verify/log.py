@@ -24,12 +24,12 @@ from operate.verify.compare import BagComparison, as_table, compare_bags
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from bootstrap.capture import Capture
+    from bootstrap.capture_proof import Capture
     from cdc.config import TableSettings
     from cdc.lake.write import FollowedTable
     from cdc.log.position import LogPosition
     from cdc.run import RunContext
-    from cdc.sources.values import KeyRange
+    from cdc.sources.source_facts import KeyRange
     from cdc.sources.views import View
 
 PASSES = 3

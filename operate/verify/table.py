@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from bootstrap.capture import Capture
+from bootstrap.capture_proof import Capture
 from bootstrap.chunks import at_most, chunk_count
 from bootstrap.steps import reaches
 from cdc.capture.recovery import Recovery
@@ -19,7 +19,7 @@ from cdc.run import run_table
 from cdc.run.comparison import frozen
 from cdc.run.published_generation import check_serving
 from cdc.runtime.waiting import wait_while
-from cdc.sources.values import KeyRange
+from cdc.sources.source_facts import KeyRange
 from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import State
 from operate.lifecycle import require
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
     from cdc.config import TableSettings
     from cdc.run import RunContext, RunResult
-    from cdc.sources.values import Marker
+    from cdc.sources.source_facts import Marker
     from cdc.sources.views import View
     from operate.context import Services
 

@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap.capture import Capture
+from bootstrap.capture_proof import Capture
 from bootstrap.errors import HandoffTimeoutError
 from cdc.capture.recovery import Recovery
 from cdc.store.connector_restarts import Restarts

@@ -20,7 +20,7 @@ from cdc.run import drop_name, keep_name, run_tables
 from cdc.runtime import spark as spark_module
 from cdc.runtime.progress import NullProgress
 from cdc.runtime.spark import java_class
-from cdc.sources.values import Check
+from cdc.sources.source_facts import Check
 from operate.check import check
 from operate.context import Services
 from stack.local import LocalStack

@@ -10,11 +10,11 @@ from uuid import uuid4
 
 import pytest
 
-from cdc.sources.values import Check
+from cdc.sources.source_facts import Check
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.table_state import State
 from operate.check import check
-from operate.examination import examine
+from operate.readiness_check import examine
 from operate.status import status
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.shop import Shop, succeeded

@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 from cdc.lake.publish import current_path
 from cdc.lake.write import LakeTable
 from cdc.store.table_state import State
-from operate.capture import members
 from operate.onboard import bootstrap
 from operate.resync import resync
+from operate.tier_capture import members
 from tests.integration.rigs.bootstrapping import Watch
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.kinds import database as database

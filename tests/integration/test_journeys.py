@@ -8,12 +8,12 @@ import pytest
 
 from cdc.errors import StateError
 from cdc.store.table_state import State
-from operate.capture import members
 from operate.check import check
 from operate.discover import discover, on_plan
 from operate.lifecycle import offboard, pause, published_path, resume
 from operate.onboard import bootstrap
 from operate.status import status
+from operate.tier_capture import members
 from stack.mysql_software import MYSQL
 from stack.postgres import POSTGRES
 from tests.integration.rigs.kinds import database as database

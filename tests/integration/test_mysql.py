@@ -12,11 +12,11 @@ from cdc.errors import CaptureError, ConnectError
 from cdc.rows.decode import TAGGED
 from cdc.sources.mysql.source import MysqlSource
 from cdc.store.table_state import State
-from operate.capture import members
 from operate.check import check
 from operate.lifecycle import offboard, retry
 from operate.onboard import bootstrap
 from operate.status import status
+from operate.tier_capture import members
 from stack.mysql_software import MARIADB, MYSQL
 from stack.ports import HOST
 from stack.roles import CAPTURE

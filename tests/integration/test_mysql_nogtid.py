@@ -11,10 +11,10 @@ import pytest
 from cdc.debezium import stored_position
 from cdc.log.binlog_position import BinlogPosition, StoredPosition
 from cdc.store.table_state import State
-from operate.capture import members
 from operate.check import check
 from operate.onboard import bootstrap
 from operate.status import status
+from operate.tier_capture import members
 from schemas.fingerprint import READ_AT
 from stack.local import LocalStack
 from stack.mysql_software import MYSQL

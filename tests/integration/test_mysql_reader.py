@@ -18,7 +18,7 @@ from cdc.runtime import spark as spark_module
 from cdc.runtime.progress import NullProgress
 from cdc.sources.mysql import preparation, primary, reader, replica
 from cdc.sources.mysql.keys import key_types, predicate
-from cdc.sources.values import KeyRange, Marker, ServerIdentity, SourceTable
+from cdc.sources.source_facts import KeyRange, Marker, ServerIdentity, SourceTable
 from cdc.sources.views import View
 from stack.local import LocalStack
 from stack.mysql_software import MARIADB

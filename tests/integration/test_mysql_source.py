@@ -15,7 +15,7 @@ from cdc.config import MysqlSourceConfig, parse
 from cdc.runtime.progress import NullProgress
 from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
 from cdc.sources.mysql.source import MysqlSource
-from cdc.sources.values import Check
+from cdc.sources.source_facts import Check
 from operate.context import Services
 from operate.discover import discover
 from schemas.table import TableId

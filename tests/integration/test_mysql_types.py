@@ -23,7 +23,7 @@ from cdc.rows.event_plan import EventRules
 from cdc.rows.kafka_records import Range, read_changes
 from cdc.runtime import spark as spark_module
 from cdc.sources.mysql.source import MysqlSource
-from cdc.sources.values import KeyRange, SourceTable
+from cdc.sources.source_facts import KeyRange, SourceTable
 from schemas.avro import DebeziumSchema
 from schemas.charsets_mysql import DOUBTFUL
 from schemas.json_text import in_python, in_spark

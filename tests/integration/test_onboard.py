@@ -15,20 +15,20 @@ from cdc.connect import ConnectClient
 from cdc.errors import CaptureError, ConnectError, LeaseHeldError, SourceError, StateError
 from cdc.run import silences
 from cdc.runtime.progress import NullProgress
-from cdc.sources.postgres.capture import Slot
+from cdc.sources.postgres.slot_capture import Slot
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, transition
 from cdc.store.tables import restart_rows
-from operate import capture as capture_module
+from operate import tier_capture as capture_module
 from operate.check import check
 from operate.context import Services
 from operate.exit_codes import ExitCode
 from operate.lifecycle import offboard, pause, published_path, resume, retry
 from operate.onboard import bootstrap
-from operate.outcome import unfinished
 from operate.resync import resync
 from operate.run import Runs
 from operate.status import TableStatus, status
+from operate.table_outcome import unfinished
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.running import spark as spark

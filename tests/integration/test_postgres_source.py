@@ -20,7 +20,7 @@ from cdc.sources.selection import require_named
 from schemas.catalog import Catalog
 from schemas.errors import SchemaError, UnsupportedTypeError
 from schemas.fingerprint import Fingerprint
-from schemas.losses import identified_otherwise, lost_events
+from schemas.lost_events import identified_otherwise, lost_events
 from schemas.table import TableId
 from stack.postgres import ADMIN
 from tests.integration.rigs.postgres import Database

@@ -18,7 +18,7 @@ from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres import key_order
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.source import PostgresSource
-from cdc.sources.values import KeyRange, SourceTable
+from cdc.sources.source_facts import KeyRange, SourceTable
 from schemas.table import TableSchema
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.sources import (

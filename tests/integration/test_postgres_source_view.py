@@ -14,7 +14,7 @@ from cdc.config import TableSettings
 from cdc.errors import ReplicaError, SnapshotLostError, SourceError
 from cdc.runtime.progress import NullProgress, NullTask
 from cdc.sources.postgres.source import PostgresSource
-from cdc.sources.values import Marker
+from cdc.sources.source_facts import Marker
 from cdc.sources.views import View
 from stack.postgres import ADMIN, SNAPSHOT
 from tests.integration.rigs.postgres import Database

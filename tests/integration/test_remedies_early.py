@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
-from cdc.sources.values import Check
+from cdc.sources.source_facts import Check
 from operate.check import check
 from stack.postgres import POSTGRES
 from tests.integration.rigs.captured import wait_until

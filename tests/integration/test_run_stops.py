@@ -14,7 +14,7 @@ from cdc.capture.topic_facts import cut_off, one_topic, topic_facts
 from cdc.errors import ConfigError, FencedError, SourceError
 from cdc.lake.pointer import local_folder
 from cdc.run import expiring, plan, run_table, run_tables
-from cdc.sources.postgres.capture import PostgresCapture, Slot
+from cdc.sources.postgres.slot_capture import PostgresCapture, Slot
 from cdc.store.lease import Leases
 from cdc.store.table_state import Cause, State, transition
 from tests.integration.rigs.captured import wait_until

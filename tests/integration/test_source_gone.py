@@ -10,8 +10,8 @@ import pytest
 from cdc.errors import ConnectError, SourceError
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, transition
-from operate.capture import members
 from operate.lifecycle import absent_sources, offboard, retry
+from operate.tier_capture import members
 from stack.postgres import POSTGRES
 from tests.integration.rigs.faults import restarted
 from tests.integration.rigs.kinds import database as database

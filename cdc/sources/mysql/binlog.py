@@ -9,7 +9,7 @@ from typing import Any
 from cdc.errors import PositionError
 from cdc.log.binlog_position import StoredPosition
 from cdc.log.position import LogPosition
-from cdc.sources.values import Stored
+from cdc.sources.source_facts import Stored
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from cdc.sources.mysql.connection import Session, quoted
 from cdc.sources.mysql.keys import key_types, predicate, printed, range_key, relation, zero_date
-from cdc.sources.values import Boundaries, KeyRange, SourceTable, TableSize
+from cdc.sources.source_facts import Boundaries, KeyRange, SourceTable, TableSize
 from schemas.types_mysql import CALENDAR, MysqlType, on_calendar
 
 MEASURED_ROWS = 200

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 from cdc.errors import MissingTableError
 from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.table_facts import PHYSICAL, Described, describe
-from cdc.sources.values import SourceColumn, SourceTable, TableKind, TableStats
+from cdc.sources.source_facts import SourceColumn, SourceTable, TableKind, TableStats
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 

@@ -8,12 +8,12 @@ from functools import partial
 from typing import Any
 
 from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
-from cdc.sources.mysql import compressed, replicated, rights
+from cdc.sources.mysql import compressed_columns, replicated_changes, rights
 from cdc.sources.mysql.connection import Connections, Session
 from cdc.sources.mysql.preparation import xa_used
 from cdc.sources.mysql.server_settings import END_OLDER, WANTED
 from cdc.sources.servers import Role, check_logins
-from cdc.sources.values import Check
+from cdc.sources.source_facts import Check
 
 OLDEST = {"mysql": (8, 0, 23), "mariadb": (10, 6, 1)}
 """The first versions whose statements and settings have the names that are used here."""
@@ -118,12 +118,12 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
             yield Check(name, "warning", detail, f"Unless no older session is open, {END_OLDER}")
         else:
             yield Check(name, "ok", seen or "empty")
-    if unlogged := replicated.unlogged(session, connections.config.kind, variables):
-        yield Check("log_slave_updates", "error", unlogged, replicated.REMEDY)
+    if unlogged := replicated_changes.unlogged(session, connections.config.kind, variables):
+        yield Check("log_slave_updates", "error", unlogged, replicated_changes.REMEDY)
     if connections.config.kind == "mysql":
         yield _gtid_mode(variables.get("gtid_mode", ""))
     yield _retention(int(variables.get("binlog_expire_logs_seconds", 0)))
-    if stops := compressed.obstacle(session):
+    if stops := compressed_columns.obstacle(session):
         yield Check("compressed columns", "error", *stops)
 
 

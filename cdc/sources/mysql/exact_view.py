@@ -30,11 +30,11 @@ from cdc.errors import PositionError, ReplicaError
 from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.runtime.progress import Progress, Task
 from cdc.runtime.waiting import wait_while
-from cdc.sources.mysql import applier
+from cdc.sources.mysql import replica_applier
 from cdc.sources.mysql.connection import Connections, Session
-from cdc.sources.mysql.gate import Gate
+from cdc.sources.mysql.lock_gate import Gate
 from cdc.sources.mysql.primary import applied, executed, has_gtids
-from cdc.sources.values import Marker, ServerIdentity
+from cdc.sources.source_facts import Marker, ServerIdentity
 from cdc.sources.views import View
 from schemas.errors import TributaryError
 
@@ -197,7 +197,7 @@ class _Opening(threading.Thread):
         Raises:
             TributaryError: The sessions could not be opened, or not all of them came.
         """
-        self.join(self._timeout_s + 2 * applier.PAUSE_LIMIT_S)
+        self.join(self._timeout_s + 2 * replica_applier.PAUSE_LIMIT_S)
         if self._split is not None:
             return self._split
         raise self.failure() or self._not_all(0)
@@ -216,7 +216,7 @@ class _Opening(threading.Thread):
     def end(self) -> None:
         """Stop waiting for sessions that have not come yet."""
         self._given_up.set()
-        self.join(2 * applier.PAUSE_LIMIT_S)
+        self.join(2 * replica_applier.PAUSE_LIMIT_S)
 
     def run(self) -> None:
         """Wait for the sessions, stop the applier, open the gate for all, start the applier."""
@@ -234,14 +234,16 @@ class _Opening(threading.Thread):
             self.gate.close(session)
             self._closed.set()
             self._wait_for_sessions(session)
-            with applier.server_resumes(self._connections) as watchdog, self._resuming():
+            with replica_applier.server_resumes(self._connections) as watchdog, self._resuming():
                 watchdog()
                 began = time.monotonic()
                 split = self._stopped(session)
                 self.gate.open(session)
                 self._wait_until_all_have_views(session)
                 # S must not have changed: otherwise the applier was started in between.
-                if applier.runs(self._connections, session) or not self._stands(session, split):
+                if replica_applier.runs(self._connections, session) or not self._stands(
+                    session, split
+                ):
                     raise ReplicaError(
                         f"the applier of the {self._where} ran while the sessions took their views",
                         remedy="Find out what else starts the applier, then run the command again.",
@@ -267,7 +269,7 @@ class _Opening(threading.Thread):
 
     def _stopped(self, session: Session) -> GtidSet:
         """Stop the applier; returns what it has executed."""
-        applier.stop(self._connections, session)
+        replica_applier.stop(self._connections, session)
         split = applied(session, self._connections.config.kind)
         self._require_whole(split)
         return split
@@ -299,7 +301,7 @@ class _Opening(threading.Thread):
         return split.reaches(applied(session, self._connections.config.kind))
 
     def _wait_until_all_have_views(self, session: Session) -> None:
-        limit_s = applier.PAUSE_LIMIT_S / 2
+        limit_s = replica_applier.PAUSE_LIMIT_S / 2
         if absent := wait_while(
             lambda: max(self._sessions - self.gate.passed(session), 0),
             timeout_s=limit_s,

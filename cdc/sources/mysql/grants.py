@@ -8,7 +8,7 @@ from cdc.config import MysqlSourceConfig
 from cdc.sources.mysql.catalog import OWN
 from cdc.sources.mysql.connection import Connections, quoted
 from cdc.sources.servers import Role
-from cdc.sources.values import SourceTable
+from cdc.sources.source_facts import SourceTable
 
 Account = tuple[str, str]
 """Name and host."""

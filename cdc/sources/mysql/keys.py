@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from cdc.errors import SourceError
 from cdc.sources.mysql.connection import quoted
-from cdc.sources.values import KeyRange, SourceTable
+from cdc.sources.source_facts import KeyRange, SourceTable
 from schemas.table import TableId
 from schemas.types_mysql import MysqlType
 

@@ -12,7 +12,7 @@ from cdc.sources.mysql.catalog import read_table
 from cdc.sources.mysql.connection import Session, quoted
 from cdc.sources.mysql.keys import key_types, literal, relation
 from cdc.sources.selection import rules
-from cdc.sources.values import SourceTable
+from cdc.sources.source_facts import SourceTable
 from schemas.errors import SchemaError
 from schemas.table import Column, TableSchema
 from schemas.type_rule import TypeRule

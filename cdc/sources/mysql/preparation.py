@@ -9,10 +9,10 @@ from cdc.sources.mysql.connection import Connections, Session, quoted
 from cdc.sources.mysql.grants import ROLES, Account, accounts, grant, own_rights
 from cdc.sources.mysql.innodb import read_cascades
 from cdc.sources.mysql.primary import binlog_filter, has_gtids
-from cdc.sources.mysql.replicated import unlogged
+from cdc.sources.mysql.replicated_changes import unlogged
 from cdc.sources.mysql.server_settings import WANTED, losing
 from cdc.sources.servers import Role
-from cdc.sources.values import SourceTable
+from cdc.sources.source_facts import SourceTable
 from schemas.table import TableId
 
 _DATABASE = f"CREATE DATABASE IF NOT EXISTS {OWN} CHARACTER SET utf8mb4"

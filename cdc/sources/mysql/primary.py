@@ -13,7 +13,7 @@ from cdc.log.binlog_position import BinlogPosition, read_position
 from cdc.log.gtid import GtidSet, MariadbGtidSet, MysqlGtidSet
 from cdc.log.position import LogPosition
 from cdc.sources.mysql.connection import Connections, Session, quoted
-from cdc.sources.values import Marker
+from cdc.sources.source_facts import Marker
 from schemas.table import TableId
 
 NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})

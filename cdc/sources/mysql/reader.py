@@ -9,12 +9,12 @@ from cdc.config import MysqlEndpoint
 from cdc.errors import PermanentError, ReplicaError, SnapshotLostError, SourceError
 from cdc.rows.columns import ROW
 from cdc.sources.mysql.connection import Connections, quoted
-from cdc.sources.mysql.gate import BEGIN, Gate
 from cdc.sources.mysql.keys import key_types, predicate, range_key, relation, zero_date
+from cdc.sources.mysql.lock_gate import BEGIN, Gate
 from cdc.sources.mysql.primary import identity_test
 from cdc.sources.selection import rules
 from cdc.sources.servers import APPLICATION, CONNECT_TIMEOUT_S
-from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable
+from cdc.sources.source_facts import KeyRange, SnapshotQuery, SourceTable
 from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
 from schemas.type_rule import TypeRule

@@ -18,7 +18,7 @@ from cdc.sources.mysql.grants import Account, account_sql, grant, watch
 from cdc.sources.mysql.keys import relation_of
 from cdc.sources.mysql.primary import NO_TABLE
 from cdc.sources.servers import Role
-from cdc.sources.values import Check
+from cdc.sources.source_facts import Check
 from schemas.table import TableId
 
 _READERS: tuple[tuple[Role, bool], ...] = (

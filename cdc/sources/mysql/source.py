@@ -14,23 +14,23 @@ from cdc.log.position import LogPosition
 from cdc.runtime.progress import Progress
 from cdc.sources import selection
 from cdc.sources.mysql import (
-    applier,
     boundaries,
     catalog,
     checks,
-    compressed,
+    compressed_columns,
     exact_view,
     lookup,
-    planned,
+    planned_table,
     preparation,
     primary,
     reader,
     replica,
+    replica_applier,
 )
-from cdc.sources.mysql.capture import BinlogCapture
+from cdc.sources.mysql.binlog_capture import BinlogCapture
 from cdc.sources.mysql.connection import Connections
 from cdc.sources.servers import Role
-from cdc.sources.values import (
+from cdc.sources.source_facts import (
     Boundaries,
     Check,
     KeyRange,
@@ -103,7 +103,7 @@ class MysqlSource:
         """The table as statements would leave it; no statement is run."""
         statements = read_planned(ddl, table.table)
         with self._connections.open("admin") as session:
-            return planned.plan(session, table.table, fingerprint, statements)
+            return planned_table.plan(session, table.table, fingerprint, statements)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
         """A column's value in rows older than it, as text of what its rule reads, and the rule."""
@@ -129,7 +129,7 @@ class MysqlSource:
     def capture_obstacle(self) -> tuple[str, str] | None:
         """Why the connector of this server would stop, and what to do, or None."""
         with self._connections.open("admin") as session:
-            return compressed.obstacle(session)
+            return compressed_columns.obstacle(session)
 
     def cascades_unseen(self) -> bool:
         """Whether InnoDB itself changes rows by foreign keys; only the server would log that."""
@@ -237,12 +237,12 @@ class MysqlSource:
 
     def replay_paused(self) -> bool:
         """Whether the replica's applier is stopped."""
-        return self.has_replica and applier.paused(self._connections)
+        return self.has_replica and replica_applier.paused(self._connections)
 
     def resume_replay(self) -> None:
         """Start the replica's applier, even if another process or a person stopped it."""
         if self.has_replica:
-            applier.resume(self._connections)
+            replica_applier.resume(self._connections)
 
     def assert_view_alive(self, view: View) -> None:
         """Check that the server is the one on which the copy began."""

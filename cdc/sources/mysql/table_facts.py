@@ -12,8 +12,8 @@ from cdc.errors import SourceError
 from cdc.sources.mysql.connection import Session
 from cdc.sources.mysql.innodb import Stored, read_stored
 from cdc.sources.mysql.primary import binlog_filter
-from cdc.sources.mysql.replicated import applied
-from cdc.sources.values import SourceColumn
+from cdc.sources.mysql.replicated_changes import applied
+from cdc.sources.source_facts import SourceColumn
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 from schemas.types_mysql import MysqlType

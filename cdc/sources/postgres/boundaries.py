@@ -9,7 +9,7 @@ from psycopg import sql
 
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.reader import relation
-from cdc.sources.values import Boundaries, SourceTable, TableSize
+from cdc.sources.source_facts import Boundaries, SourceTable, TableSize
 
 PAGE_BYTES = 8192
 PAGES_PER_CHUNK = 300

@@ -9,7 +9,7 @@ from typing import Any, cast
 from cdc.errors import MissingTableError
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.hazards import hazards
-from cdc.sources.values import (
+from cdc.sources.source_facts import (
     Leaf,
     ReplicaIdentity,
     SourceColumn,

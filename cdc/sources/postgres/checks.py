@@ -14,7 +14,7 @@ from cdc.sources.postgres.connection import Connections, Session
 from cdc.sources.postgres.primary import identity
 from cdc.sources.postgres.replica import check_standby, describe_lag, replica_position
 from cdc.sources.servers import Role, check_logins
-from cdc.sources.values import Check
+from cdc.sources.source_facts import Check
 
 _LAG_WARNING_S = 60.0
 _NAMED = 5

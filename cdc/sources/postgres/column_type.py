@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import cast
 
-from cdc.sources.values import SourceColumn
+from cdc.sources.source_facts import SourceColumn
 from schemas.types_postgres import PostgresType
 
 

@@ -31,7 +31,7 @@ from cdc.sources.postgres.replica import (
     proven,
     wait_for_marker,
 )
-from cdc.sources.values import Marker
+from cdc.sources.source_facts import Marker
 
 PAUSE_LIMIT_S = 20.0
 """How long replay may stay paused before the server itself resumes it, in seconds."""

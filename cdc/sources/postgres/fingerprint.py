@@ -10,7 +10,7 @@ from psycopg import sql
 
 from cdc.sources.postgres.catalog import DEFAULT, leaves, missing, qualify_names, read_table
 from cdc.sources.postgres.connection import Session
-from cdc.sources.values import SourceTable
+from cdc.sources.source_facts import SourceTable
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from cdc.sources.postgres.column_type import type_of
-from cdc.sources.values import ReplicaIdentity, SourceColumn
+from cdc.sources.source_facts import ReplicaIdentity, SourceColumn
 from schemas.types_postgres import PostgresType
 
 # Arrays for which the connector has a stand-in when an update leaves a large value unchanged.

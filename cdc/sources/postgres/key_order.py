@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 from psycopg import sql
 
 from cdc.sources.postgres.connection import Connections, Session
-from cdc.sources.values import SourceTable
+from cdc.sources.source_facts import SourceTable
 
 _log = logging.getLogger(__name__)
 

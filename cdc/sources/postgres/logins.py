@@ -11,7 +11,7 @@ from psycopg import sql
 
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.publication import members
-from cdc.sources.values import SourceTable
+from cdc.sources.source_facts import SourceTable
 
 # A role that adds a table to a publication needs the owner's rights, by a role that it inherits.
 _OWNS = "SELECT pg_catalog.pg_has_role(%s::name, 'USAGE')"

@@ -14,7 +14,7 @@ from cdc.sources.postgres.column_type import type_of
 from cdc.sources.postgres.connection import Session, reading
 from cdc.sources.postgres.reader import identifier, relation
 from cdc.sources.selection import rules
-from cdc.sources.values import SourceTable
+from cdc.sources.source_facts import SourceTable
 from schemas.errors import SchemaError
 from schemas.table import Column, TableSchema
 from schemas.type_rule import TypeRule

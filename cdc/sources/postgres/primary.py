@@ -11,7 +11,7 @@ from cdc.runtime.progress import Progress, shown_as
 from cdc.runtime.waiting import wait_while
 from cdc.sources.postgres.connection import Session, optional_row
 from cdc.sources.postgres.publication import TIMELINE
-from cdc.sources.values import Marker, ServerIdentity
+from cdc.sources.source_facts import Marker, ServerIdentity
 
 _POLL_S = (0.02, 0.5)
 _NAMED = 10

@@ -15,7 +15,7 @@ from cdc.sources.postgres import version
 from cdc.sources.postgres.catalog import SCHEMA
 from cdc.sources.postgres.connection import Session
 from cdc.sources.postgres.slot import SlotHealth
-from cdc.sources.values import SourceTable
+from cdc.sources.source_facts import SourceTable
 from schemas.table import TableId
 
 PLUGIN = "pgoutput"

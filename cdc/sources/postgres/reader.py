@@ -14,7 +14,7 @@ from cdc.rows.columns import ROW
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.selection import rules
 from cdc.sources.servers import APPLICATION, CONNECT_TIMEOUT_S
-from cdc.sources.values import KeyRange, SnapshotQuery, SourceTable
+from cdc.sources.source_facts import KeyRange, SnapshotQuery, SourceTable
 from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
 from schemas.type_rule import unfit_value

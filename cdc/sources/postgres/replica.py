@@ -22,7 +22,7 @@ from cdc.sources.postgres.connection import (
     optional_row,
 )
 from cdc.sources.postgres.primary import current_lsn, identity
-from cdc.sources.values import Marker, ReplicaPosition, ServerIdentity
+from cdc.sources.source_facts import Marker, ReplicaPosition, ServerIdentity
 from cdc.sources.views import KnownSplit, View
 
 _POLL_S = (0.02, 0.5)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from cdc.log.position import LogPosition, Lsn
-from cdc.sources.values import Stored
+from cdc.sources.source_facts import Stored
 
 _LOST = frozenset({"lost", "unreserved"})
 

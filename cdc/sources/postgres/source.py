@@ -20,17 +20,17 @@ from cdc.sources.postgres import (
     key_order,
     letter_case,
     lookup,
-    planned,
+    planned_table,
     primary,
     reader,
     replica,
     version,
 )
-from cdc.sources.postgres.capture import PostgresCapture
 from cdc.sources.postgres.connection import Connections, is_recovery_conflict
 from cdc.sources.postgres.partition_files import PartitionFiles
+from cdc.sources.postgres.slot_capture import PostgresCapture
 from cdc.sources.servers import Role
-from cdc.sources.values import (
+from cdc.sources.source_facts import (
     Boundaries,
     Check,
     KeyRange,
@@ -111,7 +111,7 @@ class PostgresSource:
         """The table as statements would leave it; no statement is run."""
         actions = read_ddl(ddl, table.table)
         with self._connections.open("admin") as session:
-            return planned.plan(session, table, fingerprint, actions)
+            return planned_table.plan(session, table, fingerprint, actions)
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
         """A column's value in rows older than it, as text of what its rule reads, and the rule."""

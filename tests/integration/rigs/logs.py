@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from operate.outcome import Outcome
+from operate.table_outcome import Outcome
 from tests.integration.rigs.bootstrapping import Watch
 from tests.integration.rigs.databases import OwnDatabase
 from tests.integration.rigs.shop import Shop, run_without_error

@@ -13,7 +13,7 @@ from cdc.config import MysqlSourceConfig, TableSettings, parse
 from cdc.sources.mysql import boundaries, catalog
 from cdc.sources.mysql.connection import Connections
 from cdc.sources.selection import lake_schema
-from cdc.sources.values import KeyRange, SourceTable, TableSize
+from cdc.sources.source_facts import KeyRange, SourceTable, TableSize
 from schemas.table import TableId, TableSchema
 from tests.integration.rigs.mysql import MysqlDatabase
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
-from cdc.capture.losses import times
+from cdc.capture.remembered_losses import times
 from cdc.config import Config
 from cdc.connect import ConnectClient
 from cdc.debezium import connector_config, names
@@ -30,7 +30,7 @@ from cdc.sources import open_source
 from cdc.sources.postgres.source import PostgresSource
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.lease import Leases
-from cdc.store.losses import Losses
+from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord, transition
 from schemas.registry import ConfluentRegistry, RegistryEndpoint

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from pyspark.sql import DataFrame, SparkSession
 
-from bootstrap.capture import Capture
+from bootstrap.capture_proof import Capture
 from cdc.capture.recovery import Recovery
 from cdc.config import Config
 from cdc.debezium import Definitions
@@ -24,7 +24,7 @@ from cdc.store.connector_restarts import Restarts
 from cdc.store.table_state import TableRecord
 from operate.context import Services
 from operate.onboard import onboard
-from operate.outcome import Outcome
+from operate.table_outcome import Outcome
 from operate.verify.table import Verification, verify_table
 from schemas.table import TableId
 from tests.integration.rigs.databases import OwnDatabase

@@ -16,7 +16,7 @@ from cdc.runtime import spark as spark_module
 from cdc.runtime.progress import NullProgress
 from cdc.sources.base import Source
 from cdc.sources.postgres.source import PostgresSource
-from cdc.sources.values import KeyRange, SourceTable
+from cdc.sources.source_facts import KeyRange, SourceTable
 from cdc.sources.views import View
 from schemas.table import TableId, TableSchema
 from tests.integration.rigs.postgres import Database

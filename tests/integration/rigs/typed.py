@@ -20,7 +20,7 @@ from cdc.rows.event_plan import EventRules
 from cdc.rows.kafka_records import Range, read_changes
 from cdc.runtime.progress import NullProgress
 from cdc.sources.postgres.source import PostgresSource
-from cdc.sources.values import SourceTable
+from cdc.sources.source_facts import SourceTable
 from schemas.avro import DebeziumSchema
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableSchema

@@ -14,7 +14,7 @@ from bootstrap.errors import AttemptSpoiledError
 from cdc.log.binlog_position import read_position
 from cdc.log.position import LogPosition
 from cdc.sources.base import Source
-from cdc.sources.values import Marker
+from cdc.sources.source_facts import Marker
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import State
 from schemas.table import TableId

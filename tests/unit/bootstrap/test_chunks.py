@@ -14,7 +14,7 @@ from bootstrap.chunks import (
     plan,
     waves,
 )
-from cdc.sources.values import Boundaries, TableSize
+from cdc.sources.source_facts import Boundaries, TableSize
 from cdc.store.attempt import Chunk
 
 MIB = 1024 * 1024

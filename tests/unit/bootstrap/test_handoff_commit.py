@@ -18,7 +18,7 @@ from cdc.lake.commit import CommitRecord
 from cdc.lake.handoff import LakeColumn
 from cdc.lake.key_text import FORM
 from cdc.log.position import Lsn
-from cdc.sources.values import Marker
+from cdc.sources.source_facts import Marker
 from cdc.store.attempt import Attempt, Chunk
 from cdc.store.table_state import State
 from schemas.fingerprint import Fingerprint

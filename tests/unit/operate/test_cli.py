@@ -33,8 +33,8 @@ from operate.cli.options import (
 )
 from operate.cli.project import starting_config
 from operate.exit_codes import ExitCode, exit_code
-from operate.outcome import Outcome, exit_code_of
 from operate.render import Output, Renderer
+from operate.table_outcome import Outcome, exit_code_of
 from schemas.table import TableId
 
 ROOT = Path(__file__).parents[3]

@@ -13,13 +13,13 @@ import yaml
 from cdc.config import parse
 from cdc.errors import ConfigError
 from cdc.runtime.progress import NullProgress
-from cdc.sources.values import SourceColumn, SourceTable, TableStats
+from cdc.sources.source_facts import SourceColumn, SourceTable, TableStats
 from cdc.store.table_state import State
 from operate.cli import tables as commands
 from operate.context import Services
 from operate.discover import discover, on_plan
-from operate.examination import examine_all
 from operate.onboard import register
+from operate.readiness_check import examine_all
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType
 from tests.unit.cdc.configuration import minimal

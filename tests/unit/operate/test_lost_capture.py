@@ -19,7 +19,7 @@ from cdc.log.position import LogPosition
 from cdc.runtime.progress import NullProgress
 from cdc.sources.base import Source
 from cdc.sources.mysql.binlog import BinlogHealth
-from cdc.sources.values import ServerIdentity
+from cdc.sources.source_facts import ServerIdentity
 from cdc.store.lease import Leases
 from cdc.store.table_state import Attempt, Cause, State, TableRecord, transition, with_attempt
 from operate.context import Services

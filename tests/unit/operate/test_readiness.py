@@ -8,7 +8,7 @@ import pytest
 
 from cdc.config import TableSettings
 from cdc.errors import CaptureError
-from cdc.sources.values import Leaf, SourceColumn, SourceTable
+from cdc.sources.source_facts import Leaf, SourceColumn, SourceTable
 from operate.readiness import judge, too_large
 from schemas.table import TableId
 from schemas.types_postgres import PostgresType

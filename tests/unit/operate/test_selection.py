@@ -9,8 +9,8 @@ from cdc.config.patterns import Pattern
 from cdc.errors import CaptureError, ConfigError, LostHistoryError
 from cdc.store.table_state import State
 from operate.exit_codes import ExitCode
-from operate.outcome import Outcome, exit_code_of, for_each
 from operate.selection import expand, sources_of
+from operate.table_outcome import Outcome, exit_code_of, for_each
 from schemas.errors import InvalidIdentifierError
 from schemas.table import TableId
 

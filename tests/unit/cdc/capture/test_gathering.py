@@ -14,7 +14,7 @@ from cdc.capture.gathering import Captures
 from cdc.capture.judgement import Severity, of_capture, stopping
 from cdc.connect import ConnectorStatus, TaskStatus
 from cdc.errors import ConnectError, KafkaError, SourceError
-from cdc.store.losses import Losses
+from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import TableRecord
 from schemas.errors import RegistryError, TributaryError

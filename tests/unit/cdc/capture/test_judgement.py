@@ -27,10 +27,10 @@ from cdc.capture.judgement import (
     why_silent,
 )
 from cdc.connect import ConnectorStatus
-from cdc.connect.values import TaskStatus
+from cdc.connect.worker_status import TaskStatus
 from cdc.debezium import CaptureNames, Finding
 from cdc.errors import SourceError
-from cdc.sources.values import ServerIdentity
+from cdc.sources.source_facts import ServerIdentity
 from cdc.store.attempt import Attempt, CopyView
 from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId

@@ -6,7 +6,7 @@ import pytest
 
 from cdc.capture.known_definition import differences, newest
 from cdc.debezium import DefinitionChange, KnownColumn
-from cdc.sources.values import SourceColumn
+from cdc.sources.source_facts import SourceColumn
 from schemas.table import TableId
 from schemas.types_mysql import MysqlType
 

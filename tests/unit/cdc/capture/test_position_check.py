@@ -21,7 +21,7 @@ from cdc.errors import CaptureError, LostHistoryError, PausedByPolicyError, Sche
 from cdc.log.position import Lsn
 from cdc.sources.base import Source
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
-from cdc.sources.values import LogHealth, ServerIdentity
+from cdc.sources.source_facts import LogHealth, ServerIdentity
 from cdc.store.attempt import CopyView
 from schemas.changes import AddColumn, ChangeDefault, LoseEvents, NewFile, RenameColumn, Verdict
 from schemas.table import TableId

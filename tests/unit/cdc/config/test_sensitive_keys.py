@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from cdc.config.values import is_sensitive
+from cdc.config.value_types import is_sensitive
 from cdc.debezium.audit import audit
 from cdc.debezium.connector import capture_settings
 from schemas.redaction import redact

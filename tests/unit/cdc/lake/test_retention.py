@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cdc.config import TableSettings
-from cdc.config.values import seconds_of
+from cdc.config.value_types import seconds_of
 from cdc.lake.table_services import MOST_BETWEEN_CLUSTERINGS, Retention
 from cdc.run import plan
 from cdc.store.table_state import CommitSummary, State, TableRecord

@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 
 from bootstrap.boundary import _first
-from bootstrap.capture import Capture
+from bootstrap.capture_proof import Capture
 from cdc.kafka import KafkaRecord
 from cdc.rows.binlog_values import doubt_test
 from schemas.avro import DebeziumField

@@ -3,7 +3,7 @@ from __future__ import annotations
 import pytest
 
 from cdc.sources.postgres.hazards import hazards as of_columns
-from cdc.sources.values import ReplicaIdentity, SourceColumn
+from cdc.sources.source_facts import ReplicaIdentity, SourceColumn
 from schemas.types_postgres import PostgresType
 
 

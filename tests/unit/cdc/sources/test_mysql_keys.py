@@ -15,7 +15,7 @@ from cdc.sources.mysql.innodb import file_pattern
 from cdc.sources.mysql.keys import key_types, literal, predicate
 from cdc.sources.mysql.reader import explain_failure, is_from_server
 from cdc.sources.mysql.table_facts import NUMBERS, number
-from cdc.sources.values import KeyRange, SourceColumn, SourceTable
+from cdc.sources.source_facts import KeyRange, SourceColumn, SourceTable
 from schemas.table import TableId
 from schemas.types_mysql import MysqlType
 

@@ -11,7 +11,7 @@ import yaml
 
 from cdc.config import TableSettings
 from cdc.sources.selection import lake_columns, lake_schema, not_there, require_named, rules
-from cdc.sources.values import SourceColumn, SourceTable
+from cdc.sources.source_facts import SourceColumn, SourceTable
 from schemas.errors import SchemaError, UnsupportedTypeError
 from schemas.table import TableId, TableSchema
 from schemas.types_postgres import PostgresType

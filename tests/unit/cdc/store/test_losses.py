@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from cdc.capture.losses import RememberedLossError, check_losses, times
+from cdc.capture.remembered_losses import RememberedLossError, check_losses, times
 from cdc.debezium import CaptureNames
 from cdc.store.attempt import Attempt
-from cdc.store.losses import Losses
+from cdc.store.loss_counts import Losses
 from cdc.store.state_store import Store
 from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId

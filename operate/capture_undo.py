@@ -12,15 +12,15 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
-from operate.capture import leave, members
 from operate.lost_capture import on_plan
+from operate.tier_capture import leave, members
 from schemas.errors import TributaryError
 from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.debezium import CaptureNames
-    from operate.capture import Group
     from operate.context import Services
+    from operate.tier_capture import Group
 
 _log = logging.getLogger(__name__)
 

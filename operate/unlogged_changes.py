@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from cdc.sources.values import Leaf, SourceTable
+from cdc.sources.source_facts import Leaf, SourceTable
 
 Obstacle = tuple[str, str]
 """The problem, as a predicate whose subject is the table, and the remedy."""

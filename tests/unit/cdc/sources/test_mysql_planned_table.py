@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from cdc.sources.mysql.planned import Lookups, planned
+from cdc.sources.mysql.planned_table import Lookups, planned
 from cdc.sources.mysql.table_facts import Described
 from schemas.catalog import Catalog
 from schemas.changes import Change, Verdict

@@ -21,7 +21,7 @@ from cdc.sources.mysql.connection import Session, quoted
 from cdc.sources.mysql.keys import relation_of
 from cdc.sources.mysql.preparation import cascades_unseen
 from cdc.sources.mysql.table_facts import Described, describe
-from cdc.sources.values import Planned
+from cdc.sources.source_facts import Planned
 from schemas.ddl.column_clauses import Drop, Rename
 from schemas.ddl.mysql_clauses import (
     Add,

@@ -10,7 +10,7 @@ from cdc.sources.postgres import fingerprint, logins, primary, publication
 from cdc.sources.postgres.connection import Connections
 from cdc.sources.postgres.slot import NoSlot, SlotHealth
 from cdc.sources.servers import Role
-from cdc.sources.values import LogHealth, SourceTable
+from cdc.sources.source_facts import LogHealth, SourceTable
 from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 

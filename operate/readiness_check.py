@@ -12,16 +12,16 @@ from cdc.errors import CaptureError, ConfigError, SourceError, StateError, onboa
 from cdc.sources.selection import require_named
 from cdc.sources.views import wants_exact_view
 from cdc.store.table_state import State
-from operate import capture
-from operate.outcome import Outcome, for_each
+from operate import tier_capture
 from operate.readiness import DEFAULT_MESSAGE_BYTES, judge, too_large
 from operate.shards import is_beside, refuse_shard_column
+from operate.table_outcome import Outcome, for_each
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
     from cdc.config import TableSettings
     from cdc.sources.base import SnapshotReader, Source, TableReader
-    from cdc.sources.values import SourceTable
+    from cdc.sources.source_facts import SourceTable
     from cdc.store.table_state import TableRecord
     from operate.context import Services
     from schemas.table import TableId
@@ -82,13 +82,13 @@ def examine_all(
             found.notes[outcome.table] = outcome.details["notes"]
         else:
             found.refused[outcome.table] = outcome.error
-    for group in capture.groups(services, found.fit):
+    for group in tier_capture.groups(services, found.fit):
         found.refuse(_uncapturable(services, group))
-        found.refuse(capture.refuse_shared_topics(services, group))
+        found.refuse(tier_capture.refuse_shared_topics(services, group))
     return found
 
 
-def _uncapturable(services: Services, group: capture.Group) -> dict[TableId, TributaryError]:
+def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId, TributaryError]:
     """All tables of a source whose connector would not run, each with the error."""
     obstacle = services.source(group.capture.source).capture_obstacle()
     if obstacle is None:

@@ -11,7 +11,7 @@ from cdc.config.tables import ResyncLimits, TableSettings
 from cdc.errors import KafkaError, LostHistoryError, SchemaChangeError
 from cdc.store.attempt import Attempt
 from cdc.store.table_state import Cause, State, TableRecord, transition
-from operate.candidates import is_candidate, waits_for
+from operate.resync_candidates import is_candidate, waits_for
 from schemas.errors import TributaryError
 from tests.records import table_record
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from cdc.sources.postgres.planned import Lookups, planned
-from cdc.sources.values import Planned, SourceColumn, SourceTable
+from cdc.sources.postgres.planned_table import Lookups, planned
+from cdc.sources.source_facts import Planned, SourceColumn, SourceTable
 from schemas.catalog import Catalog
 from schemas.changes import Verdict
 from schemas.ddl.postgres_planned import read_ddl

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from schemas.catalog import Catalog
-from schemas.standstill import spoiling
+from schemas.copy_spoiling import spoiling
 from schemas.table import Column
 from tests.unit.schemas.catalogs import FACTS, LAKE_TYPES, LEAF, PUBLICATION, changed, column
 

@@ -12,7 +12,7 @@ from bootstrap.steps import reaches
 from cdc.capture.gathering import Servers, cleanup_policy, gather
 from cdc.capture.judgement import Severity, of_capture, of_table, of_topic
 from cdc.capture.known_definition import require_known
-from cdc.capture.losses import remember
+from cdc.capture.remembered_losses import remember
 from cdc.connect import failures
 from cdc.debezium import stored_position
 from cdc.errors import CaptureError
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from cdc.log.position import LogPosition
     from cdc.runtime.progress import Progress
     from cdc.sources.base import Source, SourceTable
-    from cdc.store.losses import Losses
+    from cdc.store.loss_counts import Losses
     from schemas.table import TableId
 
 _POLL_S = (0.02, 0.5)

@@ -12,7 +12,7 @@ from psycopg import sql
 from cdc.sources.postgres import catalog
 from cdc.sources.postgres.column_type import type_of
 from cdc.sources.postgres.connection import Session
-from cdc.sources.values import Planned, SourceColumn, SourceTable
+from cdc.sources.source_facts import Planned, SourceColumn, SourceTable
 from schemas.changes import Change, LoseEvents, RewriteColumn, Verdict
 from schemas.ddl.column_clauses import Drop, Rename
 from schemas.ddl.postgres_planned import (

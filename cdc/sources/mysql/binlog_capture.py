@@ -9,7 +9,7 @@ from cdc.log.position import LogPosition
 from cdc.sources.mysql import catalog, preparation, primary, rights
 from cdc.sources.mysql.binlog import BinlogHealth, NoBinlog
 from cdc.sources.mysql.connection import Connections
-from cdc.sources.values import LogHealth, SourceTable
+from cdc.sources.source_facts import LogHealth, SourceTable
 from schemas.fingerprint import READ_AT, Fingerprint
 from schemas.table import TableId
 

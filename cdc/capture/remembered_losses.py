@@ -15,7 +15,7 @@ from cdc.errors import LostHistoryError
 if TYPE_CHECKING:
     from cdc.capture.judgement import Finding
     from cdc.debezium import CaptureNames
-    from cdc.store.losses import Loss, Losses
+    from cdc.store.loss_counts import Loss, Losses
     from cdc.store.table_state import TableRecord
     from schemas.table import TableId
 

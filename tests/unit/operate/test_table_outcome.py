@@ -10,8 +10,8 @@ import typer
 from cdc.errors import CaptureError
 from operate.cli.tables import finish
 from operate.exit_codes import ExitCode
-from operate.outcome import Outcome, exit_code_of, problems
 from operate.render import Output, Renderer
+from operate.table_outcome import Outcome, exit_code_of, problems
 from schemas.table import TableId
 
 A, B, C = (TableId("shop", "public", name) for name in ("a", "b", "c"))

@@ -9,8 +9,8 @@ from typing import Any, cast
 
 import pytest
 
-from bootstrap import capture
-from bootstrap.capture import Capture
+from bootstrap import capture_proof
+from bootstrap.capture_proof import Capture
 from bootstrap.errors import HandoffTimeoutError
 from cdc.capture.evidence import CaptureEvidence, CleanupPolicy, ConnectorFacts, ConnectorHealth
 from cdc.connect import ConnectorStatus
@@ -39,7 +39,7 @@ SOUND = CaptureEvidence(
 
 
 def prove(patch: pytest.MonkeyPatch, evidence: CaptureEvidence, policy: str = "delete") -> None:
-    patch.setattr(capture, "gather", lambda *_, **__: evidence)
+    patch.setattr(capture_proof, "gather", lambda *_, **__: evidence)
     proof = Capture(
         table=TABLE,
         topic="t.orders",

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from cdc.sources.mysql.connection import Session
-from cdc.sources.mysql.replicated import unlogged
+from cdc.sources.mysql.replicated_changes import unlogged
 
 NO_SERVER = cast(Session, cast(Any, None))
 """Nobody is asked where the settings say it all."""

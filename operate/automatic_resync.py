@@ -13,9 +13,9 @@ from datetime import datetime, timezone
 from typing import TYPE_CHECKING
 
 from cdc.errors import LeaseHeldError
-from operate.candidates import is_candidate, why_not_copied
-from operate.outcome import Outcome
 from operate.resync import resync
+from operate.resync_candidates import is_candidate, why_not_copied
+from operate.table_outcome import Outcome
 from schemas.errors import TributaryError
 
 if TYPE_CHECKING:
