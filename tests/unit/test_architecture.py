@@ -84,7 +84,7 @@ SOURCES = ROOT / "cdc" / "sources"
 def test_a_source_is_asked_in_words_that_fit_every_kind() -> None:
     found = [
         f"{file}: {word}"
-        for file in ("base.py", "values.py")
+        for file in ("base.py", "source_facts.py")
         for word in ("publication", "slot", "oid", "attnum", "binlog")
         if word in (SOURCES / file).read_text("utf-8")
     ]
