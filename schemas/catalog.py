@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 _IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
@@ -30,6 +30,8 @@ class CatalogColumn:
         parts_written: Identifies the last write of each label.
         granted: Privileges on it; None if none was ever granted.
         options: The rest of its definition.
+        as_added: Whether nothing shows that it became NOT NULL after it was added. Later changes
+            of the table may change this.
     """
 
     number: int
@@ -43,6 +45,16 @@ class CatalogColumn:
     parts_written: Mapping[str, str] = field(default_factory=dict)
     granted: str | None = None
     options: str = ""
+    as_added: bool = field(default=False, compare=False)
+
+    def written_again(self, since: CatalogColumn) -> bool:
+        """Whether its definition was written and is as before, with no GRANT that explains it.
+
+        Args:
+            since: The column as it was.
+        """
+        as_before = replace(since, written=self.written) == self
+        return self.written != since.written and as_before and self.granted is None
 
 
 @dataclass(frozen=True)
@@ -120,6 +132,7 @@ class Catalog:
                 parts_written=column.get("parts_written") or {},
                 granted=column.get("granted"),
                 options=column.get("options", ""),
+                as_added=column.get("as_added", False),
             )
             for number, column in plain.pop("columns").items()
         }

@@ -227,14 +227,20 @@ class AddPartition(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeNullability(Change):
-    """A column allows NULL from now on, or no longer does."""
+    """A column allows NULL from now on, or no longer does; or this was otherwise for a while."""
 
     name: str
     nullable: bool
+    back: bool = False
 
     @property
     def what(self) -> str:
         """What changed."""
+        if self.back:
+            return (
+                f"the definition of column {self.name!r} was written and is unchanged: it may have"
+                f" {'refused' if self.nullable else 'allowed'} NULL for a while"
+            )
         return f"column {self.name!r} {'allows' if self.nullable else 'no longer allows'} NULL"
 
 

@@ -229,6 +229,10 @@ class _Diff:
             )
             return Verdict.BOOTSTRAP, why, None
         values = set(self._evidence.stored.get(column.name, ()))
+        # Without a default, only a table without rows takes a new column that allows no NULL.
+        if self._uncorrected and not column.nullable and not (values - {None} and column.as_added):
+            why = f"it may have allowed NULL at first: {self._other_values}"
+            return Verdict.BOOTSTRAP, why, None
         if values <= {None}:
             if self._new_file:
                 why = "the table was rewritten meanwhile, so old rows may have any value in it"
@@ -276,21 +280,7 @@ class _Diff:
             yield from self._retyped(old, new, carried, wanted.lake_type)
             yield from _remade(old, new)
             yield from self._replaced(old, new)
-        if old.nullable != new.nullable:
-            # A connector that lags behind reads the definition of now for events of before. It
-            # sends what a required field may be for their NULLs: 0, an empty text, 1970. Rows that
-            # are there when the column changes have no NULL, so a later event corrects them.
-            stays = self._rules.keeps_deleted or not self._rules.keyed
-            replaced = stays and not new.nullable and self._now.numbered and wanted is not None
-            yield ChangeNullability(
-                verdict=Verdict.BOOTSTRAP if replaced else Verdict.EVOLVE,
-                why="earlier events may have another value instead of NULL, and no later event"
-                f" corrects a row {'that was deleted' if self._rules.keyed else 'of a log'}"
-                if replaced
-                else "columns of the lake are nullable",
-                name=name,
-                nullable=new.nullable,
-            )
+        yield from self._nullability(old, new)
         if old.default != new.default:
             yield ChangeDefault(
                 verdict=Verdict.EVOLVE,
@@ -299,6 +289,39 @@ class _Diff:
                 old=old.default,
                 new=new.default,
             )
+
+    def _nullability(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[ChangeNullability]:
+        changed = old.nullable != new.nullable
+        # A column of the primary key never allows NULL.
+        back = new.written_again(old) and new.name not in self._now.primary_key
+        required = changed and not new.nullable
+        replaced = self._uncorrected and (required or back) and new.name in self._wanted
+        if changed or replaced:
+            yield ChangeNullability(
+                verdict=Verdict.BOOTSTRAP if replaced else Verdict.EVOLVE,
+                why=self._other_values if replaced else "columns of the lake are nullable",
+                name=new.name,
+                nullable=new.nullable,
+                back=not changed,
+            )
+
+    @property
+    def _uncorrected(self) -> bool:
+        """Whether a value that replaces a NULL in an event may stay in the lake.
+
+        PostgreSQL's connector, when it lags behind, reads the definition of now for events of
+        before. For their NULLs it sends what a required field may be: 0, an empty text, 1970. Rows
+        that are there when the column changes have no NULL, so a later event corrects them.
+        """
+        return self._now.numbered and (self._rules.keeps_deleted or not self._rules.keyed)
+
+    @property
+    def _other_values(self) -> str:
+        row = "that was deleted" if self._rules.keyed else "of a log"
+        return (
+            "earlier events may have another value instead of NULL, and no later event corrects a"
+            f" row {row}"
+        )
 
     def _renamed(self, old: str, new: str) -> RenameColumn:
         carried = old in self._lake.types and old not in self._lake.dropped

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import replace
 from typing import Any
 
 from schemas.catalog import Catalog, differences
@@ -141,9 +140,7 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
         now.numbered
         and before.rest.get("oid") == now.rest.get("oid")
         and all(old.written != new.written for old, new in kept)
-        and any(
-            replace(old, written=new.written) == new and new.granted is None for old, new in kept
-        )
+        and any(new.written_again(old) for old, new in kept)
     )
 
 

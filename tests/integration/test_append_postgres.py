@@ -162,3 +162,61 @@ def test_a_null_of_before_a_column_was_not_null_is_no_other_value(log: Log) -> N
     log.insert(1)
     log.run()
     log.assert_equal()
+
+
+A = "ALTER TABLE {} "
+OF_A_WHILE = {
+    "carried": [
+        A + "ALTER n DROP NOT NULL",
+        "INSERT INTO {} (kind, n) VALUES ('null', NULL)",
+        "DELETE FROM {} WHERE kind = 'null'",
+        A + "ALTER n SET NOT NULL",
+    ],
+    "new": [
+        A + "ADD COLUMN x int",
+        "INSERT INTO {} (kind, n) VALUES ('null', 1)",
+        "DELETE FROM {} WHERE kind = 'null'",
+        "UPDATE {} SET x = 1",
+        A + "ALTER x SET NOT NULL",
+    ],
+    "new, with a default": [
+        A + "ADD COLUMN x int DEFAULT 1",
+        "INSERT INTO {} (kind, n, x) VALUES ('null', 1, NULL)",
+        "DELETE FROM {} WHERE kind = 'null'",
+        A + "ALTER x SET DEFAULT 2, ALTER x SET NOT NULL",
+    ],
+}
+
+
+@pytest.mark.parametrize("statements", OF_A_WHILE.values(), ids=OF_A_WHILE)
+def test_a_null_of_a_while_between_two_looks_is_no_other_value(
+    log: Log, statements: list[str]
+) -> None:
+    shop = log.shop
+    shop.tables["public.kept"] = {"delete_mode": "soft"}
+    shop.reconfigure()
+    shop.database.execute(
+        "ALTER TABLE events ALTER n SET NOT NULL",
+        "CREATE TABLE kept (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text,"
+        " n int NOT NULL)",
+        "INSERT INTO kept (kind, n) VALUES ('old', 1), ('old', 2)",
+    )
+    succeeded(shop.onboard("events", "kept"))
+    connectors = {shop.services.capture(shop.table(one)).connector for one in ("events", "kept")}
+    for connector in connectors:
+        shop.services.connect.stop(connector)
+    for table in ("events", "kept"):
+        shop.database.execute(*(one.format(table) for one in statements))
+    for connector in connectors:
+        shop.services.connect.resume(connector)
+        shop.services.connect.wait_running(connector)
+    for table in ("events", "kept"):
+        shop.settle(table)
+    results = {result.table.name: result for result in shop.run()}
+    went_on = {
+        name: shop.lake(name).where("kind = 'null'").collect()
+        for name, result in results.items()
+        if result.state is not State.NEEDS_BOOTSTRAP
+    }
+    assert not went_on
+    assert results.keys() == {"events", "kept"}

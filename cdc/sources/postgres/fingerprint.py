@@ -38,6 +38,10 @@ def _indexes(table: str) -> str:
     """  # noqa: S608 - SQL of our own
 
 
+_AS_ADDED = """
+    a.attnotnull AND (a.xmin = c.xmin OR d.xmin IS NOT NULL AND a.xmin = d.xmin
+                      AND pg_catalog.age(c.xmin) < pg_catalog.age(a.xmin))"""
+
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
 # - `written` of a column distinguishes ALTER ... TYPE ... USING, which keeps the type and sends no
 #   events, from VACUUM FULL. Both give the table a new file, but only the former writes the row of
@@ -47,6 +51,9 @@ def _indexes(table: str) -> str:
 #   have no such parts. `parts_written` shows a label that was changed and changed back.
 # - `granted` and `options` are the rest of a column's row in the catalog, so that the cause of a
 #   new `written` can be found.
+# - `as_added` of a column that allows no NULL is true if its last write is that of its default, and
+#   not later than that of the table's row, which each new column writes; or that of the table's row
+#   (ADD COLUMN ... DEFAULT 1 NOT NULL, then DROP DEFAULT in the same transaction).
 # - `attached` shows a partition that was detached and attached again: each link on its way to the
 #   root is a row that was written when it was attached.
 # - `publication` shows settings that were changed and changed back. It is the whole row of the
@@ -81,6 +88,7 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                     'options', pg_catalog.concat_ws(' ', a.attstattarget, a.attstorage, a.attndims,
                         a.attcompression, a.attidentity, a.atthasdef, a.attislocal, a.attinhcount,
                         a.attoptions::text),
+                    'as_added', AS_ADDED,
                     'parts', parts.known, 'parts_written', parts.written))
                 FROM pg_catalog.pg_attribute a
                 LEFT JOIN pg_catalog.pg_attrdef d
@@ -156,8 +164,10 @@ WHERE (n.nspname::text, c.relname::text) IN
       (SELECT * FROM unnest(%(schemas)s::text[], %(names)s::text[]))
   AND c.relkind IN ('r', 'p', 'f')
 """.replace("LEAVES", leaves("c.oid")).replace("EXPRESSION", DEFAULT)
-_FINGERPRINTS = _QUERY.replace("INDEXES_OF_TABLE", _indexes("c")).replace(
-    "INDEXES_OF_LEAF", _indexes("leaf")
+_FINGERPRINTS = (
+    _QUERY.replace("INDEXES_OF_TABLE", _indexes("c"))
+    .replace("INDEXES_OF_LEAF", _indexes("leaf"))
+    .replace("AS_ADDED", _AS_ADDED)
 )
 
 

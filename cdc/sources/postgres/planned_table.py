@@ -171,6 +171,7 @@ class _Draft:
             "default": None if default is None else default.sql,
             "generated": action.generated,
             "written": _PLANNED,
+            "as_added": True,
         }
         if rewrites:
             self._rewrite()
@@ -212,6 +213,7 @@ class _Draft:
             self._key = tuple(action.to if name == action.name else name for name in self._key)
         elif isinstance(action, SetNullable):
             self._change(number, nullable=action.nullable)
+            self._facts["columns"][str(number)]["as_added"] = False
         elif isinstance(action, SetDefault):
             self._change(number, default=action.default)
         else:

@@ -25,7 +25,7 @@ LAKE_TYPES = {
 
 def column(name: str, shown: str = "text", **facts: Any) -> dict[str, Any]:
     plain = {"name": name, "type": 1, "typmod": -1, "shown": shown, "nullable": True}
-    more = {"granted": None, "options": "", "parts_written": None}
+    more = {"granted": None, "options": "", "as_added": False, "parts_written": None}
     return {**plain, "default": None, "generated": False, "written": "700", **more, **facts}
 
 
@@ -73,6 +73,7 @@ def with_columns(columns: dict[str, dict[str, Any] | None], **facts: Any) -> dic
 def compared(
     now: dict[str, Any],
     *,
+    before: dict[str, Any] | None = None,
     lake: dict[str, str] | None = None,
     dropped: tuple[str, ...] = (),
     stored: dict[str, tuple[str | None, ...]] | None = None,
@@ -89,7 +90,7 @@ def compared(
         if one["name"] not in left_out and not one["generated"]
     ]
     return diff(
-        Catalog.read({**FACTS, "snapshot": f"{horizon}:{horizon}:"}),
+        Catalog.read({**(before or FACTS), "snapshot": f"{horizon}:{horizon}:"}),
         Catalog.read(now),
         LakeColumns(lake or LAKE, frozenset(dropped)),
         Rules(wanted, frozen=frozen, keyed=keyed, keeps_deleted=keeps_deleted),

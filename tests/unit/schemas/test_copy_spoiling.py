@@ -77,6 +77,7 @@ TABLE: list[tuple[str, dict[str, Any], bool, str]] = [
         SPOILED,
         "two of them may have had each other's names while a chunk was read",
     ),
+    ("columns.as_added", note(as_added=True), UNSPOILED, "a GRANT on the table writes its row"),
     ("columns.parts_written", note(parts_written={"label 7": "8"}), UNSPOILED, "of no label"),
     ("columns.parts", note(parts={"label 7": "calm"}), UNSPOILED, "no row has it yet"),
     ("columns.parts", note(parts={"field 7 1": "int"}), SPOILED, "all rows show it at once"),
@@ -160,6 +161,13 @@ def test_a_column_that_no_longer_allows_null_spoils_a_copy_that_no_event_correct
     assert found(note(nullable=False)) == []
     assert found(note(nullable=False), keyed=False)
     assert found(note(nullable=False), keeps_deleted=True)
+
+
+def test_a_column_that_may_have_allowed_null_for_a_while_spoils_such_a_copy_too() -> None:
+    assert found(note(written="800")) == []
+    for options in ({"keyed": False}, {"keeps_deleted": True}):
+        assert "may have refused NULL for a while" in found(note(written="800"), **options)[0]
+        assert found(note(written="800", options="100"), **options) == [], "SET STATISTICS"
 
 
 def test_an_owner_explains_no_name_that_was_another_before() -> None:

@@ -377,6 +377,60 @@ def test_a_column_that_no_longer_allows_null_asks_for_a_copy_where_no_event_corr
     assert Verdict.BOOTSTRAP not in {one.verdict for one in found}
 
 
+@pytest.mark.parametrize("options", [{"keyed": False}, {"keeps_deleted": True}])
+@pytest.mark.parametrize(
+    ("facts", "stored", "verdict"),
+    [
+        ({"nullable": True}, None, Verdict.EVOLVE),
+        ({"nullable": False}, None, Verdict.BOOTSTRAP),
+        ({"nullable": False, "as_added": True}, None, Verdict.BOOTSTRAP),  # the last write only
+        ({"nullable": True}, "{5}", Verdict.FILL),
+        ({"nullable": False}, "{5}", Verdict.BOOTSTRAP),
+        ({"nullable": False, "as_added": True}, "{5}", Verdict.FILL),
+    ],
+)
+def test_a_new_column_that_may_have_allowed_null_at_first_asks_for_a_copy_there(
+    options: dict[str, bool], facts: dict[str, bool], stored: str | None, verdict: Verdict
+) -> None:
+    now = with_columns({"4": column("x", "integer", **facts)}, attributes=4)
+    added = only(now, stored={"x": (stored,)}, **options)
+    assert added.verdict is verdict
+    assert only(now, stored={"x": (stored,)}).verdict is not Verdict.BOOTSTRAP, "rows are corrected"
+
+
+def test_a_column_that_may_have_allowed_null_for_a_while_asks_for_a_copy_there() -> None:
+    for nullable, otherwise in ((False, "allowed"), (True, "refused")):
+        before = changed()
+        before["columns"]["2"] = column("note", nullable=nullable)
+        now = with_columns({"2": column("note", nullable=nullable, written="800")})
+        change = only(now, before=before, keyed=False)
+        assert change.verdict is Verdict.BOOTSTRAP
+        assert f"may have {otherwise} NULL for a while" in change.what
+        assert only(now, before=before, keeps_deleted=True).verdict is Verdict.BOOTSTRAP
+        assert compared(now, before=before) == (), "a later event corrects the row of a key"
+        without = {name: kind for name, kind in LAKE.items() if name != "note"}
+        apart = {"keyed": False, "lake": without, "left_out": ("note",)}
+        assert compared(now, before=before, **apart) == ()
+
+
+@pytest.mark.parametrize(
+    "explained",
+    [
+        {"options": "100"},  # SET STATISTICS
+        {"granted": "{b=r/a}"},
+        {"default": "'x'"},
+    ],
+)
+def test_what_explains_that_a_column_was_written_asks_for_no_copy(
+    explained: dict[str, Any],
+) -> None:
+    now = with_columns({"2": column("note", written="800", **explained)})
+    for options in ({"keyed": False}, {"keeps_deleted": True}):
+        assert not [one for one in compared(now, **options) if isinstance(one, ChangeNullability)]
+    key = with_columns({"1": column("id", "integer", nullable=False, written="800")})
+    assert compared(key, keyed=False) == (), "a column of the primary key never allows NULL"
+
+
 @pytest.mark.parametrize(
     ("labels", "before"),
     [
