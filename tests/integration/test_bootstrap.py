@@ -15,9 +15,11 @@ import yaml
 from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
+from bootstrap import handoff
 from bootstrap.errors import AttemptSpoiledError, HandoffTimeoutError
 from cdc.config import Config
 from cdc.errors import CaptureError, PermanentError, ReplicaError, SourceError
+from cdc.lake.publish import delete_path
 from cdc.lake.timeline import Timeline
 from cdc.runtime import spark as spark_module
 from cdc.store.table_state import State
@@ -176,10 +178,22 @@ def test_a_transaction_that_straddles_the_view_is_not_lost(shop: Bootstrapping) 
     assert len(shop.lake("orders", "id", where="v = 41")) == 21
 
 
-def test_a_rewriting_alter_under_the_view_spoils_the_attempt(shop: Bootstrapping) -> None:
+def test_a_rewriting_alter_under_the_view_spoils_the_attempt(
+    shop: Bootstrapping, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The same view reads no rows from the rewritten table, without any error."""
     fill(shop.database, "orders", 5000)
     shop.add("orders")
+    removed: list[str] = []
+
+    def remove(spark: SparkSession, path: str) -> None:
+        attempt = shop.record("orders").attempt
+        assert attempt is not None
+        assert attempt.path != path, "the attempt is given up before its files go"
+        removed.append(path)
+        delete_path(spark, path)
+
+    monkeypatch.setattr(handoff, "delete_path", remove)
 
     def rewrite() -> None:
         shop.database.execute("ALTER TABLE orders ALTER v TYPE int USING v + 1")
@@ -187,7 +201,7 @@ def test_a_rewriting_alter_under_the_view_spoils_the_attempt(shop: Bootstrapping
         shop.source.wait_for_marker_on_replica(marker, timeout_s=30, progress=Watch())
 
     result = shop.bootstrap("orders", Watch(on_start={"copy": rewrite}))
-    assert result.attempts == 2
+    assert (result.attempts, len(removed)) == (2, 1)
     shop.catch_up_and_compare("orders", *COLUMNS)
     folders = sorted(
         path.name

@@ -10,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from cdc.capture import position_check
 from cdc.capture.topic_facts import cut_off, one_topic, topic_facts
 from cdc.errors import ConfigError, FencedError, SourceError
 from cdc.lake.pointer import local_folder
+from cdc.log.position import Lsn
 from cdc.run import expiring, plan, run_table, run_tables
 from cdc.sources.postgres.slot_capture import PostgresCapture, Slot
 from cdc.store.lease import Leases
+from cdc.store.loss_counts import Losses
 from cdc.store.table_state import Cause, State, transition
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.faults import DownRegistry, FreeLeases, Interrupting, produce, restarted
@@ -392,6 +395,34 @@ def test_a_lost_slot_is_found_while_the_catalog_cannot_be_asked(
     (result,) = run_tables(shared.context(), [shared.record(orders.name)])
     assert result.state is State.NEEDS_BOOTSTRAP
     assert "slot" in (shared.record(orders.name).reason or "")
+
+
+def test_a_log_that_one_table_finds_lost_is_lost_for_its_whole_capture(
+    orders: Orders, shared: Replication, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    capture, table = shared.capture.resource, str(shared.table(orders.name))
+    before = Losses(shared.store).seen(capture, table)
+    # As after a restore of the server to a state that is earlier than what the lake has.
+    monkeypatch.setattr(position_check, "rests_on", lambda *_: Lsn(2**62))
+    assert orders.run().state is State.NEEDS_BOOTSTRAP
+    after = Losses(shared.store).seen(capture, table)
+    assert table not in after
+    assert after[capture].times == (before[capture].times if capture in before else 0) + 1
+    assert table in after[capture].what
+
+
+def test_facts_of_a_topic_that_another_run_has_passed_are_read_again(
+    orders: Orders, shared: Replication
+) -> None:
+    record = shared.record(orders.name)
+    stale = one_topic(shared.context(), record.topic)
+    orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)")
+    assert orders.run().commits == 1
+    orders.execute("INSERT INTO T VALUES (2, 'a', 'b', 1)")
+    shared.settle()
+    result = run_table(shared.context(), record, topic=stale)
+    assert (result.error, result.commits) == (None, 1)
+    orders.assert_equal()
 
 
 def test_a_lake_without_offsets_never_starts_again(orders: Orders, shared: Replication) -> None:
