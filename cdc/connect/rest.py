@@ -16,8 +16,19 @@ if TYPE_CHECKING:
     from cdc.config import ConnectConfig
 
 _RETRY = stamina.RetryingCaller(attempts=8, timeout=60.0, wait_max=4.0)
-# A worker answers 409 while its group rebalances.
+# A worker answers 409 while its group rebalances; see also `rebalancing`.
 _RETRIED_STATUS = frozenset({409, 429, 502, 503, 504})
+
+
+def rebalancing(status: int, text: str) -> bool:
+    """Whether a refusal only says that the workers' group rebalances, so nothing was done.
+
+    A question about a configuration is answered with 500 then, since the worker takes it for
+    an error of its own.
+    """
+    return status == httpx.codes.CONFLICT or (
+        status == httpx.codes.INTERNAL_SERVER_ERROR and "rebalance is expected" in text
+    )
 
 
 class RestClient:
@@ -85,7 +96,8 @@ class RestClient:
 
         def once() -> httpx.Response:
             answer = self._http.request(method, path, json=body)
-            if answer.status_code in _RETRIED_STATUS:
+            status = answer.status_code
+            if status in _RETRIED_STATUS or rebalancing(status, answer.text):
                 raise _TransientAnswerError(answer)
             return answer
 
@@ -111,7 +123,7 @@ class RestClient:
             remedy = "Check connect.username and connect.password."
         elif status == httpx.codes.NOT_FOUND or answer.is_success:
             remedy = "Check that connect.url is a Connect worker, and the connector's name."
-        elif status == httpx.codes.CONFLICT:
+        elif rebalancing(status, text):
             remedy = "The worker group is rebalancing. Run the command again in a moment."
         return ConnectError(
             f"Kafka Connect at {self._url} answered HTTP {status} to {method}"
