@@ -77,6 +77,13 @@ class PlainDatabase(MysqlDatabase):
         )
 
 
+@pytest.fixture(scope="module", autouse=True)
+def gtids_again(mysql_stack: LocalStack) -> Iterator[None]:
+    """Leave the servers as they were, which may be those of a stack that stays."""
+    yield
+    PlainDatabase(mysql_stack, "mysql", MYSQL).switch("ON")
+
+
 @pytest.fixture(params=[MYSQL])
 def database(request: pytest.FixtureRequest, mysql_stack: LocalStack) -> Iterator[PlainDatabase]:
     """A database of a test's own on servers without GTIDs."""
