@@ -16,6 +16,7 @@ from cdc.capture.remembered_losses import remember
 from cdc.connect import failures
 from cdc.debezium import stored_position
 from cdc.errors import CaptureError
+from cdc.log.position import shortfall
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
 from schemas.errors import TributaryError
@@ -178,7 +179,7 @@ class Capture:
         def reached() -> bool:
             nonlocal seen
             seen = self._captured()
-            if seen is not None and seen.reaches(upto):
+            if not shortfall(seen, upto):
                 return True
             self.recovery.attend(self.names)
             self.source.nudge()
@@ -192,7 +193,7 @@ class Capture:
                     f"wait until {self.names.connector} has captured {upto}",
                     reached,
                     timeout_s,
-                    lambda: f"captured up to {seen or 'nowhere'}, {upto} is needed",
+                    lambda: shortfall(seen, upto),
                 )
             except HandoffTimeoutError:
                 if seen == began or time.monotonic() > deadline:

@@ -30,6 +30,18 @@ class LogPosition(Protocol):
         """Return the position as the server writes it."""
 
 
+def shortfall(seen: _Position | None, upto: _Position) -> str:
+    """What a capture lacks, for a person; empty once it has got there.
+
+    Args:
+        seen: How far it has got; None if nowhere.
+        upto: How far it must get.
+    """
+    if seen is not None and seen.reaches(upto):
+        return ""
+    return f"captured up to {seen or 'nowhere'}, {upto} is needed"
+
+
 @dataclass(frozen=True)
 class Lsn:
     """A PostgreSQL log sequence number: a byte position in the write-ahead log.

@@ -9,6 +9,7 @@ from cdc.capture.known_definition import differences, newest, require_known
 from cdc.debezium import StatementsByTable, stored_position
 from cdc.errors import CaptureError, LostHistoryError, PositionError
 from cdc.log.binlog_position import BinlogPosition
+from cdc.log.position import shortfall
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
 from schemas.catalog import Catalog
@@ -147,18 +148,17 @@ def _wait(
     upto = source.position(read_at)
 
     def behind() -> str:
-        seen = stored_position(connect, capture)
-        if seen is not None and seen.reaches(upto):
-            return ""
-        connect.require_sound(capture.connector)
-        source.nudge()
-        return f"captured up to {seen or 'nowhere'}"
+        lacking = shortfall(stored_position(connect, capture), upto)
+        if lacking:
+            connect.require_sound(capture.connector)
+            source.nudge()
+        return lacking
 
     with shown_as(f"wait for the statements on {table}", progress) as task:
-        if reached := wait_while(behind, timeout_s=_WAIT_S, poll_s=_POLL_S, task=task):
+        if lacking := wait_while(behind, timeout_s=_WAIT_S, poll_s=_POLL_S, task=task):
             raise CaptureError(
                 f"table {table} changed, and connector {capture.connector} has not reported the"
-                f" statement within {_WAIT_S:.0f} s: it has {reached}, {upto} is needed",
+                f" statement within {_WAIT_S:.0f} s: {lacking}",
                 remedy="Check that the connector runs (`tributary status`); the next run looks"
                 " again.",
                 table=table,

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 from cdc.debezium import TransactionReader, stored_position
 from cdc.errors import CaptureError, ConnectError
+from cdc.log.position import shortfall
 from cdc.runtime.progress import shown_as
 from cdc.runtime.waiting import wait_while
 
@@ -72,9 +73,8 @@ class Truncates:
 
         def behind() -> str:
             if not ends:
-                seen = self._seen()
-                if seen is None or not seen.reaches(upto):
-                    return f"captured up to {seen or 'nowhere'}, {upto} is needed"
+                if ahead := shortfall(self._seen(), upto):
+                    return ahead
                 # Fixed, since a topic that is written to never ends where its readers are.
                 ends.update(kafka.high_watermarks(record.topic))
             stable = kafka.stable_offsets(record.topic)

@@ -17,7 +17,7 @@ from cdc.config import (
     MysqlSourceConfig,
     PostgresSourceConfig,
 )
-from cdc.errors import SourceError
+from cdc.errors import SourceError, UnreachableError
 from cdc.sources.source_facts import Check
 
 Role = Literal["admin", "capture", "snapshot", "marker"]
@@ -72,6 +72,37 @@ class Servers(Generic[C, E]):
         endpoint = self.endpoint(on_replica=on_replica)
         kind = "replica" if on_replica and self.config.replica else "primary"
         return f"{kind} {endpoint.host}:{endpoint.port}"
+
+    def login_error(
+        self, text: str, role: Role, *, on_replica: bool, is_away: bool, to_check: str
+    ) -> SourceError:
+        """The error of a login.
+
+        Args:
+            text: The driver's message, in one line.
+            role: The login.
+            on_replica: Which server.
+            is_away: Whether no server answered; otherwise it refused.
+            to_check: The settings that may be wrong, for the remedy.
+        """
+        return (UnreachableError if is_away else SourceError)(
+            f"cannot connect to the {self.where(on_replica=on_replica)} of source {self.source}"
+            f" as {self.credential(role).user}: {text}",
+            remedy=f"Check {to_check}, and that the server is up.",
+            source=self.source,
+            role=role,
+        )
+
+    def statement_error(self, text: str, role: Role, *, on_replica: bool) -> str:
+        """The message of a statement's error.
+
+        Args:
+            text: The driver's message, in one line.
+            role: The login.
+            on_replica: Which server.
+        """
+        where, user = self.where(on_replica=on_replica), self.credential(role).user
+        return f"{where} of source {self.source}, as {user}: {text}"
 
 
 def connected(connect: Callable[[], T], is_passing: Callable[[Exception], bool]) -> T:

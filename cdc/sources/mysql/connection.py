@@ -11,7 +11,7 @@ import pymysql
 from pymysql.constants import CLIENT, CR, ER
 
 from cdc.config import MysqlEndpoint, MysqlSourceConfig
-from cdc.errors import SourceError, UnreachableError
+from cdc.errors import SourceError
 from cdc.sources.servers import (
     APPLICATION,
     CONNECT_TIMEOUT_S,
@@ -142,13 +142,12 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
             )
         except (pymysql.MySQLError, OSError) as error:
             away = isinstance(error, OSError) or _code(error) in _AWAY
-            raise (UnreachableError if away else SourceError)(
-                f"cannot connect to the {self.where(on_replica=on_replica)} of source "
-                f"{self.source} as {credential.user}: {_one_line(error)}",
-                remedy="Check host, port, TLS and the login of this source, and that the server is"
-                " up.",
-                source=self.source,
-                role=role,
+            raise self.login_error(
+                _one_line(error),
+                role,
+                on_replica=on_replica,
+                is_away=away,
+                to_check="host, port, TLS and the login of this source",
             ) from None
 
     def _settle(
@@ -194,8 +193,7 @@ class Connections(Servers[MysqlSourceConfig, MysqlEndpoint]):
         else:
             remedy = OTHERWISE
         return SourceError(
-            f"{self.where(on_replica=on_replica)} of source {self.source}, as {user}:"
-            f" {_one_line(error)}",
+            self.statement_error(_one_line(error), role, on_replica=on_replica),
             remedy=remedy,
             source=self.source,
             role=role,

@@ -10,7 +10,7 @@ import psycopg
 from psycopg import sql
 
 from cdc.config import Credential, Endpoint, PostgresSourceConfig
-from cdc.errors import PermanentError, SnapshotLostError, SourceError, UnreachableError
+from cdc.errors import PermanentError, SnapshotLostError, SourceError
 from cdc.sources.servers import (
     APPLICATION,
     CONNECT_TIMEOUT_S,
@@ -132,26 +132,26 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             return connected(lambda: psycopg.connect(**parameters, autocommit=True), _is_passing)
         except psycopg.Error as error:
             away = error.sqlstate is None and any(sign in str(error) for sign in _AWAY)
-            raise (UnreachableError if away else SourceError)(
-                f"cannot connect to the {self.where(on_replica=on_replica)} of source "
-                f"{self.source} as {credential.user}: {_one_line(error)}",
-                remedy="Check host, port, database and the login of this source, pg_hba.conf, "
-                "and that the server is up.",
-                source=self.source,
-                role=role,
+            raise self.login_error(
+                _one_line(error),
+                role,
+                on_replica=on_replica,
+                is_away=away,
+                to_check="host, port, database and the login of this source, pg_hba.conf",
             ) from None
 
     def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
         """The error of a statement as one of ours, with what to do about it."""
-        where = self.where(on_replica=on_replica)
-        user = self.credential(role).user
         kind: type[SourceError] = SourceError
         if is_recovery_conflict(str(error)):
             kind = SnapshotLostError
             remedy = CONFLICT_REMEDY
         elif isinstance(error, psycopg.errors.InsufficientPrivilege):
             kind = PermanentError
-            remedy = f"Grant role {user} what it lacks; `tributary check` prints the statements."
+            remedy = (
+                f"Grant role {self.credential(role).user} what it lacks; `tributary check` prints"
+                " the statements."
+            )
         elif isinstance(error, psycopg.errors.LockNotAvailable):
             remedy = LOCKED
         elif isinstance(error, psycopg.errors.QueryCanceled):
@@ -163,7 +163,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         else:
             remedy = OTHERWISE
         return kind(
-            f"{where} of source {self.source}, as {user}: {_one_line(error)}",
+            self.statement_error(_one_line(error), role, on_replica=on_replica),
             remedy=remedy,
             source=self.source,
             role=role,
