@@ -9,7 +9,6 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
-from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from cdc.config import load
@@ -25,6 +24,7 @@ from operate.resync import resync
 from schemas.table import TableId
 from stack.mysql_software import MARIADB
 from stack.postgres import POSTGRES
+from tests.integration.rigs.faults import produce
 from tests.integration.rigs.kinds import database_of, kinds
 from tests.integration.rigs.lost_schema import LostSchema
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
@@ -251,9 +251,7 @@ def lose_a_record(services: Services, table: TableId, lost: LostSchema) -> tuple
     """Write the newest change again, with the lost schema; the message and its offset."""
     kafka, topic = services.kafka, topic_of(services, table)
     message = lost.write(newest_change(services, table))
-    producer = Producer(services.config.kafka.librdkafka_config())
-    producer.produce(topic, value=message, partition=0)
-    assert producer.flush(30) == 0
+    produce(services.config, topic, message, key=None)
     return message, kafka.stable_offsets(topic)[0] - 1
 
 

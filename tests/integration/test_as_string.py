@@ -7,6 +7,7 @@ import io
 from collections import Counter
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor, wait
+from contextlib import closing
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -55,11 +56,8 @@ NAMES = ("id", "n", *KINDS)
 
 @pytest.fixture
 def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Bootstrapping]:
-    opened = Bootstrapping(database, spark, tmp_path)
-    yield opened
-    opened.connect.close()
-    opened.registry.close()
-    opened.store.close()
+    with closing(Bootstrapping(database, spark, tmp_path)) as opened:
+        yield opened
 
 
 def assert_equal(shop: Bootstrapping) -> None:

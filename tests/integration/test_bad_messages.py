@@ -8,7 +8,6 @@ from typing import Any
 import fastavro
 import pytest
 import stamina
-from confluent_kafka import Producer
 
 from cdc.errors import DecodeError, LostHistoryError, StateError
 from cdc.run import RunResult, replay_table, run_tables
@@ -17,6 +16,7 @@ from cdc.store.kept_schemas import KeptSchemas
 from cdc.store.quarantine import Quarantine, Quarantined
 from cdc.store.table_state import State
 from schemas.registry import ConfluentRegistry, RegistryEndpoint
+from tests.integration.rigs import faults
 from tests.integration.rigs.lost_schema import LostSchema
 from tests.integration.rigs.replication import Replication
 from tests.integration.rigs.running import BIG, Orders, settings
@@ -48,10 +48,7 @@ def produce(orders: Orders, *values: bytes, key: bytes | None = b"k") -> list[in
 def send(orders: Orders, *values: bytes, key: bytes | None = b"k") -> list[int]:
     """Write messages at the end of the topic; their offsets."""
     replication, topic = orders.replication, topic_of(orders)
-    producer = Producer(replication.config.kafka.librdkafka_config())
-    for value in values:
-        producer.produce(topic, value=value, key=key, partition=0)
-    assert producer.flush(30) == 0
+    faults.produce(replication.config, topic, *values, key=key)
     end = replication.kafka.stable_offsets(topic)[0]
     return list(range(end - len(values), end))
 

@@ -7,6 +7,7 @@ import signal
 import threading
 import time
 from collections.abc import Iterator
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 
@@ -31,7 +32,6 @@ from tests.integration.rigs.bootstrapping import (
     fill_wide,
     limits,
     open_transaction,
-    paused_replay,
     writers,
 )
 from tests.integration.rigs.postgres import Database
@@ -55,11 +55,8 @@ def spark(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 @pytest.fixture
 def shop(database: Database, spark: SparkSession, tmp_path: Path) -> Iterator[Bootstrapping]:
-    opened = Bootstrapping(database, spark, tmp_path)
-    yield opened
-    opened.connect.close()
-    opened.registry.close()
-    opened.store.close()
+    with closing(Bootstrapping(database, spark, tmp_path)) as opened:
+        yield opened
 
 
 def test_writers_lose_nothing(shop: Bootstrapping) -> None:
@@ -342,7 +339,7 @@ def test_settings_that_are_edited_meanwhile_begin_the_copy_again(shop: Bootstrap
 def test_a_paused_replica_is_waited_for_and_then_named(shop: Bootstrapping) -> None:
     fill(shop.database, "orders", 100)
     shop.add("orders")
-    with paused_replay(shop.database):
+    with shop.database.paused():
         with pytest.raises(ReplicaError) as stopped:
             shop.bootstrap("orders", limits=limits(replica_s=1.0))
         assert "paused" in stopped.value.message

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any, cast
 
@@ -20,11 +21,8 @@ from tests.integration.rigs.postgres import Database
 
 @pytest.fixture
 def shop(database: Database, tmp_path: Path) -> Iterator[Bootstrapping]:
-    opened = Bootstrapping(database, cast("Any", None), tmp_path)
-    yield opened
-    opened.connect.close()
-    opened.registry.close()
-    opened.store.close()
+    with closing(Bootstrapping(database, cast("Any", None), tmp_path)) as opened:
+        yield opened
 
 
 def test_a_stopped_connector_ends_the_wait_with_evidence(shop: Bootstrapping) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import pytest
@@ -65,13 +65,10 @@ def shop(
     metastore: str,
     tmp_path_factory: pytest.TempPathFactory,
 ) -> Iterator[Named]:
-    with own_database(stack) as database:
-        opened = Named(database, spark, tmp_path_factory.mktemp("catalog"))
+    folder = tmp_path_factory.mktemp("catalog")
+    with own_database(stack) as database, closing(Named(database, spark, folder)) as opened:
         opened.metastore = metastore
         yield opened
-        opened.connect.close()
-        opened.registry.close()
-        opened.store.close()
 
 
 class Named(Bootstrapping):

@@ -13,13 +13,13 @@ from pathlib import Path
 import jsonschema
 import pytest
 import yaml
-from confluent_kafka import Producer
 
 from cdc.config import load
 from cdc.runtime.progress import NullProgress
 from operate.context import Services
 from tests.integration.rigs import pgbench
 from tests.integration.rigs.captured import wait_until
+from tests.integration.rigs.faults import produce
 from tests.integration.rigs.lost_schema import LostSchema
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project, Ran
@@ -172,9 +172,7 @@ def leave_unreadable(services: Services, project: Project, lost: LostSchema) -> 
     end = services.kafka.stable_offsets(record.topic)[0]
     events = services.kafka.read(record.topic, 0, 0, end)
     whole = [event.value for event in events if event.value is not None][-1]
-    producer = Producer(services.config.kafka.librdkafka_config())
-    producer.produce(record.topic, value=lost.write(whole), partition=0)
-    assert producer.flush(30) == 0
+    produce(services.config, record.topic, lost.write(whole), key=None)
     return whole, services.kafka.stable_offsets(record.topic)[0] - 1
 
 

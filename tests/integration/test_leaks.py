@@ -14,6 +14,7 @@ import yaml
 
 from stack.ports import HOST
 from stack.roles import ADMIN, CONNECT, PURPOSES
+from tests.integration.rigs.at_work import at_work
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project, Ran
 
@@ -29,20 +30,14 @@ PLANTED = {
 def watched_command_lines() -> Iterator[set[str]]:
     """The command lines of all processes of the machine while a block runs."""
     seen: set[str] = set()
-    stop = threading.Event()
 
-    def look() -> None:
+    def look(_: int, stop: threading.Event) -> None:
         while not stop.wait(SAMPLE_S):
             for process in psutil.process_iter(["cmdline"]):
                 seen.add(" ".join(process.info["cmdline"] or ()))
 
-    thread = threading.Thread(target=look)
-    thread.start()
-    try:
+    with at_work(look):
         yield seen
-    finally:
-        stop.set()
-        thread.join()
 
 
 def with_secrets(project: Project, state: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,12 +70,11 @@ class Capture:
 
 @pytest.fixture
 def capture(stack: LocalStack, spark: SparkSession, tmp_path: Path) -> Iterator[Capture]:
-    with own_database(stack) as database:
-        opened = Bootstrapping(database, spark, tmp_path)
+    with (
+        own_database(stack) as database,
+        closing(Bootstrapping(database, spark, tmp_path)) as opened,
+    ):
         yield Capture(opened)
-        opened.connect.close()
-        opened.registry.close()
-        opened.store.close()
 
 
 @pytest.mark.breadth

@@ -42,15 +42,6 @@ def view_of(source: PostgresSource) -> Iterator[tuple[Marker, View]]:
 # ---- fence and view
 
 
-@contextmanager
-def paused_replay(database: Database) -> Iterator[None]:
-    database.stack.psql("SELECT pg_wal_replay_pause()", replica=True)
-    try:
-        yield
-    finally:
-        database.stack.psql("SELECT pg_wal_replay_resume()", replica=True)
-
-
 class Notes(NullTask, NullProgress):
     """Keeps what a wait says."""
 
@@ -68,7 +59,7 @@ def test_a_paused_replica_is_a_bounded_wait_with_the_lag(
     database: Database, source: PostgresSource
 ) -> None:
     notes = Notes()
-    with paused_replay(database):
+    with database.paused():
         marker = source.write_marker()
         with pytest.raises(ReplicaError, match=r"bytes.*replay paused") as caught:
             source.wait_for_marker_on_replica(marker, timeout_s=0.5, progress=notes)
@@ -135,7 +126,7 @@ def test_view_contains_what_committed_before_the_marker_and_nothing_later(
 def test_view_that_would_miss_the_marker_is_not_given_out(
     database: Database, source: PostgresSource
 ) -> None:
-    with paused_replay(database):
+    with database.paused():
         marker = source.write_marker()
         with (
             pytest.raises(ReplicaError, match="did not show the marker"),

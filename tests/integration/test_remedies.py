@@ -5,10 +5,8 @@ from __future__ import annotations
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from cdc.lake.pointer import POINTER, local_folder
@@ -18,14 +16,13 @@ from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.kinds import for_each_kind
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
-from tests.integration.rigs.person import Person, commands
+from tests.integration.rigs.person import FEW, Person, commands, created, folder, produce
 from tests.integration.rigs.person import early as early
 from tests.integration.rigs.person import person as person
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop
 from tests.integration.rigs.shop import shop as shop
 
-ROWS = 5
 on_postgres = pytest.mark.parametrize("database", [POSTGRES], indirect=True)
 
 
@@ -37,13 +34,6 @@ STATES: dict[str, tuple[str, list[list[str]]]] = {
     "gone": ("onboard", [["path"], ["resync"], ["schema", "diff"]]),
 }
 """Tables, each in a state of its own: the command that helps, and those that are refused."""
-
-
-def created(shop: Shop, *names: str) -> list[str]:
-    """Tables of a few rows, as people name them."""
-    for name in names:
-        shop.create(name, ROWS)
-    return [shop.database.label(name) for name in names]
 
 
 @pytest.mark.breadth
@@ -101,20 +91,6 @@ def test_what_is_refused_before_a_table_is_copied_names_what_helps(early: Person
     shop.services.kafka.delete_topic(topic)
     wait_until(lambda: not shop.services.kafka.topics([topic]), "the end of the topic")
     early.done("onboard", "--no-bootstrap", parts)
-
-
-def produce(shop: Shop, name: str, value: bytes) -> None:
-    """A message of someone else in a table's topic, behind all that is committed."""
-    shop.settle(name)
-    producer = Producer(shop.services.config.kafka.librdkafka_config())
-    producer.produce(shop.record(name).topic, value=value, key=b"k", partition=0)
-    assert producer.flush(30) == 0
-
-
-def folder(shop: Shop, name: str) -> Path:
-    found = local_folder(shop.record(name).base_path)
-    assert found is not None
-    return found
 
 
 @pytest.mark.breadth
@@ -209,7 +185,7 @@ def test_policies_and_tables_that_went_away_go_on_as_they_say(person: Person) ->
     assert person.state("dropped") is State.NEEDS_BOOTSTRAP
     person.follow(gone.remedy, "offboard")
     back = person.run("run", recreated)
-    shop.create("recreated", ROWS + 1)
+    shop.create("recreated", FEW + 1)
     person.follow(back.remedy, "bootstrap")
     person.done("verify", recreated)
 

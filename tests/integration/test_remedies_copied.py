@@ -13,11 +13,10 @@ from cdc.store.table_state import State
 from stack.postgres import POSTGRES
 from stack.roles import SNAPSHOT
 from tests.integration.rigs.kinds import database as database
-from tests.integration.rigs.person import Person, commands
+from tests.integration.rigs.person import Person, commands, created, folder, produce
 from tests.integration.rigs.person import person as person
 from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import shop as shop
-from tests.integration.test_remedies import created, folder, produce
 
 pytestmark = [
     pytest.mark.breadth,

@@ -13,10 +13,9 @@ from operate.check import check
 from stack.postgres import POSTGRES
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.kinds import database as database
-from tests.integration.rigs.person import Person
+from tests.integration.rigs.person import Person, created
 from tests.integration.rigs.person import early as early
 from tests.integration.rigs.servers import alter_topic
-from tests.integration.test_remedies import created
 
 pytestmark = [
     pytest.mark.breadth,

@@ -51,12 +51,12 @@ _NUMBERS = itertools.count(1)
 def shop(
     stack: LocalStack, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Bootstrapping]:
-    with own_database(stack) as database:
-        opened = Bootstrapping(database, spark, tmp_path_factory.mktemp("resync"))
+    folder = tmp_path_factory.mktemp("resync")
+    with (
+        own_database(stack) as database,
+        closing(Bootstrapping(database, spark, folder)) as opened,
+    ):
         yield opened
-        opened.connect.close()
-        opened.registry.close()
-        opened.store.close()
 
 
 @dataclass

@@ -39,7 +39,7 @@ def test_a_record_that_cannot_be_read_stops_its_table_only(
     orders.execute("INSERT INTO T VALUES (1, 'a', 'b', 1)", f"INSERT INTO {other} VALUES (1)")
     shared.settle()
     topic = shared.record(orders.name).topic
-    produce(shared, topic, b"\x00\x00\x00\x00\x01 not avro")
+    produce(shared.config, topic, b"\x00\x00\x00\x00\x01 not avro")
     offset = shared.kafka.stable_offsets(topic)[0] - 1
     records = [shared.record(orders.name), shared.record(other)]
     bad, good = run_tables(shared.context(), records)
@@ -63,7 +63,7 @@ def test_a_record_that_cannot_be_read_stops_its_table_only(
 
 def test_an_unknown_schema_id_names_the_record(orders: Orders, shared: Replication) -> None:
     topic = shared.record(orders.name).topic
-    produce(shared, topic, b"\x00\x00\x0f\xff\xff body")
+    produce(shared.config, topic, b"\x00\x00\x0f\xff\xff body")
     result = orders.run()
     assert result.error is not None
     assert result.error.error == "DecodeError"
@@ -197,13 +197,13 @@ def test_a_topic_that_was_cut_off_and_filled_again_needs_a_bootstrap(
     reached = orders.newest.offsets[0]
     wait_until(lambda: shared.kafka.stable_offsets(topic)[0] < reached, "the older log")
     while shared.kafka.stable_offsets(topic)[0] < reached:
-        produce(shared, topic, b"\x00\x00\x00\x00\x01 of another time")
+        produce(shared.config, topic, b"\x00\x00\x00\x00\x01 of another time")
     record, context = shared.record(orders.name), shared.context()
     assert shared.kafka.stable_offsets(topic) == {0: reached}
     facts = topic_facts(context, [topic])
     assert plan.due([record], facts, datetime.now(timezone.utc)) == [], "by its offsets it is idle"
     assert cut_off(context, [record], facts) == {record.table}
-    produce(shared, topic, b"\x00\x00\x00\x00\x01 of another time")
+    produce(shared.config, topic, b"\x00\x00\x00\x00\x01 of another time")
     stopped = run_table(shared.context(), record)
     assert stopped.state is State.NEEDS_BOOTSTRAP, stopped.error
     assert f"topic {topic} partition 0 was cut off" in (shared.record(orders.name).reason or "")

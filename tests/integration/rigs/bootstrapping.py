@@ -16,6 +16,7 @@ from cdc.lake.publish import current_path
 from cdc.runtime.progress import NullTask, Task
 from cdc.store.table_state import State, TableRecord
 from schemas.table import TableId
+from tests.integration.rigs.at_work import at_work
 from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.replication import Replication
 from tests.records import table_record
@@ -138,9 +139,9 @@ def fill_wide(database: Database, name: str, rows: int) -> None:
 @contextmanager
 def writers(database: Database, name: str, rows: int, count: int = 3) -> Iterator[list[int]]:
     """Writers while the block runs, some hundred changes a second; the list holds their number."""
-    stop, done = threading.Event(), [0] * count
+    done = [0] * count
 
-    def write(number: int) -> None:
+    def write(number: int, stop: threading.Event) -> None:
         with database.connect() as connection:
             turn = number
             while not stop.is_set():
@@ -158,25 +159,8 @@ def writers(database: Database, name: str, rows: int, count: int = 3) -> Iterato
                 # Faster ones would outrun a loaded machine, and the test would not end.
                 stop.wait(0.02)
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    try:
+    with at_work(write, count):
         yield done
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
-
-
-@contextmanager
-def paused_replay(database: Database) -> Iterator[None]:
-    """The replica does not replay while the block runs."""
-    database.stack.psql("SELECT pg_wal_replay_pause()", replica=True)
-    try:
-        yield
-    finally:
-        database.stack.psql("SELECT pg_wal_replay_resume()", replica=True)
 
 
 @contextmanager

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -59,51 +59,31 @@ class Event:
         return dict(self.record.headers)
 
 
-class Captured:
-    """One test's capture: publication, slot, connector and topics of its database."""
+class CapturedSource:
+    """A source of any kind, its connector, and what the connector has written to Kafka."""
 
-    def __init__(self, database: Database) -> None:
-        self.database = database
-        self.name = database.name
-        text = database.stack.config_text(source=database.name, database=database.name)
-        self.config: Config = parse(text)
-        self.source: Source = open_source(self.name, self.config.sources[self.name])
-        self.names: CaptureNames = names(self.name, self.config.sources[self.name])
-        self.kafka = KafkaAdmin(self.config.kafka)
-        self.connect = ConnectClient(self.config.connect)
-        self.registry = ConfluentRegistry(RegistryEndpoint(self.config.kafka.registry.url))
+    def __init__(self, config: Config, source: str) -> None:
+        self.config = config
+        self.name = source
+        self.names: CaptureNames = names(source, config.sources[source])
+        self.kafka = KafkaAdmin(config.kafka)
+        self.connect = ConnectClient(config.connect)
+        self.registry = ConfluentRegistry(RegistryEndpoint(config.kafka.registry.url))
 
     def close(self) -> None:
         self.connect.close()
         self.registry.close()
 
-    def settings(self, **overrides: str) -> dict[str, str]:
-        """The connector's configuration; dots in the names of overrides are written ``__``."""
-        source = self.config.sources[self.name]
-        made = connector_config(
-            self.name, source, "default", self.config.kafka, self.config.connect
-        )
+    def settings(self, tables: Sequence[TableId] = (), **overrides: str) -> dict[str, str]:
+        """The connector's configuration.
+
+        Args:
+            tables: The tables of a connector that lists them.
+            overrides: Other values; dots in their names are written ``__``.
+        """
+        source, config = self.config.sources[self.name], self.config
+        made = connector_config(self.name, source, "default", config.kafka, config.connect, tables)
         return made | {key.replace("__", "."): value for key, value in overrides.items()}
-
-    def start(self) -> None:
-        """Bring up the capture of no table yet."""
-        for topic in (self.names.heartbeat_topic, self.names.marker_topic):
-            self.kafka.ensure_topic(topic)
-        self.source.capture(self.names).prepare()
-        self.source.capture(self.names).kept_log.create()
-        self.connect.put_connector(self.names.connector, self.settings())
-        self.connect.wait_running(self.names.connector, timeout_s=WAIT_S)
-
-    def table(self, name: str, schema: str = "public") -> TableId:
-        return TableId(self.name, schema, name)
-
-    def add(self, name: str, schema: str = "public") -> str:
-        """Publish a table; returns its topic."""
-        table = self.table(name, schema)
-        topic = self.names.topic(table)
-        self.kafka.ensure_topic(topic)
-        self.source.capture(self.names).sent_tables.add([table])
-        return topic
 
     def events(self, topic: str, count: int, *, timeout_s: float = WAIT_S) -> list[Event]:
         """Wait for ``count`` records, and return all that there are then."""
@@ -126,6 +106,36 @@ class Captured:
 
     def describe(self) -> str:
         return describe(self.connect, self.names.connector)
+
+
+class Captured(CapturedSource):
+    """One test's capture: publication, slot, connector and topics of its database."""
+
+    def __init__(self, database: Database) -> None:
+        text = database.stack.config_text(source=database.name, database=database.name)
+        super().__init__(parse(text), database.name)
+        self.database = database
+        self.source: Source = open_source(self.name, self.config.sources[self.name])
+
+    def start(self) -> None:
+        """Bring up the capture of no table yet."""
+        for topic in (self.names.heartbeat_topic, self.names.marker_topic):
+            self.kafka.ensure_topic(topic)
+        self.source.capture(self.names).prepare()
+        self.source.capture(self.names).kept_log.create()
+        self.connect.put_connector(self.names.connector, self.settings())
+        self.connect.wait_running(self.names.connector, timeout_s=WAIT_S)
+
+    def table(self, name: str, schema: str = "public") -> TableId:
+        return TableId(self.name, schema, name)
+
+    def add(self, name: str, schema: str = "public") -> str:
+        """Publish a table; returns its topic."""
+        table = self.table(name, schema)
+        topic = self.names.topic(table)
+        self.kafka.ensure_topic(topic)
+        self.source.capture(self.names).sent_tables.add([table])
+        return topic
 
 
 def decode(record: KafkaRecord, registry: SchemaRegistry) -> Event:

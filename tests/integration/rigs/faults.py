@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator
 
 from confluent_kafka import Producer
 
+from cdc.config import Config
 from cdc.store.lease import Lease, Leases
 from schemas.errors import RegistryError
 from schemas.registry import SchemaRegistry
 from schemas.table import TableId
 from stack.local import LocalStack
-from tests.integration.rigs.replication import Replication
 
 
 @contextlib.contextmanager
@@ -57,7 +57,9 @@ class FreeLeases(Leases):
             yield lease
 
 
-def produce(replication: Replication, topic: str, value: bytes) -> None:
-    producer = Producer(replication.config.kafka.librdkafka_config())
-    producer.produce(topic, value=value, key=b"k", partition=0)
+def produce(config: Config, topic: str, *values: bytes, key: bytes | None = b"k") -> None:
+    """Write messages of nobody at the end of a topic of one partition."""
+    producer = Producer(config.kafka.librdkafka_config())
+    for value in values:
+        producer.produce(topic, value=value, key=key, partition=0)
     assert producer.flush(30) == 0

@@ -15,6 +15,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from operate.table_outcome import Outcome
+from tests.integration.rigs.at_work import at_work
 from tests.integration.rigs.bootstrapping import Watch
 from tests.integration.rigs.databases import OwnDatabase
 from tests.integration.rigs.shop import Shop, run_without_error
@@ -97,9 +98,9 @@ def inserters(database: OwnDatabase, name: str, count: int = 4) -> Iterator[list
     One of them rolls back what it wrote in every fifth; another uses savepoints in every second,
     and a standby of PostgreSQL that was told of those exports views that do not hold.
     """
-    stop, done = threading.Event(), [0] * count
+    done = [0] * count
 
-    def write(number: int) -> None:
+    def write(number: int, stop: threading.Event) -> None:
         chance = random.Random(number)
         with database.begin() as connection, connection.cursor() as cursor:
             turn = 0
@@ -118,15 +119,8 @@ def inserters(database: OwnDatabase, name: str, count: int = 4) -> Iterator[list
                 connection.commit()
                 done[number] += rows
 
-    threads = [threading.Thread(target=write, args=(number,)) for number in range(count)]
-    for thread in threads:
-        thread.start()
-    try:
+    with at_work(write, count):
         yield done
-    finally:
-        stop.set()
-        for thread in threads:
-            thread.join()
 
 
 def bag(rows: list[tuple[Any, ...]]) -> Counter[tuple[Any, ...]]:

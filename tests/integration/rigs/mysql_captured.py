@@ -8,30 +8,24 @@ from contextlib import contextmanager
 
 import yaml
 
-from cdc.config import Config, MysqlSourceConfig, parse
-from cdc.connect import ConnectClient
+from cdc.config import MysqlSourceConfig, parse
 from cdc.debezium import (
-    CaptureNames,
     DefinitionChange,
     Heartbeat,
     captured_tables,
-    connector_config,
     definition_changes,
     latest_heartbeat,
-    names,
     stored_position,
     wait_for_heartbeat,
 )
-from cdc.kafka import KafkaAdmin
 from cdc.log.binlog_position import StoredPosition
 from cdc.log.gtid import MariadbGtidSet, MysqlGtidSet
 from cdc.sources.mysql.source import MysqlSource
-from schemas.registry import ConfluentRegistry, RegistryEndpoint
 from schemas.table import TableId
 from stack.mysql_software import MYSQL
 from stack.ports import HOST
 from stack.roles import CAPTURE
-from tests.integration.rigs.captured import WAIT_S, Event, decode, describe, wait_until
+from tests.integration.rigs.captured import WAIT_S, CapturedSource, wait_until
 from tests.integration.rigs.mysql import MysqlDatabase
 from tests.integration.rigs.servers import connect_rest
 
@@ -47,37 +41,19 @@ _OWN_TABLES = (
 )
 
 
-class MysqlCaptured:
+class MysqlCaptured(CapturedSource):
     """One test's capture: connector and topics of its database."""
 
     def __init__(self, database: MysqlDatabase) -> None:
-        self.database = database
-        self.name = database.name
         document = yaml.safe_load(database.stack.config_text(kinds=[database.kind]))
         (source,) = document["sources"].values()
-        document["sources"] = {self.name: {**source, "databases": [database.name]}}
-        self.config: Config = parse(yaml.safe_dump(document))
-        self.names: CaptureNames = names(self.name, self.config.sources[self.name])
-        self.kafka = KafkaAdmin(self.config.kafka)
-        self.connect = ConnectClient(self.config.connect)
-        self.registry = ConfluentRegistry(RegistryEndpoint(self.config.kafka.registry.url))
+        document["sources"] = {database.name: {**source, "databases": [database.name]}}
+        super().__init__(parse(yaml.safe_dump(document)), database.name)
+        self.database = database
 
     def close(self) -> None:
         self.connect.delete(self.names.connector)
-        self.connect.close()
-        self.registry.close()
-
-    def settings(self, *tables: str, **overrides: str) -> dict[str, str]:
-        """The connector's configuration; dots in the names of overrides are written ``__``."""
-        made = connector_config(
-            self.name,
-            self.config.sources[self.name],
-            "default",
-            self.config.kafka,
-            self.config.connect,
-            [self.table(table) for table in tables],
-        )
-        return made | {key.replace("__", "."): value for key, value in overrides.items()}
+        super().close()
 
     def start(self, *tables: str) -> None:
         """Bring up the capture of some tables, and wait until it reads the binlog."""
@@ -95,7 +71,8 @@ class MysqlCaptured:
         """Give the connector these tables, and wait until it runs with them."""
         for table in tables:
             self.kafka.ensure_topic(self.topic(table))
-        self.connect.put_connector(self.names.connector, self.settings(*tables))
+        listed = [self.table(table) for table in tables]
+        self.connect.put_connector(self.names.connector, self.settings(listed))
         self.connect.wait_running(self.names.connector, timeout_s=WAIT_S)
 
     def source(self) -> MysqlSource:
@@ -155,25 +132,6 @@ class MysqlCaptured:
         """Delete what Connect has stored for the connector, which is stopped."""
         with connect_rest(self.database.stack) as connect:
             connect.delete(f"/connectors/{self.names.connector}/offsets").raise_for_status()
-
-    def events(self, topic: str, count: int, *, timeout_s: float = WAIT_S) -> list[Event]:
-        """Wait for ``count`` records, and return all that there are then."""
-        found: list[Event] = []
-
-        def arrived() -> bool:
-            found[:] = self.read(topic)
-            return len(found) >= count
-
-        wait_until(arrived, f"{count} records in {topic}", timeout_s, self.describe)
-        return found
-
-    def read(self, topic: str) -> list[Event]:
-        """All committed records of a topic."""
-        start, end = self.kafka.start_offsets(topic)[0], self.kafka.stable_offsets(topic)[0]
-        return [decode(record, self.registry) for record in self.kafka.read(topic, 0, start, end)]
-
-    def describe(self) -> str:
-        return describe(self.connect, self.names.connector)
 
     def failure(self) -> str:
         """Wait until the connector has failed; returns why."""

@@ -14,12 +14,15 @@ import pytest
 import yaml
 from typer.testing import CliRunner
 
+from cdc.lake.pointer import local_folder
 from cdc.runtime import spark as spark_module
 from cdc.store.table_state import State
 from operate.cli import app
+from tests.integration.rigs import faults
 from tests.integration.rigs.databases import OwnDatabase
 from tests.integration.rigs.shop import Shop
 
+FEW = 5
 _COMMAND = re.compile(r"`tributary ([^`]+)`")
 
 
@@ -146,6 +149,26 @@ class Person:
 
     def state(self, name: str) -> State:
         return self.shop.record(name).state
+
+
+def created(shop: Shop, *names: str) -> list[str]:
+    """Tables of a few rows, as people name them."""
+    for name in names:
+        shop.create(name, FEW)
+    return [shop.database.label(name) for name in names]
+
+
+def produce(shop: Shop, name: str, value: bytes) -> None:
+    """A message of someone else in a table's topic, behind all that is committed."""
+    shop.settle(name)
+    faults.produce(shop.services.config, shop.record(name).topic, value)
+
+
+def folder(shop: Shop, name: str) -> Path:
+    """Where a table's generations are."""
+    found = local_folder(shop.record(name).base_path)
+    assert found is not None
+    return found
 
 
 @pytest.fixture

@@ -68,6 +68,11 @@ class Replication:
         self.source = source
         self.capture = names(self.database.name, self.config.source(self.database.name))
 
+    def close(self) -> None:
+        self.connect.close()
+        self.registry.close()
+        self.store.close()
+
     def configure(self, **tables: Any) -> None:
         """Take the stack's configuration, with settings per ``schema__table``."""
         for name, settings in tables.items():

@@ -27,6 +27,7 @@ from operate.onboard import onboard
 from operate.table_outcome import Outcome
 from operate.verify.table import Verification, verify_table
 from schemas.table import TableId
+from tests.integration.rigs.at_work import at_work
 from tests.integration.rigs.databases import OwnDatabase
 
 CAPTURE_TIMEOUT_S = 60.0
@@ -113,22 +114,17 @@ class Shop:
 
         In them ``{turn}`` stands for that number.
         """
-        stop, done = threading.Event(), [0]
+        done = [0]
 
-        def work() -> None:
+        def work(_: int, stop: threading.Event) -> None:
             with self.database.connect() as connection, connection.cursor() as cursor:
                 while not stop.wait(pause_s):
                     for statement in statements:
                         cursor.execute(statement.replace("{turn}", str(done[0])))
                     done[0] += 1
 
-        thread = threading.Thread(target=work)
-        thread.start()
-        try:
+        with at_work(work):
             yield done
-        finally:
-            stop.set()
-            thread.join()
 
 
 @pytest.fixture
