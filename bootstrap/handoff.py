@@ -152,6 +152,7 @@ class _Bootstrap:
         self._steps: dict[Step, Callable[[], None]] = {
             Step.BEGIN: self._begin,
             Step.BEGIN_ANOTHER: self._begin_another,
+            Step.BEGIN_AGAIN: self._lack_chunks,
             Step.RESUME: self._resume,
             Step.WAIT_FOR_OLDER_TRANSACTIONS: self._wait_for_older_transactions,
             Step.RECORD_START: self._record_start,
@@ -226,6 +227,14 @@ class _Bootstrap:
             self._table,
         )
         self._note(self._new_attempt())
+
+    def _lack_chunks(self) -> None:
+        raise AttemptSpoiledError(
+            f"the lake lacks chunks of table {self._table} whose copy was finished: was it restored"
+            " from a backup?",
+            remedy="Nothing to do: the copy begins again.",
+            table=self._table,
+        )
 
     def _begin_again(self) -> None:
         """Discard the attempt: readers have never seen its path, and never will."""

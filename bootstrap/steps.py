@@ -16,6 +16,7 @@ class Step(str, Enum):
 
     BEGIN = "begin an attempt"
     BEGIN_ANOTHER = "begin another attempt beside one that the lake shows as handed off"
+    BEGIN_AGAIN = "begin again, since the lake lacks chunks of a copy that was finished"
     RESUME = "go on with the attempt"
     WAIT_FOR_OLDER_TRANSACTIONS = "wait for transactions older than the capture"
     RECORD_START = "record the topic's offsets"
@@ -99,11 +100,11 @@ def _copying(record: TableRecord, lake: LakeFacts) -> Step:
         known = attempt.handoff_offsets is not None
         return Step.ENTER_CATCHING_UP if known else Step.BEGIN_ANOTHER
     planned = frozenset(chunk.id for chunk in attempt.chunks)
-    if not planned or not planned <= lake.chunks or attempt.reads_upto is None:
-        return Step.COPY
+    copied = bool(planned) and planned <= lake.chunks and attempt.reads_upto is not None
     if attempt.handoff_offsets is None:
-        return Step.FIND_HANDOFF
-    return Step.COMMIT_HANDOFF
+        return Step.FIND_HANDOFF if copied else Step.COPY
+    # Capture was proven for the time up to H. A chunk that is copied again would be younger.
+    return Step.COMMIT_HANDOFF if copied else Step.BEGIN_AGAIN
 
 
 def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:

@@ -66,6 +66,10 @@ class LostLogError(LostHistoryError):
     """A source's log that lost changes, of all tables of the capture."""
 
 
+class LostEventsError(LostHistoryError):
+    """Changes of a table that no topic has, so that every generation of the table lacks them."""
+
+
 class ReplacedGenerationError(LostHistoryError):
     """A generation that another one has replaced, so it is not published again."""
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from cdc.capture.evidence import CaptureEvidence, known
 from cdc.errors import (
     CaptureError,
+    LostEventsError,
     LostHistoryError,
     LostLogError,
     PausedByPolicyError,
@@ -136,7 +137,8 @@ def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
         return
     what = f"topic {topic} has cleanup.policy={now.policy}"
     if not now.lagging:
-        raise _lost(table, f"{what}, so it may have lost changes that were not read", topic=topic)
+        unread = f"{what}, so it may have lost changes that were not read"
+        raise _lost(table, unread, LostEventsError, topic=topic)
     raise CaptureError(
         f"{what}; it has lost nothing, since min.compaction.lag.ms keeps all records",
         remedy=f"Set cleanup.policy=delete on topic {topic}; the table then goes on by itself.",
@@ -296,12 +298,11 @@ def check_capture(table: TableId, problems: Sequence[str]) -> None:
     """Check that no problem keeps changes from becoming events.
 
     Raises:
-        LostHistoryError: There is a problem; changes may be missing from the topic.
+        LostEventsError: There is a problem; changes may be missing from the topic.
     """
     if problems:
-        raise _lost(
-            table, f"changes of table {table} are not captured in full: {'; '.join(problems)}"
-        )
+        what = f"changes of table {table} are not captured in full: {'; '.join(problems)}"
+        raise _lost(table, what, LostEventsError)
 
 
 def check_changes(
@@ -318,14 +319,15 @@ def check_changes(
         Facts that a person should look at, one sentence each.
 
     Raises:
-        LostHistoryError: Rows may have changed without any event.
+        LostEventsError: Rows may have changed without any event.
         SchemaChangeError: A change cannot be applied in place.
         PausedByPolicyError: The lake could follow, but the policy leaves the decision to a person.
     """
     grave = [change for change in changes if change.verdict is Verdict.BOOTSTRAP]
     lost = [change for change in grave if isinstance(change, LoseEvents)]
     if lost:
-        raise _lost(table, f"the table changed on the source: {_listed(lost)}")
+        what = f"the table changed on the source: {_listed(lost)}"
+        raise _lost(table, what, LostEventsError)
     if grave:
         raise SchemaChangeError(
             f"table {table} changed on the source: {_listed(grave)}",

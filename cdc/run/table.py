@@ -19,6 +19,7 @@ from cdc.errors import (
     FencedError,
     LakeError,
     LeaseHeldError,
+    LostEventsError,
     LostHistoryError,
     LostLogError,
     MissingTableError,
@@ -366,9 +367,7 @@ class _TableRun:
             self.result = replace(self.result, error=ErrorRecord.of(error))
             return
         _log.warning("the run of table %s stopped: %s", self._table, error)
-        lost = isinstance(error, (LostHistoryError, MissingTableError))
-        if lost and not isinstance(error, RememberedLossError) and not self._record.beside:
-            # A generation that is built beside the table follows the same stream.
+        if _counts(error, beside=self._record.beside):
             shared = isinstance(error, LostLogError)
             scope = self._context.capture(self._record).resource if shared else self._table
             self._losses.note(str(scope), error.message)
@@ -408,6 +407,18 @@ class _TableRun:
                 self._record = newer
             else:
                 return
+
+
+def _counts(error: TributaryError, *, beside: bool) -> bool:
+    """Whether an error of a run is a loss that the table's other generation has to know of.
+
+    A generation that is built beside the table has a place in the topic and a lake of its own; what
+    is lost there is not lost for the table.
+    """
+    if beside:
+        return isinstance(error, (LostEventsError, LostLogError, MissingTableError))
+    lost = isinstance(error, (LostHistoryError, MissingTableError))
+    return lost and not isinstance(error, RememberedLossError)
 
 
 def _transition(record: TableRecord, to: State, error: TributaryError) -> TableRecord:

@@ -161,6 +161,36 @@ def test_a_next_generation_lacks_only_losses_after_its_own_start(capture: Captur
 
 
 @pytest.mark.breadth
+def test_a_loss_that_only_the_next_generation_has_seen_counts_for_the_serving_one(
+    capture: Capture,
+) -> None:
+    shop = capture.shop
+    capture.create("orders")
+    shop.bootstrap("orders")
+
+    def change() -> None:
+        shop.database.execute("UPDATE orders SET v = 1")  # so that there is something to catch up
+
+    def inherit() -> None:
+        shop.database.execute("CREATE TABLE heir () INHERITS (orders)")
+        shop.database.execute("UPDATE orders SET v = 2 WHERE id = 1")
+        shop.settle()
+
+    watch = Watch(on_start={"copy": change, "copy > is readable": inherit})
+    context, record = shop.context(progress=watch), shop.record("orders")
+    with pytest.raises(BootstrapError, match=r"next generation .*heir"):
+        resync_table(context, shop.connect, record, limits=LIMITS)
+    shop.database.execute("DROP TABLE heir")
+    assert shop.record("orders").state is State.INCREMENTAL
+    (stopped,) = capture.run("orders")
+    assert stopped.state is State.NEEDS_BOOTSTRAP, stopped
+    assert stopped.error is not None
+    assert "heir" in stopped.error.message
+    shop.bootstrap("orders")
+    shop.catch_up_and_compare("orders", *COLUMNS)
+
+
+@pytest.mark.breadth
 def test_a_schema_that_had_another_name_while_the_connector_started_is_noticed(
     capture: Capture,
 ) -> None:

@@ -61,6 +61,7 @@ class World:
         return {
             Step.BEGIN: [self._begin],
             Step.BEGIN_ANOTHER: [self._begin_another],
+            Step.BEGIN_AGAIN: [self._begin_another],
             Step.RESUME: [self._resume],
             Step.WAIT_FOR_OLDER_TRANSACTIONS: [lambda: self._note(x0="7")],
             Step.RECORD_START: [lambda: self._note(topic_id="t", start_offsets=START)],
@@ -234,6 +235,17 @@ def test_chunks_of_another_plan_do_not_count() -> None:
 
 def test_the_copy_is_not_over_before_its_upper_bound_is_known() -> None:
     assert next_step(copied(reads_upto=None).record, copied().lake) is Step.COPY
+
+
+def test_nothing_is_copied_after_the_handoff_is_found() -> None:
+    world = copied(handoff_offsets=HANDOFF)
+    assert next_step(world.record, world.lake) is Step.COMMIT_HANDOFF
+    world.chunks.remove(1)
+    assert next_step(world.record, world.lake) is Step.BEGIN_AGAIN
+    before = world.attempt.id
+    world.run()
+    assert world.record.state is State.INCREMENTAL
+    assert world.attempt.id != before
 
 
 def test_nothing_is_published_before_the_handoff_is_reached() -> None:
