@@ -62,7 +62,7 @@ def _spoiling(
 ) -> Iterable[str]:
     """The facts that spoil the copy: any change, if only the log says what was done."""
     before, after = Catalog.read(known.facts), Catalog.read(now.facts)
-    if not after.numbered:
+    if after.source_kind != "postgres":
         return known.diff(now)
     files = source.partition_files
     attached = [leaf["oid"] for name, leaf in after.leaves.items() if name not in before.leaves]

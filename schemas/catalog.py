@@ -5,7 +5,10 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
+
+SourceKind = Literal["postgres", "mysql", "mariadb"]
+"""The kinds of servers that tables are on."""
 
 _IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
 _FILE = "relfilenode"
@@ -63,8 +66,8 @@ class Catalog:
 
     Args:
         columns: By number, which is never used again.
-        numbered: Whether the server numbers columns. If not, the number is derived from the name,
-            and a column with another name may be any column.
+        source_kind: The kind of its server. Only PostgreSQL numbers columns; for the others the
+            number is derived from the name, and a column with another name may be any column.
         attributes: The highest number that any column has had.
         primary_key: Its columns.
         key_made: Identifies the primary key among all that the table has had.
@@ -98,8 +101,8 @@ class Catalog:
     leaves: Mapping[str, Mapping[str, Any]]
     owner: str
     named: str
+    source_kind: SourceKind
     rest: Mapping[str, Any]
-    numbered: bool = True
     key_made: Any = None
     indexes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     children: Mapping[str, str] = field(default_factory=dict)
@@ -152,7 +155,7 @@ class Catalog:
             leaves=leaves,
             owner=plain.pop("owner"),
             named=plain.pop("named"),
-            numbered=plain.pop("numbered", True),
+            source_kind=plain.pop("source_kind"),
             key_made=plain.pop("key_made", None),
             indexes=plain.pop("indexes", {}),
             children=plain.pop("children", {}),

@@ -125,6 +125,10 @@ class _Diff:
     def _wanted(self) -> Mapping[str, Column]:
         return {column.name: column for column in self._rules.wanted}
 
+    @property
+    def _on_postgres(self) -> bool:
+        return self._now.source_kind == "postgres"
+
     @cached_property
     def _new_file(self) -> bool:
         now = self._now.files
@@ -151,7 +155,7 @@ class _Diff:
             if name in present and name not in self._wanted and name not in self._lake.dropped:
                 why = "the settings leave it out: it stays in the lake, NULL from then on"
                 yield DropColumn(verdict=Verdict.EVOLVE, why=why, name=name)
-        if self._new_file and not rewritten and self._now.numbered:
+        if self._new_file and not rewritten and self._on_postgres:
             why = "if the rewrite changed rows, `tributary verify` shows them"
             yield NewFile(verdict=Verdict.EVOLVE, why=why)
 
@@ -215,7 +219,7 @@ class _Diff:
         if column.name in self._lake.types:
             why = "the lake still has the values of a column of that name that was dropped"
             return Verdict.BOOTSTRAP, why, None
-        if not self._now.numbered:
+        if not self._on_postgres:
             hidden = bool(self._wanted[column.name].hide)
             return self._evidence.statements.verdict(column, hidden=hidden)
         since = range(self._before.attributes + 1, self._now.attributes + 1)
@@ -313,7 +317,7 @@ class _Diff:
         before. For their NULLs it sends what a required field may be: 0, an empty text, 1970. Rows
         that are there when the column changes have no NULL, so a later event corrects them.
         """
-        return self._now.numbered and (self._rules.keeps_deleted or not self._rules.keyed)
+        return self._on_postgres and (self._rules.keeps_deleted or not self._rules.keyed)
 
     @property
     def _other_values(self) -> str:
@@ -356,7 +360,7 @@ class _Diff:
             why = "ALTER ... TYPE sends no events, and with USING its rows may have other values"
             yield RewriteColumn(verdict=bootstrap, why=why, name=name)
         elif had != has:
-            if widens(had, has) and holds_rows(was, now, numbered=self._now.numbered):
+            if widens(had, has) and holds_rows(was, now, self._now.source_kind):
                 why = f"{has} holds every value of {had}"
                 yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now, in_lake=True)
             elif widens(has, had):
@@ -365,7 +369,7 @@ class _Diff:
             else:
                 why = f"the lake cannot change {had} to {has} in place"
                 yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
-        elif was != now and not same_values(was, now, numbered=self._now.numbered):
+        elif was != now and not same_values(was, now, self._now.source_kind):
             why = f"both are {has} in the lake, and may show the same row differently"
             yield ChangeType(verdict=bootstrap, why=why, name=name, old=was, new=now)
         elif was != now:
@@ -401,7 +405,7 @@ class _Diff:
 
     def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
         """Whether the rows were rewritten by more than a cast to a wider type."""
-        if not (self._new_file and self._now.numbered and old.written != new.written):
+        if not (self._new_file and self._on_postgres and old.written != new.written):
             return False
         had, has = self._lake.types[old.name], self._wanted[new.name].lake_type
         if had == has:

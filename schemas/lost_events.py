@@ -137,7 +137,7 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
     """
     kept = [(old, now.columns[n]) for n, old in before.columns.items() if n in now.columns]
     return (
-        now.numbered
+        now.source_kind == "postgres"
         and before.rest.get("oid") == now.rest.get("oid")
         and all(old.written != new.written for old, new in kept)
         and any(new.written_again(old) for old, new in kept)

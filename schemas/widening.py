@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-from schemas.catalog import CatalogColumn
+from schemas.catalog import CatalogColumn, SourceKind
 from schemas.charsets_mysql import DOUBTFUL
 from schemas.errors import SchemaError
 
@@ -94,23 +94,23 @@ def loses_letters(old: CatalogColumn, new: CatalogColumn) -> bool:
     return before != ["utf8"] and family(new.type) in _LONGER
 
 
-def same_values(was: str, now: str, *, numbered: bool) -> bool:
+def same_values(was: str, now: str, source_kind: SourceKind) -> bool:
     """Whether rows look the same in two source types that are one type in the lake.
 
     Args:
         was: The type before, as the source prints it.
         now: The type now.
-        numbered: Whether the source numbers its columns: true for PostgreSQL only.
+        source_kind: The kind of the source.
     """
-    return (
-        (prints_alike(was, now) or (was, now) in SOURCE_WIDER) if numbered else keeps_rows(was, now)
-    )
+    if source_kind == "postgres":
+        return prints_alike(was, now) or (was, now) in SOURCE_WIDER
+    return keeps_rows(was, now)
 
 
-def holds_rows(was: str, now: str, *, numbered: bool) -> bool:
+def holds_rows(was: str, now: str, source_kind: SourceKind) -> bool:
     """Whether rows keep their values when the type becomes wider at the source and in the lake."""
     kinds = family(was), family(now)
-    return "oid" not in kinds if numbered else kinds in WIDER_IN_PLACE
+    return "oid" not in kinds if source_kind == "postgres" else kinds in WIDER_IN_PLACE
 
 
 def more_digits_only(old: str, new: str) -> bool:

@@ -33,7 +33,7 @@ def handed(columns: Iterable[LakeColumn], **facts: Any) -> Handoff:
         topic_id="topic-uuid",
         statements_upto=None,
         view=VIEW,
-        fingerprint=Fingerprint({}),
+        fingerprint=Fingerprint({"source_kind": "postgres"}),
         columns=tuple(columns),
         key=("id",),
     )

@@ -32,7 +32,7 @@ from cdc.debezium.heartbeat import (
     wait_while_sending,
 )
 from cdc.debezium.kind import Finding
-from cdc.debezium.names import CaptureNames, Kind, names, topic_collisions, topic_for
+from cdc.debezium.names import CaptureNames, names, topic_collisions, topic_for
 from cdc.debezium.transactions import TransactionReader
 
 __all__ = [
@@ -41,7 +41,6 @@ __all__ = [
     "Definitions",
     "Finding",
     "Heartbeat",
-    "Kind",
     "KnownColumn",
     "StatementsByTable",
     "TransactionReader",

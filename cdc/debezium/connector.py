@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from cdc.debezium.kind import LARGEST_REQUEST, ConnectorKind
 from cdc.debezium.mysql import Mysql
-from cdc.debezium.names import CaptureNames, Kind, names
+from cdc.debezium.names import CaptureNames, names
 from cdc.debezium.postgres import Postgres
 
 if TYPE_CHECKING:
@@ -15,9 +15,10 @@ if TYPE_CHECKING:
     from cdc.config.secrets import SecretRef
     from cdc.connect import ConnectClient
     from cdc.log.position import LogPosition
+    from schemas.catalog import SourceKind
     from schemas.table import TableId
 
-KINDS: Mapping[Kind, ConnectorKind] = {
+KINDS: Mapping[SourceKind, ConnectorKind] = {
     "postgres": Postgres(),
     "mysql": Mysql("mysql"),
     "mariadb": Mysql("mariadb"),
@@ -31,7 +32,7 @@ _APICURIO_CONVERTER = "io.apicurio.registry.utils.converter.AvroConverter"
 _CONFLUENT_CONVERTER = "io.confluent.connect.avro.AvroConverter"
 
 
-def connector_class(kind: Kind) -> str:
+def connector_class(kind: SourceKind) -> str:
     """Return the class of the connector, as Connect names the plugin."""
     return KINDS[kind].connector_class
 

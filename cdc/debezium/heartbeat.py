@@ -20,9 +20,10 @@ from schemas.avro import field_name, split_wire
 from schemas.errors import SchemaError
 
 if TYPE_CHECKING:
-    from cdc.debezium.names import CaptureNames, Kind
+    from cdc.debezium.names import CaptureNames
     from cdc.kafka import KafkaAdmin, KafkaRecord
     from cdc.runtime.progress import Progress
+    from schemas.catalog import SourceKind
     from schemas.registry import SchemaRegistry
 
 _POLL_S = 0.1
@@ -171,7 +172,7 @@ def wait_while_sending(
                 raise
 
 
-def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: Kind) -> Heartbeat:
+def parse_heartbeat(record: KafkaRecord, registry: SchemaRegistry, kind: SourceKind) -> Heartbeat:
     """Decode one record of the heartbeat topic.
 
     Args:

@@ -6,7 +6,7 @@ import hashlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 from cdc.config.tables import is_append_tier
 from cdc.errors import ConfigError
@@ -14,6 +14,7 @@ from schemas.table import TableId
 
 if TYPE_CHECKING:
     from cdc.config import SourceConfig
+    from schemas.catalog import SourceKind
 
 SCHEMA = "tributary"
 HEARTBEAT_TABLE = "heartbeat"
@@ -21,9 +22,6 @@ HEARTBEAT_LOG_TABLE = "heartbeat_log"
 """Heartbeats as inserts, for publications that do not publish updates."""
 MARKER_TABLE = "marker"
 OWN_TABLES = (HEARTBEAT_TABLE, HEARTBEAT_LOG_TABLE, MARKER_TABLE)
-
-Kind = Literal["postgres", "mysql", "mariadb"]
-"""The kinds of source."""
 
 _IDENTIFIER_BYTES = 63
 _TOPIC_CHARACTERS = 249
@@ -52,7 +50,7 @@ class CaptureNames:
     slot: str
     connector: str
     topic_prefix: str
-    kind: Kind
+    kind: SourceKind
 
     def topic(self, table: TableId) -> str:
         """Return the topic of a table's changes."""

@@ -60,7 +60,7 @@ def statement_effects(
         KafkaError: The topic cannot be read in time.
     """
     before, after = handoff.catalog, Catalog.read(look.fingerprint.facts)
-    if after.numbered:
+    if after.source_kind == "postgres":
         return None
     source, capture = context.sources[record.table.source], context.capture(record)
     found = list(since(source, record.table, before.read_at, changes))

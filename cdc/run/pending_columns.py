@@ -50,7 +50,7 @@ class LateColumns:
         """
         late = {one.name for one in handoff.columns if one.late and not replayed}
         facts = handoff.fingerprint.facts
-        ordered = bool(facts.get("numbered", True))
+        ordered = facts["source_kind"] == "postgres"
         columns = facts.get("columns", {}) if ordered else {}
         return cls(
             new=frozenset(late),

@@ -15,7 +15,7 @@ from schemas.table import TableId
 from schemas.type_rule import SourceType, TypeRule
 
 if TYPE_CHECKING:
-    from cdc.debezium import Kind
+    from schemas.catalog import SourceKind
 
 ReplicaIdentity = Literal["default", "nothing", "full", "index"]
 """What PostgreSQL's log keeps of an old row, by table."""
@@ -137,7 +137,7 @@ class SourceTable:
     replica_identity: ReplicaIdentity | None
     identity_columns: tuple[str, ...]
     owner: str
-    source_kind: Kind
+    source_kind: SourceKind
     partition_root: TableId | None = None
     updated: int = 0
     deleted: int = 0

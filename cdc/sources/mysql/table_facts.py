@@ -99,7 +99,7 @@ class Described:
             "owner": "",
             "named": "",
             "attributes": NUMBERS,
-            "numbered": False,
+            "source_kind": "mariadb" if self.of_mariadb else "mysql",
             "columns": {str(number(row["name"])): self._column(row) for row in self.columns},
             "keys": {"primary": " ".join(str(number(name)) for name in self.primary_key)}
             if self.primary_key

@@ -70,6 +70,7 @@ _AS_ADDED = """
 #   row of its type, as a new owner does.
 _QUERY = """
 SELECT n.nspname::text, c.relname::text, jsonb_build_object(
+    'source_kind', 'postgres',
     'oid', c.oid::int8,
     'snapshot', pg_catalog.pg_current_snapshot()::text,
     'relfilenode', c.relfilenode::int8,

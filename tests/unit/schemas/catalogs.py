@@ -32,6 +32,7 @@ def column(name: str, shown: str = "text", **facts: Any) -> dict[str, Any]:
 PUBLICATION = {"oid": 6, "pubowner": "10", "pubupdate": True, "written": "700"}
 LEAF = {"replica_identity": "d", "attached": "701"}
 FACTS: dict[str, Any] = {
+    "source_kind": "postgres",
     "oid": 100,
     "relfilenode": 200,
     "kind": "p",

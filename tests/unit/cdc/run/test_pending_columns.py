@@ -44,7 +44,7 @@ def follow(columns: Iterable[LakeColumn], names: tuple[str, ...], *changes: Chan
     return had.followed(
         [Column(name, "text", "string") for name in names],
         changes,
-        Fingerprint({}),
+        Fingerprint({"source_kind": "postgres"}),
         fills={},
         schema=had.next_schema(changes, at=datetime.now(timezone.utc), schema_ids=()),
         hash_key=None,
@@ -124,8 +124,8 @@ def test_events_whose_columns_are_in_another_order_stop_the_table() -> None:
 
 
 def test_places_of_columns_are_facts_where_the_server_numbers_them() -> None:
-    unnumbered = handed([], fingerprint=Fingerprint({"numbered": False}))
-    assert not LateColumns.of(unnumbered).ordered
+    of_mysql = handed([], fingerprint=Fingerprint({"source_kind": "mysql"}))
+    assert not LateColumns.of(of_mysql).ordered
     assert LateColumns.of(handed([])).ordered
 
 
@@ -140,7 +140,10 @@ def test_a_new_column_that_had_another_name_at_first_stops_the_table() -> None:
 def test_a_later_column_with_the_first_name_of_a_new_one_stops_the_table() -> None:
     """Columns are added in the order of their numbers, so no event has only the later one."""
     columns = [{"name": name} for name in ("id", "was", "now", "out", "n")]
-    facts = {"columns": {str(number): one for number, one in enumerate(columns, 7)}}
+    facts = {
+        "source_kind": "postgres",
+        "columns": {str(number): one for number, one in enumerate(columns, 7)},
+    }
     added = [entry(name, late=True, added=True) for name in ("was", "now")]
     late = LateColumns.of(
         handed([entry("id"), *added, entry("n")], fingerprint=Fingerprint(facts)), {"out"}
@@ -153,7 +156,7 @@ def test_a_later_column_with_the_first_name_of_a_new_one_stops_the_table() -> No
         ) as caught:
             late.require(known, written(names))
         assert "tributary bootstrap" in caught.value.remedy
-    unnumbered = Fingerprint({**facts, "numbered": False})
-    LateColumns.of(handed([entry("id"), *added], fingerprint=unnumbered), {"out"}).require(
+    of_mysql = Fingerprint({**facts, "source_kind": "mysql"})
+    LateColumns.of(handed([entry("id"), *added], fingerprint=of_mysql), {"out"}).require(
         known, written(("id", "now"))
     )

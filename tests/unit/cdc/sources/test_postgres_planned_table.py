@@ -35,6 +35,7 @@ TABLE = SourceTable(
     ID, "table", COLUMNS, ("id",), (("id",),), "default", ("id",), "owner", "postgres", number=100
 )
 FACTS: dict[str, Any] = {
+    "source_kind": "postgres",
     "oid": 100,
     "relfilenode": 200,
     "owner": "o",
