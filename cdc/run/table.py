@@ -196,6 +196,8 @@ class _TableRun:
         # Another process may have committed since, up to an end that the topic did not have then.
         if facts is None or any(end > facts.stable.get(part, 0) for part, end in at.items()):
             facts = one_topic(self._context, self._record.topic)
+            # Statements that were read before the topic's end may lack one on a row before it.
+            self._captures = Captures(self._context)
         latest = still_in_topic(self._context, self._record, latest, facts)
         end = dict(facts.stable) if until is None else dict(until)
         handoff = latest.record.handoff

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from cdc.capture.gathering import Captures
 from cdc.capture.known_definition import differences, newest
+from cdc.capture.topic_facts import one_topic
+from cdc.run.table import run_table
 from cdc.store.table_state import State
 from operate.onboard import bootstrap
-from stack.mysql_software import MARIADB
+from stack.mysql_software import MARIADB, MYSQL
 from tests.integration.rigs.mysql import MysqlDatabase
 from tests.integration.rigs.mysql import database as database
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
@@ -43,6 +46,9 @@ def test_a_table_stops_whose_definition_the_connector_has_otherwise(shop: Shop) 
         "swapped": "its columns come in the order id, a, b, and the connector has id, b, a",
         "late": "column v is text in latin1, and the connector has text in utf8",
     }
+    # The catalog of swapped stays the same, so a run may come before its statement and row.
+    for name in names:
+        shop.settle(name)
     for result in shop.run():
         assert result.state is State.NEEDS_BOOTSTRAP, result
         assert told[result.table.name] in result.error.message
@@ -67,6 +73,36 @@ def test_a_table_stops_whose_definition_the_connector_has_otherwise(shop: Shop) 
     )
     run_without_error(shop)
     shop.assert_equal(*names, "late")
+
+
+def test_a_run_that_another_one_has_overtaken_reads_the_statements_again(shop: Shop) -> None:
+    """The statement leaves the catalog as it is, so only what the connector reports shows it."""
+    statement = {
+        MARIADB: "ALTER TABLE orders ADD COLUMN IF NOT EXISTS b varchar(9) AFTER id",
+        MYSQL: "CREATE TABLE IF NOT EXISTS orders LIKE model",
+    }
+    shop.database.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, a varchar(9), b varchar(9))",
+        "CREATE TABLE model (id int PRIMARY KEY, b varchar(9), a varchar(9))",
+    )
+    shop.database.catch_up()
+    succeeded(shop.onboard("orders"))
+    context, record = shop.services.run_context, shop.record("orders")
+    topic, captures = one_topic(context, record.topic), Captures(context)
+    captures.evidence(record)
+    shop.database.execute("INSERT INTO orders VALUES (1, 'a', 'b')")
+    shop.settle("orders")
+    assert run_table(context, record).commits == 1
+
+    shop.database.execute(statement[shop.database.kind], "INSERT INTO orders VALUES (2, 'a', 'b')")
+    shop.settle("orders")
+    result = run_table(context, record, captures=captures, topic=topic)
+    assert result.state is State.NEEDS_BOOTSTRAP, result
+    assert result.error is not None
+    assert "come in the order id, a, b, and the connector has id, b, a" in result.error.message
+    shop.database.execute("ALTER TABLE orders MODIFY b varchar(9) AFTER a")
+    succeeded(bootstrap(shop.services, [shop.table("orders")]))
+    shop.assert_equal("orders")
 
 
 def test_a_healthy_table_of_each_type_is_known_as_the_server_has_it(
