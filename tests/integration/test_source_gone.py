@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime, timezone
+from pathlib import Path
 from uuid import uuid4
 
 import pytest
@@ -17,8 +18,12 @@ from tests.integration.rigs.faults import restarted
 from tests.integration.rigs.kinds import database as database
 from tests.integration.rigs.kinds import for_each_kind
 from tests.integration.rigs.mysql import mysql_stack as mysql_stack
+from tests.integration.rigs.person import Person
+from tests.integration.rigs.person import person as person
+from tests.integration.rigs.running import spark as spark
 from tests.integration.rigs.shop import Shop, succeeded
 from tests.integration.rigs.shop import cold as cold
+from tests.integration.rigs.shop import shop as shop
 
 
 @for_each_kind(POSTGRES)
@@ -57,6 +62,33 @@ def test_tables_of_a_source_that_is_gone_leave_the_plan(cold: Shop) -> None:
     assert kept is not None
     assert not kept.exists()
     assert members(services, capture) == frozenset()
+
+
+@pytest.mark.breadth
+@for_each_kind(POSTGRES)
+def test_data_of_a_source_that_is_gone_is_deleted_as_its_tables_leave(person: Person) -> None:
+    """At the command line: with the tables, or once they have left."""
+    shop = person.shop
+    names = ("orders", "parts")
+    for name in names:
+        shop.create(name, 3)
+    orders, parts = (shop.database.label(name) for name in names)
+    person.done("onboard", orders, parts)
+    records = [shop.record(name) for name in names]
+    connector = shop.services.capture_of(records[0]).connector
+    of_postgres = shop.database.kind == POSTGRES
+    with restarted(shop.database.stack, "primary" if of_postgres else shop.database.kind):
+        told = person.refused("offboard", orders, "--delete-data").remedy
+        assert person.led_to(told) == [["offboard", str(shop.table("orders")), "--source-gone"]]
+        person.done("offboard", orders, "--source-gone", "--delete-data")
+        person.follow(person.refused("offboard", parts).remedy)
+        assert Path(records[1].base_path).is_dir()
+        person.done("offboard", parts, "--source-gone", "--delete-data")
+        assert shop.services.connect.connector(connector) is None
+    assert [person.state(name) for name in names] == [State.RETIRED] * 2
+    for record in records:
+        assert not Path(record.base_path).exists()
+    assert not shop.services.kafka.topics([record.topic for record in records])
 
 
 @pytest.mark.breadth
