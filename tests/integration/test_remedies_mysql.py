@@ -38,7 +38,9 @@ def test_tables_that_a_login_cannot_see_are_seen_after_the_statement_that_is_tol
     assert isinstance(shop.database, MysqlDatabase)
     assert hidden(early) == []
     shop.database.root(f"REVOKE SELECT ON {shop.database.name}.* FROM {CAPTURE}@'{HOST}'")
-    for line in hidden(early):
+    told = hidden(early)
+    assert told, "nothing is told"
+    for line in told:
         statement = line.remedy.removeprefix("Run ").partition("; or grant SELECT on each")[0]
         shop.database.root(*statement.split("; "))
     assert hidden(early) == []
