@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from operate.table_outcome import Outcome, for_each
-from operate.verify.table import Verification, verify_table
+from operate.verify.table import Verification, require_published, verify_table
 from schemas.table import TableId
 
 if TYPE_CHECKING:
@@ -25,16 +25,26 @@ def verify_tables(
     Returns:
         The results, in the order given, and the tables that could not be verified.
     """
-    context = services.run_context
     found: dict[TableId, Verification] = {}
+
+    def published(table: TableId) -> Outcome:
+        require_published(services, table)
+        return Outcome(table, "published")
+
+    # Spark takes seconds to start. A table that is refused does not need it.
+    refused = [one for one in for_each(tables, published, action="verify") if one.failed]
+    accepted = [table for table in tables if table not in {one.table for one in refused}]
+    if not accepted:
+        return [], refused
+    context = services.run_context
 
     def one(table: TableId) -> Outcome:
         found[table] = verify_table(services, context, table)
         return Outcome(table, "verified")
 
-    parallel = min(services.config.spark.parallel_tables, max(1, len(tables)))
-    outcomes = for_each(tables, one, action="verify", parallel=parallel)
+    parallel = min(services.config.spark.parallel_tables, len(accepted))
+    outcomes = for_each(accepted, one, action="verify", parallel=parallel)
     return (
-        [found[table] for table in tables if table in found],
-        [outcome for outcome in outcomes if outcome.failed],
+        [found[table] for table in accepted if table in found],
+        refused + [outcome for outcome in outcomes if outcome.failed],
     )

@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from cdc.run import RunContext, RunResult
     from cdc.sources.source_facts import Marker
     from cdc.sources.views import View
+    from cdc.store.attempt import Attempt
+    from cdc.store.table_state import TableRecord
     from operate.context import Services
 
 MAX_SUSPECTS = 20_000
@@ -148,20 +150,30 @@ def verify_table(services: Services, context: RunContext, table: TableId) -> Ver
     return _Verification(services, context, table).run()
 
 
+def require_published(services: Services, table: TableId) -> tuple[TableRecord, Attempt]:
+    """Return the record and the attempt of a table that can be verified.
+
+    Raises:
+        StateError: The table is not published, or not kept up to date.
+    """
+    record = require(services, table)
+    if record.state is not State.INCREMENTAL or record.attempt is None:
+        raise StateError(
+            f"table {table} is {record.state.value}; only a published table that is kept up to"
+            " date can be verified",
+            remedy=f"See `tributary status {table}` for what it needs.",
+            table=table,
+            state=record.state.value,
+        )
+    return record, record.attempt
+
+
 class _Verification:
     def __init__(self, services: Services, context: RunContext, table: TableId) -> None:
-        record = require(services, table)
-        if record.state is not State.INCREMENTAL or record.attempt is None:
-            raise StateError(
-                f"table {table} is {record.state.value}; only a published table that is kept up to"
-                " date can be verified",
-                remedy=f"See `tributary status {table}` for what it needs.",
-                table=table,
-                state=record.state.value,
-            )
+        record, self._attempt = require_published(services, table)
         check_serving(context.spark, record)
         self._services, self._context, self._id = services, context, table
-        self._topic, self._attempt = record.topic, record.attempt
+        self._topic = record.topic
         self._tier = record.tier
         self._source = services.source(table.source)
         self._table = self._source.table(table)
