@@ -1,6 +1,7 @@
 """The commands as a person types them, from an empty folder to an empty plan.
 
-Each command is a process of its own, and what is asserted is what a person reads.
+Each command is a process of its own, and what is asserted is what a person reads. Commands that
+change nothing run at the same time, since most of their time is the start of a process.
 """
 
 from __future__ import annotations
@@ -55,7 +56,7 @@ def test_a_project_from_its_first_command_to_its_last(database: Database, tmp_pa
 
 
 def begins(project: Project) -> None:
-    """``init``, ``config schema``, ``check``."""
+    """``init``, ``config schema``."""
     assert_line(project.run("init").expect(0), f"Wrote {project.file}. Fill it in, then run:")
     starting = yaml.safe_load(project.file.read_text())
     schema = project.run("config", "schema").expect(0).json
@@ -65,28 +66,29 @@ def begins(project: Project) -> None:
     filled_in = yaml.safe_load(project.file.read_text())
     jsonschema.validate(filled_in, schema)
     assert starting.keys() < filled_in.keys(), "every section of the starting file was filled in"
-    checked = project.run("check").expect(0)
-    assert_line(checked, "ok       wal_level: logical")
-    assert_line(checked, f"{project.folder / 'lake'} is writable")
-    assert_line(checked, " checks, 0 warnings, 0 errors")
 
 
 def finds_its_tables(project: Project) -> None:
-    """``discover``, ``onboard --dry-run``; neither changes anything."""
+    """``check``, ``discover``, ``onboard --dry-run``; none changes anything."""
     name = project.database.name
-    found = project.run("discover").expect(0)
+    checked, found, planned, shown = project.run_together(
+        ["check"], ["discover"], ["onboard", ORDERS, "--dry-run"], ["status"]
+    )
+    assert_line(checked.expect(0), "ok       wal_level: logical")
+    assert_line(checked, f"{project.folder / 'lake'} is writable")
+    assert_line(checked, " checks, 0 warnings, 0 errors")
+    found.expect(0)
     for table in EQUAL:
         assert_line(found, f"{name}:{table} ", "id ", " default ", " ready")
     no_key = "refused: has no key, so a change cannot be applied"
     assert_line(found, f"{name}:{pgbench.KEYLESS} ", no_key)
     assert_line(found, "1 of 6 tables cannot be onboarded as they are; `tributary onboard TABLE")
 
-    planned = project.run("onboard", ORDERS, "--dry-run").expect(0)
-    assert_line(planned, f"topic  {name}_default.{ORDERS}")
+    assert_line(planned.expect(0), f"topic  {name}_default.{ORDERS}")
     assert_line(planned, f'PUBLICATION "tributary_{name}_default" ADD TABLE ONLY "public"."orders"')
     assert_line(planned, f"PUT /connectors/tributary_{name}_default/config")
     assert_line(planned, f"copy {name}:{ORDERS}, hand over to the stream, publish")
-    assert_line(project.run("status").expect(0), "No table is on the plan. Next: tributary")
+    assert_line(shown.expect(0), "No table is on the plan. Next: tributary")
     assert project.database.rows("SELECT pubname FROM pg_publication") == []
 
 
@@ -103,10 +105,10 @@ def onboards(project: Project, database: Database) -> None:
     assert f"Left out: table {name}:{pgbench.KEYLESS} has no key" in onboarded.stderr
     assert "What to do: Choose: 1. give it a primary key" in onboarded.stderr
     (attempt,) = (project.folder / "lake" / name / "public" / "orders").glob("attempt=*")
-    assert_line(project.run("path", ORDERS).expect(0), str(attempt))
+    path, refused = project.run_together(["path", ORDERS], ["retry", ORDERS])
+    assert_line(path.expect(0), str(attempt))
 
-    refused = project.run("retry", ORDERS).expect(3)
-    assert f"Error: table {name}:{ORDERS} is incremental, not failed" in refused.stderr
+    assert f"Error: table {name}:{ORDERS} is incremental, not failed" in refused.expect(3).stderr
     assert f"What to do: See `tributary status {name}:{ORDERS}`" in refused.stderr
 
 
@@ -126,14 +128,13 @@ def pauses_while_another_goes_on(project: Project) -> None:
     resume = f"  What to do: Run `tributary resume {name}:{ORDERS}` before"
     assert_line(ran, resume)
 
-    shown = project.run("status").expect(0)
-    assert_line(shown, f"{name}:{ORDERS} ", " paused ")
+    shown, document = project.run_together(["status"], ["status", "--output", "json"])
+    assert_line(shown.expect(0), f"{name}:{ORDERS} ", " paused ")
     assert_line(shown, f"{name}:{PARTS} ", " incremental ")
     assert_line(shown, f"{name}:{ORDERS}: a migration")
     assert_line(shown, resume)
     assert_line(shown, f"capture {name}/default: connector running, last heartbeat", "of log kept")
-    document = project.run("status", "--output", "json").expect(0).json
-    states = {one["table"]: one["state"] for one in document["tables"]}
+    states = {one["table"]: one["state"] for one in document.expect(0).json["tables"]}
     assert states.pop(f"{name}:{ORDERS}") == "paused"
     assert states == {f"{name}:{one}": "incremental" for one in EQUAL if one != ORDERS}
     assert_line(project.run("resume", ORDERS).expect(0), f"{name}:{ORDERS}: resumed")
@@ -148,13 +149,14 @@ def replays_what_was_left_out(project: Project) -> None:
         ran = project.run("run").expect(0)
         assert_line(ran, f"{name}:{ORDERS}: 100 changes in")
         reason = f"does not know schema id {lost.id}"
-        listed = project.run("quarantine", "list").expect(0)
-        assert_line(listed, f"{name}:{PARTS} ", f" {offset} ", f" {lost.id} ", reason)
-        shown = project.run("quarantine", "show", PARTS, str(offset)).expect(0)
-        assert_line(shown, "reason ", reason)
+        listed, shown, states = project.run_together(
+            ["quarantine", "list"], ["quarantine", "show", PARTS, str(offset)], ["status"]
+        )
+        assert_line(listed.expect(0), f"{name}:{PARTS} ", f" {offset} ", f" {lost.id} ", reason)
+        assert_line(shown.expect(0), "reason ", reason)
         assert_line(shown, f"value: {len(whole)} bytes")
         assert_line(shown, f"  000000  00 {lost.id.to_bytes(4, 'big').hex(' ')}")
-        (left,) = (one for one in project.run("status").expect(0).lines if "in quarantine" in one)
+        (left,) = (one for one in states.expect(0).lines if "in quarantine" in one)
         assert left.startswith(f"{name}:{PARTS}: 1 records are in quarantine")
 
         schema = services.registry.schema(int.from_bytes(whole[1:5], "big"))
@@ -183,17 +185,18 @@ def follows_a_column_until_it_is_stopped(project: Project) -> None:
     """
     name = project.database.name
     narrower = "ALTER TABLE orders ALTER COLUMN v TYPE smallint"
-    asked = project.run("schema", "check", ORDERS, "--ddl", narrower).expect(4)
-    assert_line(asked, "bootstrap  column 'v' ")
-    assert_line(asked, "Verdict: the table needs a bootstrap.")
     project.execute(
         "ALTER TABLE orders ADD COLUMN note text",
         "UPDATE orders SET note = 'new' WHERE id = 7",
         "ALTER TABLE parts ADD COLUMN n int",
         "UPDATE parts SET n = 5 WHERE id = 9",
     )
-    compared = project.run("schema", "diff", ORDERS).expect(0)
-    assert_line(compared, "column  source   registry  lake")
+    asked, compared = project.run_together(
+        ["schema", "check", ORDERS, "--ddl", narrower], ["schema", "diff", ORDERS]
+    )
+    assert_line(asked.expect(4), "bootstrap  column 'v' ")
+    assert_line(asked, "Verdict: the table needs a bootstrap.")
+    assert_line(compared.expect(0), "column  source   registry  lake")
     assert_line(compared, "note    text     string    -")
     assert_line(compared, "Verdict: the lake follows in place.")
 
@@ -210,11 +213,12 @@ def follows_a_column_until_it_is_stopped(project: Project) -> None:
             process.kill()
         process.wait(30)
     assert "leaves out: n" in log.read_text()
-    shown = project.run("status", PARTS).expect(0)
-    assert_line(shown, f"{name}:{PARTS}: the lake lacks the columns n (on_schema_change: freeze)")
+    shown, past = project.run_together(["status", PARTS], ["schema", "history", ORDERS])
+    assert_line(
+        shown.expect(0), f"{name}:{PARTS}: the lake lacks the columns n (on_schema_change: freeze)"
+    )
     assert_line(shown, f"Last runs of {name}:{PARTS}:")
-    past = project.run("schema", "history", ORDERS).expect(0)
-    assert_line(past, " evolve ", " followed ", "column 'note' (text) was added")
+    assert_line(past.expect(0), " evolve ", " followed ", "column 'note' (text) was added")
 
 
 def verifies_and_copies_again(project: Project) -> None:
@@ -241,9 +245,9 @@ def ends(project: Project) -> None:
     left = project.run("offboard", "public.*", "--delete-data").expect(0)
     for table in EQUAL:
         assert_line(left, f"{name}:{table}: offboarded: ")
-    assert_line(project.run("status").expect(0), "No table is on the plan.")
-    refused = project.run("path", ORDERS).expect(1)
-    assert f"Error: table {name}:{ORDERS} " in refused.stderr
+    shown, refused = project.run_together(["status"], ["path", ORDERS])
+    assert_line(shown.expect(0), "No table is on the plan.")
+    assert f"Error: table {name}:{ORDERS} " in refused.expect(1).stderr
     assert list((project.folder / "lake").rglob("*.parquet")) == []
     slots = f"SELECT slot_name FROM pg_replication_slots WHERE database = '{name}'"
     assert project.database.rows(slots) == []

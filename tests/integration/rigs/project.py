@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
@@ -83,6 +84,11 @@ class Project:
             check=False,
         )
         return Ran(tuple(arguments), done.returncode, done.stdout, done.stderr)
+
+    def run_together(self, *commands: Sequence[str]) -> list[Ran]:
+        """Run commands that change nothing at the same time; what each did, in their order."""
+        with ThreadPoolExecutor(len(commands)) as threads:
+            return list(threads.map(lambda arguments: self.run(*arguments), commands))
 
     def start(self, *arguments: str, log: Path) -> subprocess.Popen[bytes]:
         """Start ``tributary`` and leave it running; its output goes to ``log``."""
