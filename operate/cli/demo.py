@@ -46,11 +46,12 @@ def demo(
     verbose: VerboseOption = 0,
 ) -> None:
     """Start all servers, onboard a shop under writes, change rows, run, and verify."""
+    from operate.demo.kinds import SHOPS
     from operate.demo.story import Demo
 
     renderer = Renderer(output)
     with renderer.progress() as progress:
-        story = Demo(folder, renderer, progress, kind=source.value, config=config)
+        story = Demo(folder, renderer, progress, shop=SHOPS[source.value], config=config)
         results = story.run(keep=keep)
     renderer.document(results.to_json())
     if not results.ok:

@@ -61,6 +61,8 @@ class ShopKind:
         fill: Fills them; one transaction each.
         deeds: The writers' transactions, for as long as the demo runs.
         witnesses: The changes that the demo makes by hand, one of each kind.
+        tables: The tables to replicate, of :data:`TABLES`.
+        rate: Transactions per second of each writer.
     """
 
     kind: str
@@ -69,6 +71,8 @@ class ShopKind:
     fill: tuple[str, ...]
     deeds: tuple[Deed, ...]
     witnesses: tuple[Witness, ...]
+    tables: tuple[str, ...] = TABLES
+    rate: float = 40.0
 
 
 WITNESSES: tuple[Witness, ...] = (

@@ -14,9 +14,8 @@ from cdc.lake.write import LakeTable
 from cdc.run import run_tables
 from cdc.store.table_state import State
 from operate.context import Services, services
-from operate.demo.kinds import SHOPS
 from operate.demo.sessions import Sessions, sessions
-from operate.demo.shop import KEYLESS, SCHEMA, TABLES, Witness
+from operate.demo.shop import KEYLESS, SCHEMA, ShopKind, Witness
 from operate.demo.writers import Writers
 from operate.lifecycle import offboard, require
 from operate.onboard import onboard
@@ -43,7 +42,7 @@ class Results:
     """The results of the demo, for ``--output json`` and the exit code.
 
     Args:
-        source: The kind of source.
+        shop: The shop.
         onboarded: One outcome per table, including the refused one.
         runs: The incremental runs.
         verified: One verification per table that travelled.
@@ -52,7 +51,7 @@ class Results:
         seconds: Duration of each step by name.
     """
 
-    source: str
+    shop: ShopKind
     onboarded: list[Outcome] = field(default_factory=list)
     runs: list[list[RunResult]] = field(default_factory=list)
     verified: list[Verification] = field(default_factory=list)
@@ -64,7 +63,7 @@ class Results:
     def ok(self) -> bool:
         """Whether every table travelled and is equal, and the keyless one was refused."""
         return (
-            len(self.verified) == len(TABLES)
+            len(self.verified) == len(self.shop.tables)
             and all(one.equal and one.rows_compared > 0 for one in self.verified)
             and not self.failures
         )
@@ -73,7 +72,7 @@ class Results:
         """The demo as plain values."""
         return {
             "ok": self.ok,
-            "source": self.source,
+            "source": self.shop.kind,
             "onboarded": [outcome.to_json() for outcome in self.onboarded],
             "runs": [[result.to_dict() for result in run] for run in self.runs],
             "verified": [one.to_json() for one in self.verified],
@@ -90,7 +89,7 @@ class Demo:
         folder: Holds the stack, the configuration, the state and the lake.
         renderer: The output.
         progress: Shows long work.
-        kind: The kind of source that the shop is on, of `operate.demo.kinds.SHOPS`.
+        shop: The shop, on its kind of source.
         config: File for the configuration; None takes the folder. An existing file is replaced only
             in that folder.
     """
@@ -101,14 +100,14 @@ class Demo:
         renderer: Renderer,
         progress: Progress,
         *,
-        kind: str,
+        shop: ShopKind,
         config: Path | None = None,
     ) -> None:
         self.folder = folder.resolve()
         self.config = self.folder / CONFIG if config is None else config.resolve()
         self._renderer, self._progress = renderer, progress
-        self._shop = SHOPS[kind]
-        self.results = Results(kind)
+        self._shop = shop
+        self.results = Results(shop)
 
     def run(self, *, keep: bool) -> Results:
         """Run all steps, and stop the servers afterwards unless they are to be kept."""
@@ -124,7 +123,7 @@ class Demo:
                 stack.up(sources=[kind])
                 text = stack.config_text(source=SCHEMA, kinds=[kind])
                 self.config.write_text(text, encoding="utf-8")
-            self._show_shop()
+            self.show()
         self._farewell(keep=keep)
         return self.results
 
@@ -137,14 +136,15 @@ class Demo:
                 field="--config",
             )
 
-    def _show_shop(self) -> None:
+    def show(self) -> None:
+        """Run the steps after the first, on the servers that the configuration names."""
         with services(self.config, self._progress) as opened:
             ((name, source),) = opened.config.sources.items()
             at_source = sessions(name, source)
             self._clean(opened)
             with self._step("2. Fill a shop with orders, and start its writers"):
                 self._create(at_source)
-            with Writers(at_source, self._shop.deeds) as writers:
+            with Writers(at_source, self._shop.deeds, rate=self._shop.rate) as writers:
                 time.sleep(_WARM_UP_S)
                 with self._step("3. Onboard its tables under writes"):
                     self._onboard(opened, writers)
@@ -175,7 +175,7 @@ class Demo:
     def _onboard(self, opened: Services, writers: Writers) -> None:
         before = writers.total
         self.results.onboarded = onboard(
-            opened, [_table(opened, name) for name in (*TABLES, KEYLESS)]
+            opened, [_table(opened, name) for name in (*self._shop.tables, KEYLESS)]
         )
         rows = []
         for outcome in self.results.onboarded:
@@ -238,7 +238,7 @@ class Demo:
             )
 
     def _run(self, opened: Services) -> None:
-        names = {_table(opened, name) for name in TABLES}
+        names = {_table(opened, name) for name in self._shop.tables}
         records = [record for record in opened.store.tables() if record.table in names]
         results = run_tables(
             opened.run_context, records, parallel=opened.config.spark.parallel_tables
@@ -276,7 +276,7 @@ class Demo:
         return _shown(names, ours), _shown(in_lake, theirs)
 
     def _verify(self, opened: Services) -> None:
-        wanted = [_table(opened, name) for name in TABLES]
+        wanted = [_table(opened, name) for name in self._shop.tables]
         self.results.verified, failures = verify_tables(opened, wanted)
         self.results.failures += failures
         self._renderer.table(

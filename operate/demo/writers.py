@@ -21,8 +21,8 @@ class Writers:
     Args:
         sessions: Opens a session on the source; each writer has its own.
         deeds: Their transactions.
-        count: Number of writers.
         rate: Transactions per second of each writer.
+        count: Number of writers.
         seed: Makes the choice of deeds repeatable.
     """
 
@@ -31,8 +31,8 @@ class Writers:
         sessions: Sessions,
         deeds: Sequence[Deed],
         *,
+        rate: float,
         count: int = 3,
-        rate: float = 40.0,
         seed: int = 7,
     ) -> None:
         self._sessions = sessions

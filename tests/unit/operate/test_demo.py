@@ -73,4 +73,4 @@ def test_a_witness_is_a_row_of_a_table_that_travels(shop: ShopKind) -> None:
 
 
 def test_nothing_verified_is_no_success() -> None:
-    assert not Results("mariadb").ok
+    assert not Results(SHOPS["mariadb"]).ok
