@@ -7,7 +7,9 @@ from pathlib import Path
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, ValidationInfo
+from pydantic_core import PydanticCustomError
 
+from cdc.config.s3 import is_s3, settings_problems, url_problem
 from cdc.config.secrets import SecretRef, expand
 from cdc.config.templates import Conflict
 from cdc.config.value_types import LoginFreeUrl, Options, Positive, Section, Verbatim, is_sensitive
@@ -20,6 +22,8 @@ _SQLITE = re.compile(r"sqlite(?:\+\w+)?:///")
 
 
 def _lake_url(url: str, info: ValidationInfo) -> str:
+    if problem := url_problem(url):
+        raise PydanticCustomError("lake_url", "{problem}", {"problem": problem})
     if re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", url):
         return url.rstrip("/")
     base = (info.context or {}).get("base") or Path.cwd()
@@ -47,6 +51,15 @@ class LakeConfig(Section):
     """Hadoop settings, without the prefix spark.hadoop."""
     hash_key: SecretRef | None = None
     """The key for columns.hash. Another key changes all hashes: then copy the tables again."""
+
+    @property
+    def on_s3(self) -> bool:
+        """Whether the lake is on S3, or on a store that has its interface."""
+        return is_s3(self.url)
+
+    def conflicts(self) -> list[Conflict]:
+        """Return settings that cannot work, as (path of the key, problem)."""
+        return [(("hadoop", key), text) for key, text in settings_problems(self.url, self.hadoop)]
 
 
 class CatalogConfig(Section):

@@ -56,6 +56,8 @@ _NEXT = (
 _SENSITIVE = re.compile(
     rf"password|passwd|secret(?!{_NEXT})|private[._-]?key|jaas|user\.info|key\.pem"
     r"|keystore\.key(?![a-z])"
+    # S3A's, which with SSE-C is the key itself.
+    r"|encryption\.key(?![a-z])"
     # Azure's storage keys and shared access signatures, mostly followed by the account's name.
     r"|account\.key(?![a-z])|\.sas\.(?!token\.provider|token\.renew|expiry)"
     r"|(?<!enable\.delegation\.)(?<!cancel\.delegation\.)"

@@ -23,6 +23,7 @@ from cdc.lake.pointer import (
     read_local,
     replace_local,
 )
+from cdc.lake.storage_errors import storage_error
 from cdc.runtime.failpoints import crash
 from cdc.runtime.spark import java_class, java_reason
 
@@ -222,11 +223,8 @@ def _files(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
         folder = _path(spark, path)
         yield folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), folder
     except (Py4JError, PySparkException) as error:
-        raise LakeError(
-            f"{path} cannot be accessed: {java_reason(error)}",
-            remedy="Check the lake's URL, its credentials (lake.hadoop) and its permissions.",
-            path=path,
-        ) from error
+        reason = java_reason(error)
+        raise storage_error(f"{path} cannot be accessed", reason, path=path) from error
 
 
 def _path(spark: SparkSession, path: str) -> Any:

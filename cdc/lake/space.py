@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from py4j.protocol import Py4JError
 
-from cdc.errors import LakeError
 from cdc.lake.publish import attempt_folders, attempt_path
+from cdc.lake.storage_errors import storage_error
 from cdc.lake.timeline import Timeline
 from cdc.runtime.spark import java_class, java_reason
 from cdc.store.table_state import LakeSize
@@ -57,8 +57,8 @@ def _image_bytes(spark: SparkSession, path: str) -> int:
         finally:
             view.close()
     except Py4JError as error:
-        raise LakeError(
-            f"the files of the lake table at {path} cannot be listed: {java_reason(error)}",
-            remedy="Check the lake's URL, its credentials (lake.hadoop) and its permissions.",
+        raise storage_error(
+            f"the files of the lake table at {path} cannot be listed",
+            java_reason(error),
             path=path,
         ) from error

@@ -109,8 +109,11 @@ def read_lock(path: Path) -> dict[str, tuple[Artifact, ...]]:
     return {name: tuple(artifacts) for name, artifacts in bundles.items()}
 
 
-SPARK: tuple[Artifact, ...] = read_lock(Path(__file__).with_name("jars.lock"))["spark"]
+LOCK = read_lock(Path(__file__).with_name("jars.lock"))
+SPARK: tuple[Artifact, ...] = LOCK["spark"]
 """The jars that a Spark session needs in addition to pyspark's own."""
+S3: tuple[Artifact, ...] = LOCK["s3"]
+"""The jars that a session needs besides these for a lake on S3: 270 MiB."""
 
 
 def cache_folder() -> Path:
@@ -119,18 +122,24 @@ def cache_folder() -> Path:
     return Path(override).expanduser() if override else platformdirs.user_cache_path("tributary")
 
 
-def spark_jars(cache: Path | None = None, report: Report | None = None) -> list[Path]:
+def spark_jars(
+    cache: Path | None = None, report: Report | None = None, *, s3: bool = False
+) -> list[Path]:
     """Return local paths of the jars for ``spark.jars``, fetched if the cache lacks them.
 
     Args:
         cache: Cache folder; by default ``cache_folder()``.
         report: Takes lines of progress.
+        s3: Whether the lake is on S3, which needs jars of its own.
 
     Raises:
         ArtifactError: They cannot be fetched or verified.
     """
-    folder = fetch("spark", SPARK, cache=cache, report=report)
-    return [folder / artifact.filename for artifact in SPARK]
+    found: list[Path] = []
+    for bundle, artifacts in {"spark": SPARK, **({"s3": S3} if s3 else {})}.items():
+        folder = fetch(bundle, artifacts, cache=cache, report=report)
+        found += [folder / artifact.filename for artifact in artifacts]
+    return found
 
 
 def fetch(

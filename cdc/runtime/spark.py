@@ -81,6 +81,23 @@ _DEFAULTS = {
 _AT_START = ("fs.defaultFS", "hadoop.security.authentication", "hadoop.security.authorization")
 """Settings of Hadoop that Spark needs at its start to log in and to find files; no secrets."""
 
+_S3_BOUNDS = {
+    # By Hadoop's defaults, a store that is away or refuses for being too busy holds a table for
+    # hours, since both S3A and the SDK below it repeat. With these it is a minute or two.
+    "fs.s3a.attempts.maximum": "3",
+    "fs.s3a.retry.limit": "4",
+    "fs.s3a.retry.interval": "500ms",
+    "fs.s3a.retry.throttle.limit": "7",
+    "fs.s3a.retry.throttle.interval": "200ms",
+    "fs.s3a.connection.establish.timeout": "5000",
+    "fs.s3a.connection.timeout": "60000",
+    # Tables run side by side, and each open file holds a connection.
+    "fs.s3a.connection.maximum": "256",
+    # Otherwise each new file costs a request that deletes the markers of the folders above it.
+    "fs.s3a.directory.marker.retention": "keep",
+}
+"""Our defaults for S3A; settings of the user or of the cluster go before them."""
+
 # Avro allocates the size that a length prefix claims before it reads. Without a limit, one damaged
 # message ends the JVM and with it every other table's run. Kafka records are far smaller than this.
 _AVRO_LIMITS = {
@@ -128,7 +145,7 @@ def session(config: Config, app_name: str = "tributary") -> SparkSession:
                 remedy="Check spark.master, spark.driver_memory and the log above.",
                 field="spark",
             ) from error
-        _give_hadoop(started, hadoop_settings(config))
+        _give_hadoop(started, hadoop_settings(config), s3_defaults(config))
         gateway: Any = started.sparkContext._gateway
         if (jvm := gateway.proc) is not None:
             jvm_guard.guard(jvm)
@@ -211,7 +228,7 @@ def session_settings(config: Config) -> dict[str, str]:
         chosen = "" if re.search(r"-XX:\+Use\w*GC", given) else collector
         settings[key] = " ".join(part for part in (options, chosen, given) if part)
     if config.spark.jars == "bundled":
-        jars = [str(path) for path in spark_jars()]
+        jars = [str(path) for path in spark_jars(s3=config.lake.on_s3)]
         if "spark.jars" in config.spark.conf:
             jars.append(str(config.spark.conf["spark.jars"]))
         settings["spark.jars"] = ",".join(jars)
@@ -233,9 +250,29 @@ def hadoop_settings(config: Config) -> dict[str, str]:
     return {key: str(value) for key, value in given.items() if HADOOP_PREFIX + key not in _REQUIRED}
 
 
-def _give_hadoop(spark: SparkSession, settings: Mapping[str, str]) -> None:
-    """Set them in the configuration that Spark reads for every plan, and Hudi for every table."""
+def s3_defaults(config: Config) -> dict[str, str]:
+    """Return our defaults for a lake on S3, by Hadoop's names, without those that are given."""
+    if not config.lake.on_s3:
+        return {}
+    given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
+    return {key: value for key, value in _S3_BOUNDS.items() if key not in given}
+
+
+def _give_hadoop(
+    spark: SparkSession, settings: Mapping[str, str], defaults: Mapping[str, str]
+) -> None:
+    """Set them in the configuration that Spark reads for every plan, and Hudi for every table.
+
+    Args:
+        spark: The session.
+        settings: Settings that are set in any case.
+        defaults: Settings that are set unless the cluster's own files have another value.
+    """
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
+    for key, value in defaults.items():
+        origins = hadoop.getPropertySources(key)
+        if origins is None or list(origins)[-1] == "core-default.xml":
+            hadoop.set(key, value)
     for key, value in settings.items():
         hadoop.set(key, value)
 

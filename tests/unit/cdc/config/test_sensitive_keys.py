@@ -16,6 +16,8 @@ SECRETS = [
     "database.password",
     "fs.s3a.secret.key",
     "fs.s3a.bucket.lake.session.token",
+    "fs.s3a.encryption.key",
+    "fs.s3a.bucket.lake.server-side-encryption.key",
     "fs.azure.account.key.lake.dfs.core.windows.net",
     "fs.azure.sas.container.lake.blob.core.windows.net",
     "fs.azure.sas.fixed.token.lake.dfs.core.windows.net",

@@ -8,13 +8,17 @@ from xml.etree import ElementTree
 
 import pytest
 
+from cdc.runtime import jars
 from cdc.runtime.jars import (
+    S3,
     SPARK,
     Artifact,
     ArtifactError,
     cache_folder,
     ivy_module,
+    pyspark_jars,
     read_lock,
+    spark_jars,
     verify,
 )
 from stack.artifacts import LOCK
@@ -50,7 +54,7 @@ def test_a_line_of_another_form_is_refused(line: str) -> None:
 
 
 def test_the_locks_pin_each_file_once() -> None:
-    for bundle in (SPARK, *LOCK.values()):
+    for bundle in (SPARK, S3, *LOCK.values()):
         names = [artifact.filename for artifact in bundle]
         assert names
         assert len(set(names)) == len(names)
@@ -64,6 +68,28 @@ def test_the_jars_fit_the_installed_spark() -> None:
     spark = [a for a in SPARK if a.organisation == "org.apache.spark"]
     assert spark
     assert {artifact.revision for artifact in spark} == {version("pyspark")}
+
+
+def test_the_jars_of_s3_fit_the_installed_hadoop() -> None:
+    (hadoop,) = pyspark_jars().glob("hadoop-client-api-*.jar")
+    (ours,) = [jar.revision for jar in S3 if jar.name == "hadoop-aws"]
+    assert hadoop.name == f"hadoop-client-api-{ours}.jar"
+
+
+@pytest.mark.parametrize("s3", [False, True])
+def test_the_jars_of_s3_are_fetched_only_for_a_lake_there(
+    s3: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched: list[str] = []
+
+    def fetch(bundle: str, _artifacts: object, **_: object) -> Path:
+        fetched.append(bundle)
+        return tmp_path
+
+    monkeypatch.setattr(jars, "fetch", fetch)
+    found = {path.name for path in spark_jars(s3=s3)}
+    assert fetched == (["spark", "s3"] if s3 else ["spark"])
+    assert ("hadoop-aws-3.3.4.jar" in found) is s3
 
 
 def test_the_ivy_module_resolves_nothing_but_the_named_files() -> None:

@@ -3,8 +3,9 @@ from __future__ import annotations
 import pytest
 
 from cdc.config import Config, SparkConfig
+from cdc.config.value_types import is_sensitive
 from cdc.errors import ConfigError
-from cdc.runtime.spark import hadoop_settings, session_settings
+from cdc.runtime.spark import hadoop_settings, s3_defaults, session_settings
 from tests.unit.cdc.configuration import changed, full, read, refusal
 from tests.unit.cdc.configuration import environment as environment
 
@@ -33,6 +34,18 @@ def test_settings_that_results_need_are_not_hadoops_to_change() -> None:
     config = read(changed(("lake", "hadoop"), {required: True, "fs.s3a.endpoint": "x"}))
     assert hadoop_settings(config) == {"fs.s3a.endpoint": "x"}
     assert session_settings(config)[f"spark.hadoop.{required}"] == "false"
+
+
+def test_a_lake_on_s3_gets_bounds_unless_it_is_given_others() -> None:
+    key = "fs.s3a.retry.limit"
+    on_s3 = read(full())
+    bounds = s3_defaults(on_s3)
+    assert bounds[key] == "4"
+    given = changed(("lake", "hadoop"), {key: 9})
+    assert key not in s3_defaults(read(given))
+    assert key not in s3_defaults(read(changed(("spark", "conf"), {f"spark.hadoop.{key}": 9})))
+    assert s3_defaults(read(changed(("lake", "url"), "/lake"))) == {}
+    assert not [name for name in bounds if is_sensitive(name)]
 
 
 def test_what_the_lake_is_given_goes_before_what_spark_is() -> None:

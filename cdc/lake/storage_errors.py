@@ -1,0 +1,83 @@
+"""What to do when the lake's storage refuses or does not answer, by the reason that it gives."""
+
+from __future__ import annotations
+
+import re
+
+from cdc.errors import LakeError
+
+_CREDENTIALS = (
+    "Set lake.hadoop.fs.s3a.access.key and lake.hadoop.fs.s3a.secret.key (by references), or"
+    " AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment, or run on a machine whose"
+    " role may use the bucket."
+)
+_REMEDIES = (
+    (
+        r"S3AFileSystem not found",
+        "With spark.jars: provided, the cluster needs hadoop-aws of its Hadoop's version and the"
+        " AWS SDK that belongs to it; with bundled, Tributary fetches both.",
+    ),
+    (
+        r"NoSuchBucket|UnknownStoreException|bucket does not exist",
+        "Create the bucket, or correct lake.url. In another region or at another store, set"
+        " lake.hadoop.fs.s3a.endpoint.",
+    ),
+    (r"Unable to load (AWS )?credentials|No AWS Credentials", _CREDENTIALS),
+    (
+        r"InvalidAccessKeyId|SignatureDoesNotMatch|InvalidToken|ExpiredToken|InvalidClientTokenId",
+        f"The store does not accept the credentials. {_CREDENTIALS}",
+    ),
+    (
+        r"AccessDenied|AllAccessDisabled|Status Code: 403",
+        "Allow s3:ListBucket, s3:GetBucketLocation and s3:AbortMultipartUpload on the bucket, and"
+        " s3:GetObject, s3:PutObject and s3:DeleteObject below the lake's folder; with SSE-KMS also"
+        " kms:GenerateDataKey and kms:Decrypt on the key.",
+    ),
+    (
+        r"SlowDown|Status Code: 503|ThrottlingException",
+        "The store is busy. Run again later, or lower spark.parallel_tables.",
+    ),
+    (
+        r"PermanentRedirect|AuthorizationHeaderMalformed|Status Code: 301",
+        "The bucket is in another region: set lake.hadoop.fs.s3a.endpoint.region, or"
+        " lake.hadoop.fs.s3a.endpoint to that region's.",
+    ),
+    (
+        r"SSLException|SSLHandshakeException|PKIX path",
+        "Check whether the endpoint speaks TLS: for one that does not, write http:// in"
+        " lake.hadoop.fs.s3a.endpoint. A certificate of your own has to be in Java's trust store"
+        " (javax.net.ssl.trustStore in spark.driver.extraJavaOptions and in the executors').",
+    ),
+    (
+        r"ConnectException|ConnectTimeoutException|UnknownHostException|SocketTimeoutException"
+        r"|NoRouteToHostException|Connection refused",
+        "The store does not answer. Check that it runs, and lake.url, the endpoint in"
+        " lake.hadoop, the proxy and the network; then run again.",
+    ),
+)
+_OTHERWISE = "Check the lake's URL, its credentials (lake.hadoop) and its permissions."
+
+
+def storage_remedy(reason: str) -> str:
+    """The remedy for an error of the lake's file system.
+
+    Args:
+        reason: The text of the error, as Java gives it.
+    """
+    for pattern, remedy in _REMEDIES:
+        if re.search(pattern, reason):
+            return remedy
+    return _OTHERWISE
+
+
+def storage_error(what: str, reason: str, *, path: str) -> LakeError:
+    """The error of a place in the lake that cannot be used.
+
+    Args:
+        what: The place, and what cannot be done there.
+        reason: The text of the error, as Java gives it.
+        path: The place.
+    """
+    # A store adds two identifiers of the request to its answer, the second one twice.
+    short = re.sub(r", S3 Extended Request ID: \S+$|; S3 Extended Request ID: [^;)]+", "", reason)
+    return LakeError(f"{what}: {short}", remedy=storage_remedy(reason), path=path)
