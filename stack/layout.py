@@ -13,6 +13,7 @@ from stack.jvm import Connect, Kafka, Registry
 from stack.metastore import Metastore
 from stack.mysql import MysqlPair
 from stack.mysql_software import MARIADB, MYSQL, Installation
+from stack.object_store import ObjectStore
 from stack.postgres import POSTGRES, Binaries, PostgresPair
 from stack.secrets import Passwords
 from stack.servers import Server
@@ -28,7 +29,9 @@ PAIRS = {
 SHARED = ("kafka", "kafka_controller", "registry", "connect")
 """The parts of every stack that need a port."""
 METASTORE = "metastore"
-"""A server that a stack has only on request."""
+S3 = "s3"
+OPTIONAL = (METASTORE, S3)
+"""Servers that a stack has only on request."""
 SECRETS = "secrets"
 """Folder of the passwords, inside the stack's folder."""
 
@@ -108,6 +111,7 @@ class Layout:
     registry: Registry
     connect: Connect
     metastore: Metastore | None = None
+    s3: ObjectStore | None = None
 
     @property
     def pairs(self) -> tuple[PostgresPair | MysqlPair, ...]:
@@ -115,9 +119,9 @@ class Layout:
         return (*(() if self.postgres is None else (self.postgres,)), *self.mysql.values())
 
     @property
-    def optional(self) -> tuple[Metastore, ...]:
+    def optional(self) -> tuple[Metastore | ObjectStore, ...]:
         """Servers besides the sources that only some stacks have."""
-        return () if self.metastore is None else (self.metastore,)
+        return tuple(one for one in (self.metastore, self.s3) if one is not None)
 
     @property
     def servers(self) -> tuple[Server, ...]:
@@ -178,6 +182,7 @@ def layout(folder: Path, record: Record, software: Callable[[], Software]) -> La
         metastore=Metastore(folder=folder / METASTORE, port=ports[METASTORE], software=software)
         if METASTORE in ports
         else None,
+        s3=ObjectStore(folder=folder / S3, port=ports[S3]) if S3 in ports else None,
     )
 
 

@@ -17,19 +17,18 @@ from filelock import FileLock, Timeout
 from cdc.runtime.jars import Report
 from stack.artifacts import fetch_software
 from stack.errors import StackError
-from stack.jvm import Connect, Kafka, Registry
-from stack.layout import KINDS, METASTORE, PAIRS, SECRETS, SHARED, Layout, Record, layout
-from stack.metastore import Metastore
+from stack.layout import KINDS, OPTIONAL, PAIRS, S3, SECRETS, SHARED, Layout, Record, layout
 from stack.mysql import MysqlServer, Row
 from stack.mysql_settings import write_option_file
 from stack.mysql_software import Installation, find_installation
+from stack.object_store import ACCESS_KEY, ObjectStore
 from stack.ports import HOST, choose
 from stack.postgres import POSTGRES, ROLES, find_binaries
 from stack.process import ServerProcess
 from stack.project import Addresses, project_text
 from stack.roles import DATABASE
 from stack.secrets import PGPASS, Passwords, private_folder
-from stack.servers import RunningServer, Server, ServerStatus, status_of, wait_ready
+from stack.servers import Prepared, RunningServer, Server, ServerStatus, status_of, wait_ready
 
 DEFAULT_FOLDER = Path(".tributary/stack")
 _LOCK_LIMIT_S = 600.0
@@ -76,7 +75,7 @@ class LocalStack:
         report: Report | None = None,
         *,
         sources: Collection[str] = (),
-        metastore: bool = False,
+        optional: Collection[str] = (),
     ) -> list[ServerStatus]:
         """Start the servers that do not run, and wait until every server is ready.
 
@@ -84,7 +83,7 @@ class LocalStack:
             report: Receives lines of progress.
             sources: Kinds of source to add, of ``KINDS``, to those that the stack has; by default a
                 new stack gets PostgreSQL.
-            metastore: Also add a Hive Metastore, which the stack keeps from then on.
+            optional: Other servers to add, of ``OPTIONAL``, which the stack keeps from then on.
 
         Returns:
             The status of every server.
@@ -104,7 +103,7 @@ class LocalStack:
             had = Record.read(self.folder).kinds if before else ()
             wanted = {*had, *sources} or {POSTGRES}
             kinds = [kind for kind in KINDS if kind in wanted]
-            lacking = metastore and METASTORE not in {server.name for server in before}
+            lacking = {*optional} - {server.name for server in before}
             fine = all(server.state == "healthy" for server in before)
             if before and fine and not lacking and len(kinds) == len(had):
                 report(f"the stack in {self.folder} is already up")
@@ -117,7 +116,7 @@ class LocalStack:
                 for kind in kinds
                 if kind not in (*had, POSTGRES)
             }
-            self._create(report, kinds, installations, metastore)
+            self._create(report, kinds, installations, optional)
             if before and len(kinds) > len(had):
                 # It looks for connectors when it starts, and continues from its position.
                 self.server("connect").stop()
@@ -282,10 +281,12 @@ class LocalStack:
                 process.start(server.command())
             wait_ready(server, process, report, abort)
 
-        def java(server: Kafka | Connect | Registry | Metastore) -> None:
+        def prepared(server: Prepared) -> None:
             if self._process(server).find() is None:
                 server.prepare()
             ensure(server)
+            if isinstance(server, ObjectStore):
+                server.create_bucket()
 
         def end(server: Server) -> None:
             self._process(server).kill()
@@ -293,9 +294,9 @@ class LocalStack:
         # Connect waits for Kafka by itself.
         tasks: list[Callable[[], None]]
         tasks = [partial(pair.start, ensure, end) for pair in layout.pairs]
-        tasks += [partial(java, server) for server in (layout.kafka, layout.connect)]
-        tasks.append(partial(java, layout.registry))
-        tasks += [partial(java, server) for server in layout.optional]
+        tasks += [partial(prepared, server) for server in (layout.kafka, layout.connect)]
+        tasks.append(partial(prepared, layout.registry))
+        tasks += [partial(prepared, server) for server in layout.optional]
         with ThreadPoolExecutor(len(tasks)) as pool:
             started = [pool.submit(task) for task in tasks]
             try:
@@ -330,7 +331,7 @@ class LocalStack:
         report: Report,
         kinds: Sequence[str],
         installations: Mapping[str, Installation],
-        metastore: bool,
+        optional: Collection[str],
     ) -> None:
         """Make the folders, choose ports, and record the facts for later calls."""
         for name in kinds:
@@ -341,13 +342,15 @@ class LocalStack:
         binaries = kept.binaries
         if binaries is None and POSTGRES in kinds:
             binaries = find_binaries()
-        optional = (METASTORE,) if metastore or METASTORE in kept.ports else ()
-        names = (*(name for kind in kinds for name in PAIRS[kind]), *SHARED, *optional)
+        others = [name for name in OPTIONAL if name in optional or name in kept.ports]
+        names = (*(name for kind in kinds for name in PAIRS[kind]), *SHARED, *others)
         ports = choose(names, kept.ports, held=self._held(kept.ports))
         for name, port in kept.ports.items():
             if ports[name] != port:
                 report(f"port {port} is in use, so {name} gets port {ports[name]}")
         Record(ports, binaries, {**kept.installations, **installations}).write(self.folder)
+        if S3 in ports:
+            self.passwords.get(ACCESS_KEY)  # the configuration names its file
         for pair in self._layout().pairs:
             pair.user.own(pair.folder)
         if POSTGRES in kinds:

@@ -9,6 +9,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from stack.mysql_software import MARIADB, MYSQL
+from stack.object_store import ACCESS_KEY, BUCKET
 from stack.ports import HOST
 from stack.postgres import POSTGRES
 from stack.roles import ADMIN, CONNECT, DATABASE, PURPOSES, SNAPSHOT
@@ -36,7 +37,7 @@ _SOURCES = {
 }
 
 _PROJECT = """\
-# Written by `tributary stack up`; lake and state are in {folder}.
+# Written by `tributary stack up`; {what} in {folder}.
 # `tributary config schema` describes every key; secrets are references only.
 sources:
 {sources}
@@ -51,7 +52,7 @@ connect:
   password: {connect_password}
 
 lake:
-  url: {lake}
+{lake}
 
 state:
   url: {state}
@@ -100,6 +101,12 @@ class Addresses:
         port = self.ports.get("metastore")
         return None if port is None else f"thrift://{HOST}:{port}"
 
+    @property
+    def s3_endpoint(self) -> str | None:
+        """The S3-compatible server, when the stack has one."""
+        port = self.ports.get("s3")
+        return None if port is None else f"http://{HOST}:{port}"
+
     def dsn(self, role: str, *, replica: bool = False, database: str | None = None) -> str:
         """A PostgreSQL URI; the password is not in it, but in the file that it names.
 
@@ -134,6 +141,8 @@ class Addresses:
         }
         if url := self.metastore_url:
             values["TRIBUTARY_METASTORE_URL"] = url
+        if endpoint := self.s3_endpoint:
+            values["TRIBUTARY_S3_ENDPOINT"] = endpoint
         return values
 
 
@@ -164,6 +173,7 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
         )
     return _PROJECT.format(
         folder=folder,
+        what="lake and state are" if addresses.s3_endpoint is None else "the state is",
         sources=sources,
         host=HOST,
         kafka=addresses.ports["kafka"],
@@ -171,9 +181,24 @@ def project_text(addresses: Addresses, folder: Path, source: str = DATABASE) -> 
         connect_url=addresses.connect_url,
         connect_user=CONNECT,
         connect_password=_yaml(f"${{file:{addresses.passwords.file(CONNECT)}}}"),
-        lake=_yaml(str(folder / "lake")),
+        lake=_lake(addresses, folder),
         state=_yaml(f"sqlite:///{folder / 'state.db'}"),
     )
+
+
+def _lake(addresses: Addresses, folder: Path) -> str:
+    """The lake's section: on the stack's S3 if it has one, otherwise a folder."""
+    endpoint = addresses.s3_endpoint
+    if endpoint is None:
+        return f"  url: {_yaml(str(folder / 'lake'))}"
+    secret = f"${{file:{addresses.passwords.file(ACCESS_KEY)}}}"
+    return f"""\
+  url: s3a://{BUCKET}/lake
+  hadoop:
+    fs.s3a.endpoint: {endpoint}
+    fs.s3a.path.style.access: true
+    fs.s3a.access.key: {ACCESS_KEY}
+    fs.s3a.secret.key: {_yaml(secret)}"""
 
 
 def _yaml(text: str) -> str:

@@ -36,6 +36,13 @@ class Server(Protocol):
         """The reason why it is not ready, or None when it is."""
 
 
+class Prepared(Server, Protocol):
+    """A server whose files are written before each start."""
+
+    def prepare(self) -> None:
+        """Write its files."""
+
+
 @dataclass(frozen=True)
 class ServerStatus:
     """The status of one server.

@@ -66,6 +66,14 @@ def up(
     metastore: Annotated[
         bool, typer.Option("--metastore", help="Add a Hive Metastore, for this and later starts.")
     ] = False,
+    s3: Annotated[
+        bool,
+        typer.Option(
+            "--s3",
+            help="Add an S3-compatible server that holds the lake, for this and later starts. It"
+            " keeps objects in memory: they are gone when it stops.",
+        ),
+    ] = False,
     config: StackConfigOption = _CONFIG,
     output: OutputOption = Output.TEXT,
     verbose: VerboseOption = 0,
@@ -74,8 +82,9 @@ def up(
     renderer = Renderer(output)
     stack = _stack(folder)
     ours = stack.wrote(config)
+    optional = [name for name, wanted in {"metastore": metastore, "s3": s3}.items() if wanted]
     servers = stack.up(
-        renderer.note, sources=[kind.value for kind in source or ()], metastore=metastore
+        renderer.note, sources=[kind.value for kind in source or ()], optional=optional
     )
     if stack.write_config(config):
         renderer.note(f"wrote {config}")

@@ -26,7 +26,7 @@ POINTS = [name for name in FAILPOINTS if name.startswith("catalog.")]
 
 @pytest.fixture(scope="module")
 def project(stack: LocalStack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Project]:
-    stack.up(metastore=True)
+    stack.up(optional=["metastore"])
     folder = tmp_path_factory.mktemp("catalog")
     with own_database(stack) as database:
         made = Project.create(

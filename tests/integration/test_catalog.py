@@ -33,7 +33,7 @@ _NUMBERS = itertools.count(1)
 
 @pytest.fixture(scope="module")
 def metastore(stack: LocalStack) -> str:
-    stack.up(metastore=True)
+    stack.up(optional=["metastore"])
     url = stack.addresses().metastore_url
     assert url is not None
     return url

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import stat
+from dataclasses import replace
 from pathlib import Path
 
 from cdc.config import parse
@@ -10,6 +11,7 @@ from stack.layout import KINDS, PAIRS, SHARED, Record
 from stack.local import LocalStack
 from stack.mysql_settings import write_option_file
 from stack.mysql_software import Installation
+from stack.object_store import ACCESS_KEY, BUCKET
 from stack.postgres import ROLES, Binaries
 from stack.project import Addresses, project_text
 from stack.secrets import PGPASS, Passwords, write_private
@@ -45,6 +47,26 @@ def test_the_written_configuration_is_accepted_and_complete(tmp_path: Path) -> N
         credential = getattr(source.credentials, role)
         assert credential.user == f"tributary_{role}"
         assert credential.password.resolve() == where.passwords.get(credential.user)
+
+
+def test_a_stack_with_s3_writes_its_lake_there_and_its_secret_as_a_reference(
+    tmp_path: Path,
+) -> None:
+    where = addresses(tmp_path)
+    secret = where.passwords.get(ACCESS_KEY)
+    on_s3 = replace(where, ports={**PORT, "s3": 20100})
+    text = project_text(on_s3, tmp_path)
+    assert secret not in text
+    lake = parse(text).lake
+    assert lake.url == f"s3a://{BUCKET}/lake"
+    assert lake.hadoop == {
+        "fs.s3a.endpoint": "http://127.0.0.1:20100",
+        "fs.s3a.path.style.access": "true",
+        "fs.s3a.access.key": ACCESS_KEY,
+        "fs.s3a.secret.key": secret,
+    }
+    assert on_s3.env()["TRIBUTARY_S3_ENDPOINT"] == "http://127.0.0.1:20100"
+    assert "TRIBUTARY_S3_ENDPOINT" not in where.env()
 
 
 def test_each_kind_of_source_is_written_and_accepted(tmp_path: Path) -> None:

@@ -1,0 +1,79 @@
+"""A server with the interface of S3: moto's, as a process."""
+
+from __future__ import annotations
+
+import signal
+import sys
+from pathlib import Path
+
+import httpx
+
+from stack.errors import StackError
+from stack.ports import HOST
+from stack.process import Command
+from stack.secrets import private_folder
+
+BUCKET = "tributary"
+"""The bucket of the stack's lake."""
+ACCESS_KEY = "tributary"
+"""The login of the lake; its secret is in the stack's folder of secrets."""
+
+_PROBE_S = 3.0
+_CREATE_S = 10.0
+
+
+class ObjectStore:
+    """An S3-compatible server that holds all objects in memory, until it stops.
+
+    It takes any credentials: nothing else than the machine's own programs can reach it.
+
+    Args:
+        folder: Working directory.
+        port: Port it listens on.
+    """
+
+    name = "s3"
+    program = Path(sys.executable).resolve().name
+    stop_signal = signal.SIGTERM
+    stop_limit_s = 5.0
+    ready_limit_s = 60.0
+
+    def __init__(self, *, folder: Path, port: int) -> None:
+        self.folder = folder
+        self.port = port
+
+    @property
+    def endpoint(self) -> str:
+        """The URL of the server."""
+        return f"http://{HOST}:{self.port}"
+
+    def prepare(self) -> None:
+        """Make the folder that it runs in."""
+        private_folder(self.folder)
+
+    def command(self) -> Command:
+        """The command that starts it."""
+        argv = (sys.executable, "-m", "moto.server", "-H", HOST, "-p", str(self.port))
+        return Command(argv, self.folder)
+
+    def unhealthy(self) -> str | None:
+        """The reason why it is not ready, or None when it is."""
+        try:
+            answer = httpx.get(f"{self.endpoint}/moto-api/data.json", timeout=_PROBE_S)
+        except httpx.HTTPError as error:
+            return f"no answer ({type(error).__name__})"
+        return None if answer.is_success else f"answers with HTTP {answer.status_code}"
+
+    def create_bucket(self, name: str = BUCKET) -> None:
+        """Create a bucket; one that exists stays as it is.
+
+        Raises:
+            StackError: The server refuses.
+        """
+        try:
+            httpx.put(f"{self.endpoint}/{name}", timeout=_CREATE_S).raise_for_status()
+        except httpx.HTTPError as error:
+            raise StackError(
+                f"{self.name}: bucket {name} cannot be created: {error}",
+                remedy="Act on the log's last lines, then run `tributary stack up` again.",
+            ) from error
