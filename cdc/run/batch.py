@@ -40,12 +40,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Applied:
-    """A commit that was made.
+    """The result of one commit.
 
     Args:
-        record: Its record.
-        instant: Its instant in the lake.
-        events: Changes applied.
+        record: The record that the commit carries.
+        instant: The commit's instant in the lake.
+        events: Number of changes that were applied.
     """
 
     record: CommitRecord
@@ -55,11 +55,11 @@ class Applied:
 
 @dataclass(frozen=True)
 class Replayed:
-    """The result of a replay: records that were left out before and are in the lake now.
+    """The result of a replay of quarantined records.
 
     Args:
         applied: The commit.
-        records: How many were applied.
+        records: Number of quarantined records that were applied.
         left_out: The records that still cannot be applied.
     """
 
@@ -73,11 +73,11 @@ class BatchWriter:
 
     Args:
         context: What runs work with.
-        source_table: The table as the source's catalog has it.
-        source_schema: Its lake schema by that catalog.
-        lake: The lake table, with the columns that it keeps.
+        source_table: The table in the source's catalog.
+        source_schema: The lake schema that follows from the source's catalog.
+        lake: The lake table with all its columns.
         settings: The table's settings.
-        record: The table, its topic and tier.
+        record: The table's record, which names topic and tier.
     """
 
     def __init__(
@@ -121,20 +121,20 @@ class BatchWriter:
         """Read, decode, fold, fill and commit one range.
 
         Args:
-            piece: What to read.
-            previous: The lake's newest commit with offsets, with the snapshot of the newest look
-                at the catalog.
-            guard: Called under the commit; raises to refuse it.
+            piece: The range to read.
+            previous: The lake's newest commit with offsets, with the snapshot of the newest look at
+                the catalog.
+            guard: Called right before the commit completes; raises an error to refuse the commit.
 
         Raises:
-            DecodeError: A record cannot be applied, and may not be left out.
+            DecodeError: A record cannot be applied, and the settings do not allow to leave it out.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
             SchemaChangeError: Events lack a column that they must have, or a writer's type cannot
                 become the lake's.
             UnseenError: The source's catalog was read before a transaction of the range was
                 visible.
-            PausedByPolicyError: A TRUNCATE is next, and the policy is to pause.
-            FencedError: Another writer has moved the table on.
+            PausedByPolicyError: The range begins with a TRUNCATE, and `on_truncate` is pause.
+            FencedError: Another writer has committed to the table.
         """
         known = {column.name for column in self._source_table.columns}
         known.update(self._settings.columns.exclude)
@@ -158,21 +158,21 @@ class BatchWriter:
             self._held.drop_all()
 
     def replay(self, piece: Range, previous: CommitRecord, guard: Guard) -> Replayed:
-        """Apply again a range that ends at the lake's offsets, with the records that were left out.
+        """Apply a range up to the lake's offsets again, with its quarantined records.
 
-        All changes since the first of these records are folded again. So the last change of each
-        key wins, and a left-out record never replaces a later change.
+        All changes since the first quarantined record are folded again. So the last change of each
+        key wins, and a quarantined record never replaces a later change.
 
         Args:
-            piece: From a record that was left out to the lake's offsets.
+            piece: The range from a quarantined record to the lake's offsets.
             previous: The lake's newest commit with offsets.
-            guard: Called under the commit; raises to refuse it.
+            guard: Called right before the commit completes; raises an error to refuse the commit.
 
         Raises:
-            DecodeError: None of the left-out records can be read, or a record that was applied
-                before cannot.
-            PausedByPolicyError: There is a TRUNCATE among the changes, and the policy is to pause.
-            FencedError: Another writer has moved the table on.
+            DecodeError: No quarantined record can be read, or a record that was applied before
+                cannot be read any more.
+            PausedByPolicyError: The range has a TRUNCATE, and `on_truncate` is pause.
+            FencedError: Another writer has committed to the table.
         """
         late = LateColumns.of(previous.require_handoff(), replayed=True)
         self._reader.expect(previous.schema_ids, late)
@@ -181,7 +181,8 @@ class BatchWriter:
         try:
             batch = self._reader.read(piece, tolerated=len(within))
             left = {(problem.partition, problem.offset): problem for problem in batch.left_out}
-            # Without an event that was applied before, an earlier one of its key would win.
+            # If an event that was applied before is left out, an earlier event of its key would
+            # win.
             lost = [problem for place, problem in left.items() if place not in within]
             if lost or left.keys() == within:
                 raise self._reader.unreadable((lost or list(batch.left_out))[0], len(left), 0)
@@ -199,7 +200,7 @@ class BatchWriter:
             self._held.drop_all()
 
     def _before_truncate(self, piece: Range, truncate: int, tolerated: int) -> Batch:
-        """The part of the batch before a TRUNCATE."""
+        """Read the part of a batch before its first TRUNCATE."""
         if all(at >= truncate for at in piece.start.values()):
             raise self._truncated(truncate)
         self._held.drop()
@@ -230,7 +231,16 @@ class BatchWriter:
         beyond: Reached | None = None,
         again: bool = False,
     ) -> Applied:
-        """Apply a batch; with ``again``, the lake may hold some of its rows already."""
+        """Apply a batch in one commit.
+
+        Args:
+            batch: The batch.
+            commit: The record that the commit carries.
+            guard: Called right before the commit completes; raises an error to refuse the commit.
+            gaps: Whether the lake lacks changes of rows that the batch changes.
+            beyond: How far earlier batches of a log read the binlog.
+            again: Whether the lake may already have some of the rows.
+        """
         summary = batch.summary
         gaps = gaps or summary.unclear
         truncated = summary.last_truncate if self._settings.on_truncate == "apply" else None
@@ -288,7 +298,7 @@ class BatchWriter:
             topic_id=previous.topic_id,
             position=self._position(previous.position, summary.position),
             last_event=self._last_event(batch, previous),
-            # A table that lacks a change is complete only up to it, even after later changes.
+            # A table that lacks a change is complete only up to that change.
             watermark=previous.watermark if left_out.gaps(batch) else reached,
             counts=counts,
             lacks=left_out.lacking(batch),
@@ -300,13 +310,13 @@ class BatchWriter:
     def _filled(self, rows: DataFrame, *, from_lake: bool, gaps: bool) -> DataFrame:
         """Fill every value that can be known, without a placeholder or a silent NULL.
 
-        Values come from these places, in the order of trust: the batch itself (the fold did that),
-        the lake's row under the same key, the source's current row. The source's row may be newer
-        than the batch. Then the change that made it newer is still in the log, and applying that
-        change gives the same value.
+        Missing values come from three places, in this order: the batch itself (the fold fills
+        those), the lake's row with the same key, the source's current row. The source's row may be
+        newer than the batch. The change that made the row newer is then still in the log, and
+        applying that change gives the same value.
 
-        A lake with gaps may lack the change that set a value, and the batch itself may have changed
-        an unclear value. So with ``gaps``, only values of deleted rows come from the lake.
+        With ``gaps``, the lake may lack the change that set a value. So only values of deleted rows
+        then come from the lake.
         """
         rows = self._held.hold(rows)
         missing = _missing(rows)

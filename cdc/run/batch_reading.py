@@ -31,13 +31,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Batch:
-    """A range of a topic as it is about to be applied.
+    """A range of a topic, read and ready to be applied.
 
     Args:
         piece: The range.
-        changes: Its records in normal form, including those with a problem.
-        summary: What it contains.
-        left_out: The records with a problem; empty if none may be left out.
+        changes: The range's records in normal form, including those with a problem.
+        summary: Counts and bounds of the changes.
+        left_out: The records with a problem that the commit leaves out.
     """
 
     piece: Range
@@ -48,7 +48,7 @@ class Batch:
 
 @dataclass(frozen=True)
 class RawRecord:
-    """A record as it is in the topic: its bytes, and Kafka's timestamp."""
+    """A record in the topic: its bytes, its Kafka timestamp, and its size in bytes."""
 
     key: bytes | None
     value: bytes | None
@@ -57,13 +57,13 @@ class RawRecord:
 
 
 class HeldFrames:
-    """The frames whose rows are kept in memory until a batch is done."""
+    """The data frames that stay in memory until a batch is done."""
 
     def __init__(self) -> None:
         self._held: list[DataFrame] = []
 
     def hold(self, frame: DataFrame) -> DataFrame:
-        """Keep a frame's rows."""
+        """Persist a data frame and return it."""
         held = frame.persist(StorageLevel.MEMORY_AND_DISK_DESER)
         self._held.append(held)
         return held
@@ -83,11 +83,11 @@ class BatchReader:
 
     Args:
         context: What runs work with.
-        schema: The columns that the lake table keeps.
+        schema: The lake table's columns.
         topic: The topic.
-        rules: How to read its events; each batch has its own late columns.
-        quarantines: Whether the table leaves records out, up to the tolerated number.
-        held: Keeps the rows of batches.
+        rules: How to read the topic's events. Each batch adds its own late columns.
+        quarantines: Whether the settings allow to quarantine records.
+        held: Keeps the rows of batches in memory.
     """
 
     def __init__(
@@ -115,10 +115,10 @@ class BatchReader:
         """Prepare for the next batch.
 
         Args:
-            schema_ids: Ids of the schemas that it will most likely need.
-            late: Columns that its events may lack or have under another name.
-            snapshot: The transactions that the reading of the source's catalog shows; empty if all
-                of the batch are known to be among them.
+            schema_ids: Ids of the schemas that the batch most likely needs.
+            late: Columns that events of the batch may lack or have under another name.
+            snapshot: Snapshot of the source in which the catalog was read. Empty if all
+                transactions of the batch are known to be visible in that snapshot.
         """
         self._snapshot = snapshot
         self._writers.expect(schema_ids)
@@ -126,22 +126,23 @@ class BatchReader:
         self._rules = replace(self._rules, absent=late.absent, former=late.former)
 
     def written(self, summary: Summary) -> dict[int, DebeziumSchema]:
-        """The schemas that a batch was written with, as far as they are known."""
+        """Return the known schemas of a batch's records, by schema id."""
         known = self._writers.known
         return {n: known[n] for n in summary.schema_ids if n in known}
 
     def read(self, piece: Range, *, tolerated: int = 0) -> Batch:
         """Read a batch into normal form, keep it in memory and summarize it; one pass over Kafka.
 
-        The batch is decoded with the schemas of the last batch. The ids of the writers' schemas are
-        in the records, so only a batch with a new schema is read twice.
+        The batch is decoded with the schemas that are known so far. Each record names its schema's
+        id, so only a batch with a new schema is read twice.
 
         Args:
-            piece: What to read.
-            tolerated: How many records with a problem may be left out.
+            piece: The range to read.
+            tolerated: Number of records with a problem that may be left out.
 
         Raises:
-            DecodeError: More than ``tolerated`` records cannot be applied; names the first.
+            DecodeError: More than ``tolerated`` records cannot be applied. The error names the
+                first.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
             SchemaChangeError: Events lack a column that they must have, or a writer's type cannot
                 become the lake's.
@@ -154,14 +155,14 @@ class BatchReader:
         )
         records = self._records(piece, tasks=tasks)
         if not self._writers.known:
-            # No schema is known yet: the first record's schema is most often the only one.
+            # No schema is known yet. Most often the whole batch has the first record's schema.
             first = records.filter("length(value) >= 5").selectExpr(SCHEMA_ID_SQL).first()
             self._writers.expect(found for found in first or () if found is not None)
         while True:
             try:
                 decoded = self._decoded(records, self._schema.shown(), self._rules)
             except SchemaChangeError:
-                # A column whose type the batch itself changed is not of the catalog that was read.
+                # The batch may have changed a column's type after the catalog was read.
                 bare = replace(self._schema, columns=(), key=())
                 read = self._decoded(records, bare, EventRules(self._rules.placeholder))
                 self._require_seen(summarize(read, self._snapshot))
@@ -187,10 +188,10 @@ class BatchReader:
         return decode(records, self._writers.known, schema, rules, ingested_at=now)
 
     def _require_seen(self, summary: Summary) -> None:
-        """Refuse a batch with events of a transaction that the catalog did not show yet.
+        """Refuse a batch with events of a transaction that the catalog's snapshot did not show.
 
-        A commit is in the log before it is visible, for as long as it waits for a synchronous
-        standby. Its events have the columns that it made, and the catalog does not have them.
+        While a commit waits for a synchronous standby, it is in the log and not yet visible. Its
+        events already have the columns that its transaction added, and the catalog does not.
         """
         if not summary.unseen:
             return
@@ -207,11 +208,11 @@ class BatchReader:
         )
 
     def raw(self, places: Sequence[Problem], *, max_bytes: int) -> list[RawRecord]:
-        """Records as they are in the topic, in the order of ``places``.
+        """Return records as they are in the topic, in the order of ``places``.
 
         Args:
             places: Partition and offset of each record, and its problem.
-            max_bytes: Bound of key and value together, in bytes.
+            max_bytes: Bound of a record's key and value together, in bytes.
 
         Raises:
             DecodeError: A record is larger than ``max_bytes``.
@@ -261,7 +262,7 @@ class BatchReader:
         )
 
     def _learn(self, changes: DataFrame, schema_ids: Sequence[int], tolerated: int) -> bool:
-        """Fetch the schemas that the batch's records name; return whether any was found."""
+        """Fetch the schemas that the batch's records name; return whether one was fetched."""
         learned = refused = 0
         for schema_id in schema_ids:
             if refused > tolerated:
@@ -279,7 +280,7 @@ class BatchReader:
         return learned > 0
 
     def _problems(self, changes: DataFrame, limit: int) -> list[Problem]:
-        """The first records that cannot be applied, each with the reason."""
+        """Return the first records that cannot be applied, each with the reason."""
         return [
             replace(found, reason=self._writers.refused.get(found.schema_id or 0, found.reason))
             if found.reason == UNKNOWN_SCHEMA
@@ -288,7 +289,13 @@ class BatchReader:
         ]
 
     def unreadable(self, first: Problem, count: int, tolerated: int) -> DecodeError:
-        """The error for a table that bad records stop; it names the first one."""
+        """Return the error for a table that stops at bad records.
+
+        Args:
+            first: The first bad record, which the error names.
+            count: Number of bad records.
+            tolerated: Number of them that could be quarantined.
+        """
         table = self._schema.table
         others = f"; {count - 1:,} more records cannot be applied either" if count > 1 else ""
         remedy = (

@@ -21,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 
 def keep_name(context: RunContext, record: TableRecord) -> None:
-    """Point the table's name at its attempt, as that is now; do nothing without a catalog.
+    """Point the table's name in the catalog at its published attempt; do nothing without a catalog.
 
     Raises:
         LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
@@ -33,10 +33,10 @@ def keep_name(context: RunContext, record: TableRecord) -> None:
 
 
 def follow_name(context: RunContext, record: TableRecord) -> None:
-    """Do the same as :func:`keep_name` after a run, unless another process holds the table by now.
+    """Update the table's name in the catalog after a run, unless another process holds the table.
 
-    This runs under the table's lease. Without the lease, a generation that is published meanwhile
-    would lose the name to the former one.
+    This function takes the table's lease. Without the lease, it could overwrite the name of a
+    generation that another process publishes meanwhile.
 
     Raises:
         LakeError: As for :func:`keep_name`.

@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _TOLD_FROM = timedelta(seconds=5)
-"""Smaller differences of clocks are not worth a warning."""
+"""Smaller differences between clocks cause no warning."""
 
 
 def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[Timeline], None]:
-    """Create a guard: it refuses a commit if the lease is lost or another run has committed.
+    """Return a guard that refuses a commit if the lease is lost or another run has committed.
 
-    The guard compares instants, since offsets alone would not show that another run has followed a
-    change of the schema.
+    The guard compares instants. Offsets would not show that another run has followed a schema
+    change, since such a commit does not change the offsets.
     """
 
     def guard(timeline: Timeline) -> None:
@@ -54,7 +54,7 @@ def commit_guard(table: TableId, lease: Lease, newest: Committed) -> Callable[[T
 
 
 def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
-    """The warning for readers by time, if the table is ahead of this machine's clock."""
+    """Return a warning for readers by time, if the newest commit is ahead of the clock."""
     ahead = lead(newest.instant)
     if ahead < _TOLD_FROM:
         return ()
@@ -67,7 +67,7 @@ def clock_warnings(table: TableId, newest: Committed) -> tuple[str, ...]:
 
 
 def behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
-    """The warning for a lake that does not have the newest commit that the state store knows."""
+    """Return a warning, if the lake lacks the newest commit that the state store knows."""
     known = record.last_commit
     if known is None or known.instant <= newest.instant:
         return ()
@@ -79,7 +79,7 @@ def behind_warnings(record: TableRecord, newest: Committed) -> tuple[str, ...]:
 
 
 def commit_summary(committed: Committed) -> CommitSummary:
-    """What the state store keeps of a commit."""
+    """Return the part of a commit's record that the state store caches."""
     record = committed.record
     return CommitSummary(
         offsets=dict(record.offsets),
@@ -92,7 +92,7 @@ def commit_summary(committed: Committed) -> CommitSummary:
 
 
 def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
-    """What the history keeps of a run of one table."""
+    """Return the history's entry for one run of one table."""
     return RunEntry(
         run_id=run_id,
         table=record.table,
@@ -110,10 +110,10 @@ def run_entry(run_id: str, record: TableRecord, result: RunResult) -> RunEntry:
 
 
 def keep_size(spark: SparkSession, store: Store, record: TableRecord) -> TableRecord:
-    """Measure and store the size of a table in the lake; a failure leaves the record as it was.
+    """Measure the size of a table in the lake and store it; a failed measurement changes nothing.
 
     Returns:
-        The record as it is now. A shard has no size of its own.
+        The table's current record. The record of a shard has no size.
     """
     attempt = record.attempt
     if attempt is None or record.shard is not None:

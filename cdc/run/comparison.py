@@ -1,7 +1,7 @@
 """Compares the columns of a lake table with those of its source and its settings.
 
-The lake's own commits record what the lake follows: the columns, and the fingerprint of the catalog
-from which they were derived. One commit changes both, so no crash can separate them.
+The lake's newest commit records its columns and the fingerprint of the catalog that the columns
+were derived from. One commit changes both, so a crash cannot separate them.
 """
 
 from __future__ import annotations
@@ -39,14 +39,14 @@ class Comparison:
     """The comparison of a lake table with its source.
 
     Args:
-        source_table: The table as the source's catalog has it.
-        fingerprint: That catalog's facts.
-        settings: The table's settings; for a frozen table, they name only the lake's columns.
-        wanted: The columns that those settings replicate.
+        source_table: The table in the source's catalog.
+        fingerprint: The facts of that catalog.
+        settings: The table's settings. For a frozen table, they name only the lake's columns.
+        wanted: The columns that these settings replicate.
         lake: The lake's columns.
-        changes: How source and settings differ from the lake.
-        ignored: Columns that a table leaves out because it is frozen.
-        statements: How many statements the log reports since the catalog that the lake follows.
+        changes: The differences of source and settings from the lake.
+        ignored: Columns that are not replicated because the table is frozen.
+        statements: Number of statements that the log has after the catalog that the lake follows.
     """
 
     source_table: SourceTable
@@ -72,15 +72,16 @@ def compare(
 
     Args:
         source: The source.
-        look: What the source shows of the table.
+        look: The table in the source's catalog, and its fingerprint.
         settings: The table's settings.
         handoff: The handoff in the lake's newest commit.
-        config: How values are hidden.
-        truncates: The TRUNCATEs that are events. They are read only if all partitions of the table
-            were truncated.
+        config: The lake's settings, with the key of hashes.
+        truncates: The TRUNCATE events in the topic. They are read only if all partitions of the
+            table were truncated.
 
     Raises:
-        CaptureError: The connector does not tell in time whether the table was truncated.
+        CaptureError: The connector does not capture in time the transaction that truncated the
+            table.
         SecretError: The key of hashes cannot be read.
         UnsupportedTypeError: A column that is replicated has a type without a rule.
         SchemaError: The settings name a column that does not exist, or the lake does not allow a
@@ -127,10 +128,10 @@ def _truncated(
     now: Catalog,
     truncates: Truncates,
 ) -> frozenset[int]:
-    """Partitions that may have been truncated by their names, which sends no event.
+    """Return the partitions that may have been truncated by name, which sends no event.
 
-    If that holds for all partitions, and the one transaction that gave them their files has sent an
-    event, the whole table was truncated. Then the result is empty.
+    All partitions may have new files from one transaction that has sent a TRUNCATE event. Then the
+    whole table was truncated, and the result is empty.
     """
     kept = {name: leaf["oid"] for name, leaf in now.leaves.items() if name in before.leaves}
     renewed = {
@@ -150,7 +151,7 @@ def _truncated(
 def _another_key(
     source_table: SourceTable, settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """The change of the key, if the settings name another key than that of the lake's rows."""
+    """Return the change of the key, if the settings' key differs from the lake's key."""
     had = handoff.key
     wanted = () if settings.appends else tuple(settings.key_columns) or source_table.primary_key
     if wanted == had:
@@ -163,7 +164,7 @@ def _another_key(
 def _another_key_text(
     wanted: Iterable[Column], settings: TableSettings, handoff: Handoff
 ) -> tuple[Change, ...]:
-    """The change of the key's text, if its form is not the lake's, whose rows it would not find."""
+    """Return a change of the key, if the text form of its values differs from the lake's form."""
     key = [column for column in wanted if column.name in handoff.key]
     had, form = handoff.key_text, key_form(key, shared=bool(settings.from_))
     if form in (None, had):
@@ -180,7 +181,7 @@ def _another_hash_key(
     handoff: Handoff,
     config: LakeConfig,
 ) -> tuple[Change, ...]:
-    """The changes of hashed columns, if equal values would have another hash than in the lake."""
+    """Return the hashed columns as changed, if the key of hashes differs from the lake's."""
     had = handoff.hash_key
     types = {one.name: str(one.type) for one in source_table.columns}
     hashed = [one.name for one in wanted if one.hide == "hash"]
@@ -194,7 +195,7 @@ def _another_hash_key(
 
 
 def settings_digest(settings: TableSettings, config: LakeConfig) -> str:
-    """Digest of the settings, and of the key of hashes, that determine the rows of a lake table.
+    """Return a digest of the settings and the key of hashes that determine a lake table's rows.
 
     Raises:
         SecretError: The key of hashes cannot be read.
@@ -223,7 +224,7 @@ def _left_out(
     lake: LakeColumns,
     renamed: Collection[str],
 ) -> tuple[str, ...]:
-    """Columns that would be replicated if the table were not frozen."""
+    """Return the columns that are not replicated because the table is frozen."""
     rules = settings.columns
     return tuple(
         column.name
@@ -242,13 +243,13 @@ def frozen(
     lake: LakeColumns,
     renamed: Collection[str] = (),
 ) -> TableSettings:
-    """The settings of a table; for a frozen table, they name only the lake's columns.
+    """Return a table's settings; for a frozen table, they name only the lake's columns.
 
     Args:
         settings: The table's settings.
-        source_table: The table as its catalog has it.
+        source_table: The table in the source's catalog.
         lake: The lake's columns.
-        renamed: New names of the lake's columns, which the lake is to follow.
+        renamed: New names that the source has given to the lake's columns.
     """
     if settings.on_schema_change != "freeze":
         return settings
@@ -264,7 +265,7 @@ def frozen(
 
 
 def fill_value(text: str | None, rule: TypeRule) -> str:
-    """Spark SQL of a value, given as the text that the source returned for ``read_sql``."""
+    """Return Spark SQL of a value from the text that the source returned for ``read_sql``."""
     if text is None:
         return f"CAST(NULL AS {rule.lake_type})"
     read = f"unhex({literal(text)})" if rule.read_type == "binary" else literal(text)

@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RunContext:
-    """Everything outside of this process that a run uses. All of it is shared among threads.
+    """The services and settings that a run uses. All threads share them.
 
     Args:
         config: The configuration.
@@ -49,13 +49,13 @@ class RunContext:
         kafka: Topics and offsets.
         registry: The writers' schemas.
         sources: Source databases by name.
-        leases: One writer per table.
-        progress: Where long work is shown.
+        leases: Leases that allow one writer per table.
+        progress: Shows work that takes long.
         run_id: Identity of this run, recorded in commits and history.
-        connect: Kafka Connect, to repeat the proof of capture; None skips that part.
-        interrupted: Set once the command ends and interrupts its work in progress.
-        captured_looks: By table, the digest of its catalog at a look of this command before which
-            every change of the source is captured.
+        connect: Kafka Connect, for the checks of capture; None skips these checks.
+        interrupted: Set when the command ends and interrupts its work in progress.
+        captured_looks: By table, the digest of its catalog at a look of this command. Every change
+            of the source before that look is captured.
     """
 
     config: Config
@@ -71,19 +71,19 @@ class RunContext:
     interrupted: threading.Event = field(default_factory=threading.Event)
     captured_looks: Mapping[TableId, str] = field(default_factory=dict)
     topic_ends: dict[CaptureNames, int] = field(default_factory=dict, init=False, repr=False)
-    """By capture without heartbeats, the sum of its topics' end offsets at the last look."""
+    """For each capture without heartbeats, the sum of its topics' end offsets at the last look."""
     topic_settings: dict[str, Mapping[str, str]] = field(
         default_factory=dict, init=False, repr=False
     )
-    """Topic settings that runs have read since the last look for topics that expire."""
+    """By topic, the settings that runs have read since the last search for topics that expire."""
     served: Served = field(default_factory=Served, init=False, repr=False)
-    """What this process has seen of the tables' pointers."""
+    """The pointers that this process has read."""
     _shared: dict[str, SharedTable] = field(default_factory=dict, init=False, repr=False)
     _lock: threading.Lock = field(default_factory=threading.Lock, init=False, repr=False)
 
     @cached_property
     def definitions(self) -> Definitions:
-        """What this process has read of the definitions that connectors report."""
+        """The table definitions that connectors have reported, as read by this process."""
         return Definitions(self.kafka, self.registry)
 
     @property
@@ -93,20 +93,20 @@ class RunContext:
 
     @property
     def ending(self) -> bool:
-        """Whether the command is ending, which then explains a failure of its work."""
+        """Whether the command is ending. Its work may then fail because it is interrupted."""
         return was_killed() or self.interrupted.is_set()
 
     def settings(self, record: TableRecord) -> TableSettings:
-        """The settings of a table on the plan.
+        """Return the settings of a table with its recorded tier.
 
         Raises:
-            ConfigError: The settings do not fit the table on the plan any more.
+            ConfigError: The settings no longer fit the table's tier or shard.
         """
         self.config.require_shard(record.table, record.shard)
         return self.config.settings_on_plan(record.table, record.tier)
 
     def connected(self) -> ConnectClient:
-        """Kafka Connect.
+        """Return the client of Kafka Connect.
 
         Raises:
             ConnectError: This run was not given a client.
@@ -125,11 +125,11 @@ class RunContext:
     def lake(
         self, record: TableRecord, schema: TableSchema, settings: TableSettings
     ) -> FollowedTable:
-        """The lake table of a record's attempt, or its part of one that several shards share.
+        """Return the lake table of a record's attempt; for a shard, its part of the shared table.
 
         Raises:
-            ConfigError: ``settings.hudi`` changes what the lake's correctness depends on.
-            SchemaError: The table cannot be laid out as lake rows.
+            ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
+            SchemaError: The table's columns do not make valid lake rows.
             StateError: The record has no attempt.
         """
         attempt = _attempt(record)
@@ -147,45 +147,45 @@ class RunContext:
     def copied(
         self, record: TableRecord, schema: TableSchema, settings: TableSettings
     ) -> LakeTable:
-        """The lake table that a record's attempt copies into, which no other table shares.
+        """Return the lake table that a record's attempt copies into; no other table shares it.
 
         Raises:
-            ConfigError: ``settings.hudi`` changes what the lake's correctness depends on.
-            SchemaError: The table cannot be laid out as lake rows.
+            ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
+            SchemaError: The table's columns do not make valid lake rows.
         """
         return LakeTable(self.spark, _attempt(record).path, schema, settings)
 
     def shared(self, path: str) -> SharedTable:
-        """This process's only writer of a table that several shards share."""
+        """Return this process's only writer of a lake table that several shards share."""
         with self._lock:
             if path not in self._shared:
                 self._shared[path] = SharedTable(lambda: self.spark, self.leases, path)
             return self._shared[path]
 
     def capture(self, record: TableRecord) -> CaptureNames:
-        """The capture that a table's changes come from."""
+        """Return the names of the capture that sends a table's changes."""
         source = record.table.source
         return names(source, self.config.source(source), record.tier)
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """What one run did to one table.
+    """The result of one run for one table.
 
     Args:
         table: The table.
         state: Its state after the run.
         commits: Commits made.
         events: Changes applied.
-        counts: Records by operation, tombstones among them.
+        counts: Number of records by operation, including tombstones.
         offsets: Next offset to read per partition.
         watermark: Event time up to which the lake is complete.
-        error: What stopped it; None when nothing did.
-        seconds: How long it took.
-        started_at: When it began.
-        skipped: Whether the table was left alone, because another process holds its lease or its
-            state does not allow a run.
-        warnings: What a person should look at, one sentence each.
+        error: The error that stopped the run; None if the run ended normally.
+        seconds: Duration of the run in seconds.
+        started_at: Time of the run's start.
+        skipped: Whether the run did nothing, because another process holds the table's lease or the
+            table's state does not allow a run.
+        warnings: Warnings for the operator, one sentence each.
     """
 
     table: TableId

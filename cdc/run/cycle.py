@@ -1,4 +1,4 @@
-"""Runs over many tables: selects those with work, runs several at a time, and repeats."""
+"""Runs many tables: selects the tables with work, runs several at a time, and repeats."""
 
 from __future__ import annotations
 
@@ -49,21 +49,20 @@ def run_tables(
     look_at_idle: bool = True,
     spaced: bool = False,
 ) -> list[RunResult]:
-    """One incremental run of all tables that have work, several at a time.
+    """Run all tables that have work, several at a time.
 
     A table without new offsets costs one entry in four calls to Kafka, and a check of its slot and
-    its catalog, since neither a lost slot nor a rewrite sends events. The failure of one table does
-    not stop the others. `cdc.capture.watch` reports a connector that stops.
+    its catalog. The check is needed because a lost slot and a rewrite send no events. The failure
+    of one table does not stop the others. `cdc.capture.watch` reports a connector that stops.
 
     Args:
         context: What runs work with.
-        records: The tables; those that a run may not work on are skipped.
-        parallel: How many at a time; None takes ``spark.parallel_tables``.
-        look_at_idle: Whether to check slot, catalog and topic settings of tables without new
-            offsets and the captures of tables that no run works on, and to remove former
-            generations whose time is over.
-        spaced: Whether to leave tables that are not late for a later run, by their
-            ``min_commit_interval``.
+        records: The tables. Tables whose state does not allow a run are skipped.
+        parallel: Number of tables at a time; None takes ``spark.parallel_tables``.
+        look_at_idle: Whether to check tables without new offsets (slot, catalog, topic settings),
+            to check the captures of tables whose state does not allow a run, and to remove former
+            generations whose retention time is over.
+        spaced: Whether a table that is not late waits for its ``min_commit_interval``.
 
     Returns:
         One result per table that had work, in the order given.
@@ -88,8 +87,8 @@ def run_tables(
 def _look_at_captures(captures: Captures, records: Iterable[TableRecord]) -> None:
     """Gather the evidence of all captures, so that a loss is counted for each of their tables.
 
-    Otherwise a loss that came and went while all tables of a capture were copied, PAUSED or FAILED
-    would leave no trace.
+    A loss may begin and end while all tables of a capture are being copied, PAUSED or FAILED.
+    Without this look, such a loss would leave no trace.
     """
     dependent = (record for record in records if record.state not in _CUT_OFF)
     for (source, tier), record in {(one.table.source, one.tier): one for one in dependent}.items():
@@ -136,7 +135,7 @@ def _run_all(
 
 
 def _waits(context: RunContext, record: TableRecord, topic: TopicFacts, now: datetime) -> bool:
-    """Whether the table is left for a later run: it has committed lately, and is not late."""
+    """Whether the table waits for a later run, because it committed recently and is not late."""
     try:
         settings = context.config.settings_on_plan(record.table, record.tier)
     except TributaryError:
@@ -149,9 +148,9 @@ def _waits(context: RunContext, record: TableRecord, topic: TopicFacts, now: dat
 def _changed_unseen(
     context: RunContext, captures: Captures, idle: Iterable[TableRecord]
 ) -> set[TableId]:
-    """Tables without new offsets that changed in a way that sends no events.
+    """Return the tables without new offsets that changed in a way that sends no events.
 
-    The lake already holds all events, so an unreachable source does not stop its tables.
+    The lake already has all events of these tables. So an unreachable source does not stop them.
     """
     groups: dict[tuple[str, str], list[TableRecord]] = {}
     for record in idle:
@@ -159,7 +158,8 @@ def _changed_unseen(
     found: set[TableId] = set()
     for (source, _), records in groups.items():
         try:
-            # This result needs no catalog, so it stays if the catalog cannot be read after it.
+            # This result needs no catalog. It is kept even if the catalog cannot be read
+            # afterwards.
             found |= {one.table for one in records if _capture_broken(context, captures, one)}
             tables = [record.table for record in records]
             capture = context.sources[source].capture(context.capture(records[0]))
@@ -181,7 +181,7 @@ def _changed_unseen(
 
 
 def _has_statements(context: RunContext, captures: Captures, record: TableRecord) -> bool:
-    """Whether the log reports statements on the table, which its catalog may not show."""
+    """Whether the log has statements on the table since the catalog that the lake follows."""
     compared = record.attempt.fingerprint if record.attempt is not None else None
     read_at = None if compared is None else compared.facts.get(READ_AT)
     if not read_at:
@@ -204,7 +204,7 @@ def _edited(context: RunContext, record: TableRecord) -> bool:
 
 
 def _capture_broken(context: RunContext, captures: Captures, record: TableRecord) -> bool:
-    """Whether the table has no new offsets because its changes are not captured any more."""
+    """Whether the table's changes are no longer captured, so that its topic does not grow."""
     evidence, source = captures.evidence(record), context.sources[record.table.source]
     rests = position_check.Rests.of(record)
     try:
@@ -245,19 +245,18 @@ def run_continuously(
 ) -> None:
     """Run the tables again and again until ``stop`` is set; a run in progress is finished.
 
-    A run that cannot begin, because Kafka or the state store is unreachable, is tried again.
-
-    The loop also ends after a run in which Spark tasks that never end hold cores
-    (`cdc.runtime.task_watch.held_cores`). Only a new process has these cores again, and each new
-    try of their table would take one more core from the other tables.
+    If Kafka or the state store is unreachable, a run cannot begin and is tried again. The loop also
+    ends after a run whose Spark tasks hang and keep their cores
+    (`cdc.runtime.task_watch.held_cores`). Only a new process gets these cores back. Each new try of
+    the hanging table would take one more core from the other tables.
 
     Args:
         context: What runs work with.
-        records: Returns the tables as they are now; called before each run.
-        stop: Set it to stop.
-        min_interval_s: From the start of a run to the start of the next, at least, in seconds.
+        records: Called before each run; returns the tables' current records.
+        stop: The loop ends when this event is set.
+        min_interval_s: Minimum time between the starts of two runs, in seconds.
         report: Called with the results of each run that had work.
-        watch: Called about once a minute, after a run.
+        watch: Called after a run, about once a minute.
     """
     looked = float("-inf")
     while not stop.is_set() and not task_watch.held_cores():

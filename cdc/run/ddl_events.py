@@ -1,4 +1,4 @@
-"""Reads statements on a table from the log, where the catalog alone does not show every change."""
+"""Reads a table's DDL statements from the log, if the catalog does not show every change."""
 
 from __future__ import annotations
 
@@ -39,25 +39,26 @@ def statement_effects(
     look: Look,
     changes: Iterable[DefinitionChange] = (),
 ) -> StatementEffects | None:
-    """What statements did to a table since the catalog that the lake follows was read.
+    """Return what DDL statements did to a table since the catalog that the lake follows.
 
     Args:
         context: What runs work with.
         record: The table.
         handoff: The handoff in the lake's newest commit.
-        look: What the source's catalog shows.
+        look: The table in the source's catalog, and its fingerprint.
         changes: The statements that the connector has reported so far.
 
     Returns:
         The effects of the statements; None if the catalog shows every change.
 
     Raises:
-        CaptureError: The connector does not report in time every statement that was executed
-            before the catalog was read.
-        LostHistoryError: It reads the table by another definition than the server has.
+        CaptureError: The connector does not report in time every statement that was executed before
+            the catalog was read.
+        LostHistoryError: The connector reads the table by a definition that differs from the
+            server's.
         DecodeError: A record of the topic of statements has no statement.
         RegistryError: The registry does not know the schema of such a record.
-        KafkaError: The topic cannot be read in time.
+        KafkaError: The topic of statements cannot be read in time.
     """
     before, after = handoff.catalog, Catalog.read(look.fingerprint.facts)
     if after.source_kind == "postgres":
@@ -81,11 +82,12 @@ def statement_effects(
 def _require_known(
     context: RunContext, record: TableRecord, capture: CaptureNames, connect: ConnectClient
 ) -> None:
-    """Check that a connector which has captured the present reads a table as the server has it.
+    """Wait until the connector is up to date; check that it reads a table as the server defines it.
 
     Raises:
-        CaptureError: The connector does not get there in time, or the table changes meanwhile.
-        LostHistoryError: The connector reads the table by another definition.
+        CaptureError: The connector is not up to date in time, or the table changes meanwhile.
+        LostHistoryError: The connector reads the table by a definition that differs from the
+            server's.
     """
     source, table = context.sources[record.table.source], record.table
     captured = source.capture(capture)
@@ -111,10 +113,10 @@ def since(
     """Yield the statements on a table that were not yet executed at a position.
 
     Args:
-        source: Its source, which understands positions.
+        source: The table's source, which parses positions.
         table: The table.
         read_at: The position, as text.
-        changes: The statements on the table that the connector has reported, perhaps among others.
+        changes: Statements that the connector has reported, also on other tables.
     """
     known = source.position(read_at)
     for change in StatementsByTable(changes).of(table):
@@ -142,8 +144,8 @@ def _wait(
     """Wait until the connector has reported every statement from before the catalog was read.
 
     Raises:
-        CaptureError: It does not get there in time.
-        ConnectError: It has failed.
+        CaptureError: The connector does not report them in time.
+        ConnectError: The connector has failed.
     """
     upto = source.position(read_at)
 

@@ -1,4 +1,4 @@
-"""Lets a lake table follow the schema of its source, in one commit."""
+"""Applies schema changes of the source to a lake table, in one commit."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class LakeShape:
-    """A lake table as a run writes it.
+    """A lake table with the source table that a run applies to it.
 
     Args:
-        lake: The lake table, with all the columns that it carries.
-        source_table: The table as the source's catalog has it.
-        source_schema: Its lake schema by that catalog.
+        lake: The lake table with all its columns.
+        source_table: The table in the source's catalog.
+        source_schema: The lake schema that follows from the source's catalog.
     """
 
     lake: FollowedTable
@@ -56,18 +56,18 @@ def follow(
 ) -> tuple[LakeShape, Committed]:
     """Apply schema changes to the lake, and record the catalog that it follows, in one commit.
 
-    The offsets stay where they are. Before the commit nothing has changed, and after it nothing is
-    left to do. So a run that dies in between begins again.
+    The commit does not change the offsets. A run that dies before the commit has changed nothing,
+    and the next run starts again. After the commit, nothing is left to do.
 
     Args:
         context: What runs work with.
-        kept: The table as the state store has it.
-        latest: Its newest commit with offsets.
-        compared: The comparison of the lake with its source; no change needs a bootstrap.
-        guard: Called under the commit; raises to refuse it.
+        kept: The table's record in the state store.
+        latest: The table's newest commit with offsets.
+        compared: The comparison of the lake with its source. None of its changes needs a bootstrap.
+        guard: Called right before the commit completes; raises an error to refuse the commit.
 
     Returns:
-        The lake table, and its newest commit with offsets now.
+        The lake table, and the newest commit with offsets, which this function may have made.
     """
     record = latest.record
     handoff = record.require_handoff()
@@ -75,8 +75,9 @@ def follow(
     settings = compared.settings
     source = context.sources[table.table.source]
     schema = source.schema(table, settings)
-    # Record a new catalog even without a change of columns. A later comparison with the old one
-    # would take a column that came and went for a new one, or explain a rename by an old owner.
+    # Record a new catalog even if no column has changed. A later comparison with the old catalog
+    # would be wrong: it would take a column that was added, dropped and added again for new, or
+    # explain a rename by an owner that the table no longer has.
     moved = handoff.fingerprint.digest != compared.fingerprint.digest
     if not (compared.changes or compared.statements or moved):
         lake = context.lake(kept, handoff.carried(schema), settings)
@@ -111,14 +112,14 @@ def follow(
 
 
 def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
-    """The newest commit with the snapshot of a look that found the catalog as the lake follows it.
+    """Return the newest commit with the snapshot of a newer look at an unchanged catalog.
 
-    The snapshot (`SNAPSHOT`) shows later whether a partition lost rows, so the next commit records
-    it.
+    The table's next commit records this snapshot (`SNAPSHOT`). A later comparison uses it to find
+    out whether a partition lost rows.
 
     Args:
         latest: The table's newest commit.
-        fingerprint: The catalog's facts.
+        fingerprint: The catalog's facts at the newer look.
     """
     handoff, snapshot = latest.record.handoff, fingerprint.snapshot
     if handoff is None or not snapshot:
@@ -131,13 +132,13 @@ def seen_at(latest: Committed, fingerprint: Fingerprint) -> Committed:
 def _fills(
     source: RowLookup, table: SourceTable, schema: TableSchema, changes: Sequence[Change]
 ) -> dict[str, str]:
-    """Spark SQL of the value in old rows, by new column."""
+    """Return, for each new column, Spark SQL of its value in old rows."""
     return {
         change.name: fill_value(
             *source.stored_value(table, schema.column(change.name), change.stored)
         )
         for change in changes
-        # MySQL prints the default '' as an empty text, which is a value like any other.
+        # MySQL prints the default '' as an empty text, so an empty text is a value.
         if isinstance(change, AddColumn)
         and change.verdict is Verdict.FILL
         and change.stored is not None
@@ -145,7 +146,7 @@ def _fills(
 
 
 def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord:
-    """The commit that follows a table's newest one at the same offsets."""
+    """Return the record of a commit after a table's newest one, at the same offsets."""
     return CommitRecord(
         kind="run",
         table=record.table,
@@ -169,10 +170,11 @@ def _commit(record: CommitRecord, handoff: Handoff, run_id: str) -> CommitRecord
 def _rewritten(
     lake: FollowedTable, fills: Mapping[str, str], renamed: Mapping[str, str], config: LakeConfig
 ) -> DataFrame:
-    """All rows of the lake with its new columns.
+    """Return all rows of the lake with the lake's new columns.
 
-    A deleted row that is kept does not get the default of a younger column. Its values do move to a
-    column's new name. They move as they are, since hidden values are hidden already.
+    A deleted row that the lake keeps does not get the default of a new column. A renamed column
+    keeps its values, also in deleted rows. These values are not hidden again, since they are hidden
+    already.
     """
     rows = lake.read()
     new = []

@@ -1,7 +1,7 @@
-"""Removes former generations whose time is over, for the tables that runs keep up to date.
+"""Removes former generations whose retention time is over, for INCREMENTAL tables.
 
-The end of a copy removes the generations that it makes superfluous. Those that readers may still
-have open then are removed here.
+The end of a copy removes the superfluous generations that readers can no longer have open. This
+module removes the others later.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _log = logging.getLogger(__name__)
 
 
 def remove_former(context: RunContext, records: Iterable[TableRecord]) -> None:
-    """Remove former generations that readers no longer need; a failure leaves them for later.
+    """Remove former generations that readers no longer need; a failure leaves them for a later run.
 
-    Looks into the lake only for tables whose pointers name more former generations than stay, and
-    only when the time of one is over.
+    The lake is read only if a table's pointer names more former generations than the settings
+    retain, and the retention time of one is over.
 
     Args:
-        context: What runs work with; its ``served`` has the pointers that this process has read.
+        context: What runs work with. Its ``served`` has the pointers that this process has read.
         records: The tables.
     """
     for record in records:
@@ -76,7 +76,7 @@ def _remove_under_lease(
 
 
 def _over(pointer: Pointer, there: Collection[str], settings: TableSettings) -> list[Generation]:
-    """The former generations that still exist and whose time is over."""
+    """Return the former generations that still exist and whose retention time is over."""
     folders = dict.fromkeys((pointer.current.attempt, *there), 0)
     keep, now = timedelta(seconds=settings.readers_keep_s), datetime.now(timezone.utc)
     found = generations(folders, pointer, ())

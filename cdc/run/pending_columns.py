@@ -16,18 +16,18 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class LateColumns:
-    """How events that are older than the lake's columns may differ from them.
+    """The allowed differences between the lake's columns and the columns of older events.
 
     Args:
-        absent: Columns that an event may lack, each with the Spark SQL of its value in such events.
-        former: Renamed columns, each with the former names that an event may have, newest first.
+        absent: By column that an event may lack, the Spark SQL of its value in such events.
+        former: By renamed column, the former names that an event may have, newest first.
         new: Columns of ``absent`` whose first events may be in this batch.
-        known: Other names that an event may have: columns that the source has now, and columns
-            that the settings leave out.
-        ordered: Whether the source's columns never change their order, and events have the same
+        known: Other names that an event may have: the source's current columns, and columns that
+            the settings leave out.
+        ordered: Whether the source never changes the order of its columns, and events have the same
             order.
-        numbered: Names of the source's columns in the order of their numbers, as the lake's commit
-            knows them. A column that was added later has a higher number.
+        numbered: Names of the source's columns in the order of their numbers, from the lake's
+            commit. A column that was added later has a higher number.
     """
 
     absent: Mapping[str, str] = field(default_factory=dict)
@@ -41,12 +41,12 @@ class LateColumns:
     def of(
         cls, handoff: Handoff, known: Iterable[str] = (), *, replayed: bool = False
     ) -> LateColumns:
-        """The differences that the handoff of the newest commit allows.
+        """Return the differences that the handoff of the newest commit allows.
 
         Args:
             handoff: The handoff of that commit.
-            known: Names of columns that the source has now, or that the settings leave out.
-            replayed: Whether events are read again, which may be older than any added column.
+            known: Names of the source's current columns and of columns that the settings leave out.
+            replayed: Whether events are read again. Such events may be older than any added column.
         """
         late = {one.name for one in handoff.columns if one.late and not replayed}
         facts = handoff.fingerprint.facts
@@ -70,14 +70,14 @@ class LateColumns:
         )
 
     def require(self, schema: TableSchema, written: Mapping[int, DebeziumSchema]) -> None:
-        """Refuse events that lack a column which the table always had, or that have it twice.
+        """Refuse events that lack a column which the table always had, or that may have it twice.
 
         The catalog does not show these cases:
 
-        * A column had another name for a while. Its values of that time would become NULL.
-        * A new column had another name at first, which a later one may have now.
-        * Before a rename, another column had the new name and was dropped. Such events have both
-          names, and nothing shows which one is the column's.
+        * A column had another name for a while. Its values from that time would become NULL. * A
+        new column was added under another name, which a later column may have now. * Before a
+        rename, another column had the new name and was dropped. Older events have both names, and
+        nothing shows which name is the renamed column's.
 
         Args:
             schema: The lake's columns.
@@ -113,7 +113,7 @@ class LateColumns:
                 )
 
     def _require_order(self, schema: TableSchema, schema_id: int, writer: DebeziumSchema) -> None:
-        """Refuse events with another order of columns: a column then had another one's name."""
+        """Refuse events whose column order shows that two columns had exchanged names."""
         live = [column.name for column in schema.columns if column.live and not column.read_by_key]
         places = {name: place for place, name in enumerate(live)}
         places |= {
@@ -137,7 +137,7 @@ class LateColumns:
     def _require_new(
         self, name: str, schema: TableSchema, schema_id: int, writer: DebeziumSchema
     ) -> None:
-        """Refuse events that lack a new column and have an unknown one, or one that came later."""
+        """Refuse events that lack a new column and have an unknown or a still newer column."""
         former = {one for names in self.former.values() for one in names}
         known = {*self.known, *former, *(column.name for column in schema.columns)}
         expected = [writer.field(column) for column in known]

@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 FIRST_RETRY = timedelta(seconds=30)
 LAST_RETRY = timedelta(hours=1)
 EVENTS_PER_TASK = 50_000
-"""Events that one Spark task reads and decodes; fewer are not worth another task."""
+"""Number of events that one Spark task reads and decodes."""
 
 
 def runnable(record: TableRecord, now: datetime) -> bool:
-    """Whether a run may work on the table: it is kept up to date, or its next try is due."""
+    """Whether a run may work on the table: it is INCREMENTAL, or FAILED with a due retry."""
     if record.state is State.INCREMENTAL:
         return True
     return (
@@ -34,17 +34,17 @@ def runnable(record: TableRecord, now: datetime) -> bool:
 def due(
     records: Iterable[TableRecord], topics: Mapping[str, TopicFacts], now: datetime
 ) -> list[TableRecord]:
-    """The tables with work, in the order given.
+    """Return the tables with work, in the given order.
 
-    A table whose topic ends at the offsets of its last commit has no work. Any difference is work:
-    also an earlier end, another number of partitions, or a topic that is gone, compacted or
-    recreated. The run itself finds out what the difference means. A new leader of a partition is
-    not work: the check of idle tables queries it.
+    A table has no work if its topic ends at the offsets of the table's last commit. Any difference
+    is work: also an earlier end, another number of partitions, or a topic that is deleted,
+    compacted or recreated. The run itself determines what the difference means. A new leader of a
+    partition is not work; the check of idle tables handles new leaders.
 
     Args:
         records: The tables.
-        topics: Their topics as they are now.
-        now: The time.
+        topics: The current facts of the tables' topics, by topic name.
+        now: The current time.
     """
     found = []
     for record in records:
@@ -66,10 +66,10 @@ def due(
 
 
 def waits(record: TableRecord, settings: TableSettings, now: datetime) -> bool:
-    """Whether to leave a table with work for a later run, so that it commits less often.
+    """Whether a table with work waits for a later run, so that it makes fewer commits.
 
-    A late table is never left: one behind its freshness target, or one without a watermark in its
-    last commit.
+    A late table never waits. A table is late if it is behind its freshness target, or if its last
+    commit has no watermark.
     """
     last = record.last_commit
     if record.state is not State.INCREMENTAL or last is None or last.watermark is None:
@@ -81,12 +81,14 @@ def waits(record: TableRecord, settings: TableSettings, now: datetime) -> bool:
 
 
 def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) -> Iterator[Range]:
-    """Cut the offsets to read into pieces of at most ``max_events``.
+    """Cut the offsets to read into ranges of at most ``max_events``.
 
     Args:
         start: First offset per partition.
-        until: Offset to stop before, per partition; the same partitions, none below ``start``.
-        max_events: Bound of one piece, which has at least one offset of each unfinished partition.
+        until: Offset to stop before, per partition. It has the same partitions as ``start``, and no
+            offset below that of ``start``.
+        max_events: Bound of one range in offsets. Each unfinished partition gets at least one
+            offset, even beyond this bound.
     """
     at = dict(start)
     while any(at[partition] < until[partition] for partition in at):
@@ -101,20 +103,20 @@ def ranges(start: Mapping[int, int], until: Mapping[int, int], max_events: int) 
 
 
 def tasks(events: int, parallelism: int) -> int:
-    """The number of Spark tasks that read a batch."""
+    """Return the number of Spark tasks for reading a batch."""
     return max(1, min(parallelism, -(-events // EVENTS_PER_TASK)))
 
 
 def watermark(
     previous: datetime | None, source_ts: Mapping[int, datetime], lateness_s: int
 ) -> datetime | None:
-    """Event time up to which the table is complete; it never goes back.
+    """Return the event time up to which the table is complete; it never decreases.
 
     Args:
         previous: Watermark of the last commit.
-        source_ts: Latest source time per partition that had events. A partition without events was
+        source_ts: Latest source time of each partition with events. A partition without events was
             read to its end and does not limit the watermark.
-        lateness_s: Seconds to take off.
+        lateness_s: Seconds to subtract.
     """
     if not source_ts:
         return previous
@@ -123,6 +125,6 @@ def watermark(
 
 
 def retry_at(failures: int, now: datetime) -> datetime:
-    """When a table is tried again after that many failures in a row."""
+    """Return the time of the next try after a number of failures in a row."""
     wait = FIRST_RETRY * 2 ** min(failures - 1, 16) if failures > 0 else FIRST_RETRY
     return now + min(wait, LAST_RETRY)

@@ -1,4 +1,4 @@
-"""Checks that a table's pointer and newest commit are those of its record in the state store."""
+"""Checks that a table's pointer and newest commit match its record in the state store."""
 
 from __future__ import annotations
 
@@ -22,48 +22,48 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _AT_ONCE = 32
-"""Pointers that are read at the same time: each read waits for its file system."""
+"""Number of pointers that are read at the same time."""
 _LOOK_S = 60.0
-"""Bound of one look at all idle tables' pointers, in seconds; reads in progress are finished."""
+"""Bound of one look at all idle tables' pointers, in seconds. Reads in progress are finished."""
 
 
 class Served:
-    """The records of idle tables that agreed with the lake when this process looked.
+    """The pointers and records of idle tables that agreed with the lake when this process looked.
 
-    A process looks at each record once, until the record changes. The state store does not keep the
-    result, since the look is there to detect a state store that was restored from a backup. 3,000
-    looks at pointers took 4 s on a local disk; on an object store, at a tenth of a second for each
-    of the two reads, they take 20 s.
+    A process looks at a record again only when the record changes. The results are kept in memory
+    only: the look detects a state store that was restored from a backup, so the state store cannot
+    hold them. 3,000 looks took 4 s on a local disk. An object store needs two reads of 0.1 s per
+    look, which makes 20 s.
     """
 
     def __init__(self) -> None:
         self._agreed: dict[TableId, tuple[int, str]] = {}
         self._settled: dict[TableId, Pointer] = {}
         self.with_former: dict[TableId, Pointer] = {}
-        """The pointers that name former generations, some of which may have to be removed."""
+        """By table, a pointer with former generations that may have to be removed."""
 
     def saw(self, record: TableRecord, pointer: Pointer | None) -> None:
-        """Keep what a pointer says about former generations."""
+        """Remember a pointer that names former generations."""
         self.with_former.pop(record.table, None)
         if pointer is not None and pointer.former and pointer != self._settled.get(record.table):
             self.with_former[record.table] = pointer
 
     def settle(self, table: TableId) -> None:
-        """Note that no former generation is to be removed until the pointer names others."""
+        """Note that no former generation needs removal until the pointer changes."""
         self._settled[table] = self.with_former.pop(table)
 
     def agrees(self, record: TableRecord) -> None:
-        """Note that a run has compared the record with the lake's newest commit."""
+        """Note that the record agrees with the lake's newest commit."""
         self._agreed[record.table] = _version(record)
 
     def elsewhere(
         self, spark: Callable[[], SparkSession], records: Sequence[TableRecord]
     ) -> set[TableId]:
-        """The tables whose lake has not the generation or the commit that their record names.
+        """Return the tables whose lake lacks the generation or the commit that their record names.
 
-        A commit is missing if the lake was restored from a backup, or lost its last writes. The
-        table's run then continues from the newest commit that is there. An unreachable lake does
-        not stop a table that has nothing to write.
+        A commit is missing if the lake was restored from a backup or lost its last writes. The
+        table's next run then continues from the lake's newest commit. An unreachable lake does not
+        stop a table that has nothing to write.
 
         Args:
             spark: Returns the calling thread's session, whose file systems are used.
@@ -72,7 +72,7 @@ class Served:
         new = [one for one in records if self._agreed.get(one.table) != _version(one)]
         if not new:
             return set()
-        # If time runs out, the next process should begin with other tables.
+        # If time runs out, another look begins with other tables.
         random.shuffle(new)
         deadline = time.monotonic() + _LOOK_S
 
@@ -110,17 +110,18 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
     """Refuse to continue a generation that the pointer does not name.
 
     A state store that was restored from a backup may name a former generation. Readers would not
-    see what is applied there.
+    see changes that are applied to a former generation.
 
     Args:
         spark: The session whose file systems are used.
-        record: The table; only the pointer of a table that is kept up to date is read.
+        record: The table's record. Without the state INCREMENTAL, the pointer is not read.
 
     Returns:
-        The pointer in the table's own folder; None if it was not read, or if shards share it.
+        The pointer in the table's own folder; None if it was not read, or if shards share the
+        folder.
 
     Raises:
-        LostHistoryError: Record and pointer do not agree.
+        LostHistoryError: The record and the pointer name different attempts.
         LakeError: The pointer cannot be read.
     """
     attempt = record.attempt
@@ -150,18 +151,19 @@ def check_serving(spark: SparkSession, record: TableRecord) -> Pointer | None:
 
 
 def _has_newest(spark: SparkSession, record: TableRecord) -> bool:
-    """Whether the lake has the commit that the store knows as the table's newest."""
+    """Whether the lake has the newest commit that the state store knows."""
     attempt, known = record.attempt, record.last_commit
     return attempt is None or known is None or has_commit(spark, attempt.path, known.instant)
 
 
 def no_offsets(record: TableRecord, reason: str, *, gone: bool = False) -> LostHistoryError:
-    """The error for a table whose generation does not record up to where the topic was read.
+    """Return the error for a table whose lake does not record the offsets up to which it was read.
 
     Args:
         record: The table.
-        reason: What was found instead.
-        gone: Whether its lake table is gone. No shard makes one that others have rows in.
+        reason: What was found instead of the offsets.
+        gone: Whether the lake table is gone. A shard cannot recreate a lake table with rows of
+            other shards.
     """
     remedy = f"To copy the table again, {copy_lost(record.table)}."
     if gone and record.shard is not None:

@@ -1,8 +1,8 @@
-"""The records that a lake table lacks, before and after one commit that leaves out or applies some.
+"""Keeps the quarantine in step with commits that leave out or apply quarantined records.
 
-A record that a commit leaves out is quarantined before that commit. A record that a commit applies
-leaves the quarantine after that commit. A process that dies in between loses nothing: the next one
-reads the records again, and finds them in quarantine or applies them a second time.
+A record is put into quarantine before the commit that leaves it out. A record is removed from
+quarantine after the commit that applies it. A process that dies in between loses nothing: the next
+process reads the records again, and finds them in quarantine or applies them again.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ Place = tuple[int, int]
 
 
 def require_listed(store: Store, commit: CommitRecord) -> None:
-    """Check that the store lists the records that the lake's newest commit says are left out.
+    """Check that the state store lists all records that the lake's newest commit has left out.
 
     Raises:
-        LostHistoryError: It lists fewer.
+        LostHistoryError: The state store lists fewer records.
     """
     if not commit.lacks:
         return
@@ -52,7 +52,7 @@ def require_listed(store: Store, commit: CommitRecord) -> None:
 
 
 class LeftOut:
-    """The records that one lake table lacks, as of the beginning of a commit.
+    """The quarantined records of one lake table, as of the beginning of a commit.
 
     Args:
         context: What runs work with.
@@ -70,11 +70,11 @@ class LeftOut:
         self._kept = self._quarantine.offsets(previous.attempt)
 
     def outside(self, piece: Range) -> set[Place]:
-        """Records that the table lacks and that are outside of the range."""
+        """Return the quarantined records outside of a range."""
         return self._kept - self.within(piece)
 
     def within(self, piece: Range) -> set[Place]:
-        """Records of the range that were left out before, or quarantined by a run that died."""
+        """Return the quarantined records of a range, also of a run that died before its commit."""
         return {
             (partition, at)
             for partition, at in self._kept
@@ -82,17 +82,17 @@ class LeftOut:
         }
 
     def gaps(self, batch: Batch) -> bool:
-        """Whether there are records that the table lacks, or will lack, outside of what applies."""
+        """Whether the table lacks records even after the batch is committed."""
         return bool(self.outside(batch.piece) or batch.left_out)
 
     def lacking(self, batch: Batch) -> int:
-        """How many records below the batch's end the table lacks once the batch is committed."""
+        """Count the records below the batch's end that the table lacks after the batch's commit."""
         end = batch.piece.end
         passed = [at for partition, at in self.outside(batch.piece) if at < end.get(partition, 0)]
         return len(passed) + len(batch.left_out)
 
     def tolerated(self, piece: Range) -> int:
-        """How many records of the range may be left out."""
+        """Return how many records of a range may be left out."""
         if self._settings.on_bad_message != "quarantine":
             return 0
         return max(0, self._settings.max_quarantined - len(self.outside(piece)))
@@ -135,7 +135,7 @@ class LeftOut:
         crash("quarantine.after_keep")
 
     def settle(self, batch: Batch) -> None:
-        """Remove from the quarantine what the batch has applied; call it after the commit."""
+        """Remove the applied records from the quarantine; call this after the commit."""
         if not self._kept and not batch.left_out:
             return
         self._quarantine.settle(

@@ -1,10 +1,10 @@
 """Applies the quarantined records of a table once they can be read: exactly, or not at all.
 
-A record may not simply be applied late: a later change of its key may be in the lake already, and a
-later delete leaves no trace in the lake. So a replay reads the topic again from the record to the
-lake's offsets, and folds all of this as one batch. The last change of each key wins, which is the
-state that the lake must hold at its offsets. If the topic does not have all of these records any
-more, the replay does nothing.
+A quarantined record cannot be applied alone: the lake may already have a later change of its key,
+and a later delete leaves no trace in the lake. So a replay reads the topic again, from the first
+quarantined record to the lake's offsets, and folds these records as one batch. The last change of
+each key wins, which is the row that the lake must have at its offsets. If the topic lacks some of
+these records, the replay does nothing.
 """
 
 from __future__ import annotations
@@ -45,23 +45,25 @@ _log = logging.getLogger(__name__)
 def replay_table(
     context: RunContext, record: TableRecord, *, first: int | None = None, lease_wait_s: float = 0.0
 ) -> Replayed:
-    """Apply the records that a table left out, with all later ones, in one commit at its offsets.
+    """Apply a table's quarantined records and all later records again, in one commit.
 
     Args:
         context: What runs work with.
         record: The table.
-        first: Apply only left-out records from this offset on; earlier ones stay left out.
-        lease_wait_s: How long to wait for another process's lease.
+        first: Apply only quarantined records from this offset on; earlier records stay in
+            quarantine.
+        lease_wait_s: Bound of the wait for another process's lease, in seconds.
 
     Raises:
-        LostHistoryError: The topic no longer holds all changes since; only a bootstrap helps.
-        DecodeError: None of the records can be read by now, or a record that was applied before
-            cannot be read any more.
-        PausedByPolicyError: A TRUNCATE is among the records, and the policy is to pause.
-        StateError: There is nothing to replay, or the table is not kept up to date, or has changed
-            since its last run.
-        FencedError: Another writer has moved the table on.
-        LeaseHeldError: Another process holds the table.
+        LostHistoryError: The topic no longer has all changes since the first quarantined record. A
+            bootstrap is needed.
+        DecodeError: No quarantined record can be read, or a record that was applied before cannot
+            be read any more.
+        PausedByPolicyError: A TRUNCATE is among the records, and `on_truncate` is pause.
+        StateError: There is nothing to replay, or the table is not INCREMENTAL, or its schema has
+            changed since its last run.
+        FencedError: Another writer has committed to the table.
+        LeaseHeldError: Another process holds the table's lease.
     """
     with context.leases.hold(record.table, wait_s=lease_wait_s) as lease:
         current = context.store.get(record.table) or record
@@ -106,7 +108,7 @@ class _Replay:
         return replayed
 
     def _attempt(self) -> Attempt:
-        """The attempt of a table that is kept up to date, or was before it failed."""
+        """Return the attempt of a table that is INCREMENTAL, or FAILED from INCREMENTAL."""
         record = self._record
         state = record.resume_to if record.state is State.FAILED else record.state
         if state is not State.INCREMENTAL or record.attempt is None:
@@ -114,7 +116,7 @@ class _Replay:
         return record.attempt
 
     def _start(self, attempt: Attempt, latest: Committed, first: int | None) -> Mapping[int, int]:
-        """The offsets from which the topic is read again."""
+        """Return the offsets from which the topic is read again."""
         offsets = dict(latest.record.offsets)
         places = [
             (partition, at)
@@ -153,10 +155,10 @@ class _Replay:
             ) from error
 
     def _shape(self, latest: Committed) -> tuple[LakeShape, Committed]:
-        """The lake table as the last run left it, and its newest commit.
+        """Return the lake table as the last run left it, and its newest commit.
 
-        Only a run follows a schema change. Here, a catalog that differs without a schema change is
-        recorded in a commit.
+        A replay does not follow a schema change; only a run does. If the catalog differs without a
+        schema change, a commit records the new catalog.
         """
         source = self._context.sources[self._table.source]
         capture = source.capture(self._context.capture(self._record))

@@ -1,4 +1,4 @@
-"""Reads from the source, by key, the values that neither the batch nor the lake has."""
+"""Reads from the source, by key, the values that the batch and the lake lack."""
 
 from __future__ import annotations
 
@@ -24,11 +24,12 @@ if TYPE_CHECKING:
     from schemas.table import TableSchema
 
 _KEYS = 2_000
-"""Keys in one query."""
+"""Number of keys in one query."""
 
 VISIBLE_S = 120.0
-"""How long, in seconds, a commit may be in the log before the source shows it: an unreachable
-synchronous standby delays it."""
+"""Bound, in seconds, of the time between a commit's write to the log and its visibility. An
+unreachable synchronous standby causes such a delay.
+"""
 
 
 @dataclass(frozen=True)
@@ -38,10 +39,10 @@ class Asked:
     Args:
         spark: The session.
         source: The source.
-        source_table: The table as the source's catalog has it.
-        source_schema: Its lake schema by that catalog.
-        kept: The columns that the lake table keeps.
-        lake: How values are hidden.
+        source_table: The table in the source's catalog.
+        source_schema: The lake schema that follows from the source's catalog.
+        kept: The lake table's columns.
+        lake: The lake's settings, with the key of hashes.
         progress: Shows the wait.
     """
 
@@ -59,19 +60,19 @@ class Asked:
         missing: Sequence[str],
         hold: Callable[[DataFrame], DataFrame],
     ) -> DataFrame:
-        """Read the rows that the primary has now, by key.
+        """Read the current rows of the primary by key.
 
-        A key that the primary no longer has was deleted since, and that delete is still in the log.
-        A column that the primary has dropped since is NULL in the result, and from then on in the
-        lake.
+        A key that the primary lacks was deleted later, and the delete's event is still in the log.
+        A column that the primary has dropped is NULL in the result, and so in the lake.
 
         Args:
-            lacking: The last change of each key that lacks a value, with its transaction.
+            lacking: The last change of each key with a missing value, with the change's
+                transaction.
             missing: The columns to read.
-            hold: Keeps a frame's rows until the batch is done.
+            hold: Keeps a data frame in memory until the batch is done.
 
         Raises:
-            SourceError: One of these changes does not become visible at the source in time.
+            SourceError: The source does not show one of these changes in time.
         """
         live = {column.name for column in self.source_schema.columns}
         columns = [name for name in missing if name in live]
@@ -93,10 +94,10 @@ class Asked:
         return known.withColumns(gone) if gone else known
 
     def _wait(self, lacking: DataFrame) -> None:
-        """Wait until the source shows the changes that lack values.
+        """Wait until the source shows the changes with missing values.
 
-        A commit is in the log before it is visible. A query before that would read the row without
-        the very change that is applied here.
+        A commit is in the log before it is visible. A query in between would return the row without
+        the change that the batch applies.
         """
         found = lacking.agg(F.collect_set(TRANSACTION)).first()
         self.source.wait_until_visible(
@@ -104,7 +105,7 @@ class Asked:
         )
 
     def _keys(self, lacking: DataFrame) -> Iterator[list[tuple[Any, ...]]]:
-        """The keys in bounded portions."""
+        """Yield the keys in lists of at most `_KEYS`."""
         keys = lacking.select(*(quoted(name) for name in self.kept.key))
         kinds = [self.kept.column(name).lake_type for name in self.kept.key]
         left = iter(keys.toLocalIterator())
@@ -116,7 +117,7 @@ class Asked:
 
 
 def _aware(value: Any, kind: str) -> Any:
-    """A key value with its zone: Spark gives timestamps as local times without one."""
+    """Return a key value with a time zone, which Spark's local times lack."""
     if kind == "timestamp" and isinstance(value, datetime):
         return value.astimezone(timezone.utc)
     return value

@@ -1,7 +1,7 @@
-"""The TRUNCATEs of a partitioned table that are events, which its catalog does not distinguish.
+"""Finds the TRUNCATE events of a partitioned table.
 
 TRUNCATE of the table and TRUNCATE of all its partitions by name write the same catalog rows. Only
-the former is an event.
+TRUNCATE of the table sends an event.
 """
 
 from __future__ import annotations
@@ -22,12 +22,14 @@ if TYPE_CHECKING:
 
 _WAIT_S = 120.0
 _READ_S = 600.0
-"""Records are skipped unread unless they have no key, but a backlog may be long."""
+"""Bound in seconds of reading one partition. Records with a key are skipped quickly, but a backlog
+may be long.
+"""
 _POLL_S = 0.5
 
 
 class Truncates:
-    """The TRUNCATEs of a table in the part of its topic that the lake has not applied.
+    """The TRUNCATE events of a table in the part of its topic that the lake has not applied.
 
     Args:
         context: What runs work with.
@@ -43,7 +45,7 @@ class Truncates:
         self._applied = applied
 
     def has(self, transaction: int) -> bool:
-        """Whether a transaction that the catalog shows has truncated the table by an event.
+        """Whether the topic has a TRUNCATE event of a transaction.
 
         Raises:
             CaptureError: The connector does not capture the transaction in time.
@@ -66,7 +68,7 @@ class Truncates:
         )
 
     def _captured(self) -> dict[int, int]:
-        """Wait until all that the source has committed can be read; return the topic's end."""
+        """Wait until all commits of the source can be read; return the topic's end."""
         context, record = self._context, self._record
         source, kafka = context.sources[record.table.source], context.kafka
         upto, ends = source.current_position(), dict[int, int]()
@@ -75,7 +77,8 @@ class Truncates:
             if not ends:
                 if ahead := shortfall(self._seen(), upto):
                     return ahead
-                # Fixed, since a topic that is written to never ends where its readers are.
+                # The end is read once. In a topic with steady writes, readers never reach the
+                # current end.
                 ends.update(kafka.high_watermarks(record.topic))
             stable = kafka.stable_offsets(record.topic)
             lacking = any(stable[partition] < end for partition, end in ends.items())

@@ -1,4 +1,4 @@
-"""The schemas that a topic's records were written with, learned as records name them."""
+"""Fetches the Avro schemas that a topic's records name."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class WriterSchemas:
     """Schemas of one topic's change events by id.
 
     Args:
-        registry: The registry that has them.
-        topic: The topic, whose events have a schema of their own.
+        registry: The schema registry.
+        topic: The topic. Its name determines the name of its events' schema.
     """
 
     def __init__(self, registry: SchemaRegistry, topic: str) -> None:
@@ -28,7 +28,7 @@ class WriterSchemas:
         self._topic = topic
         self.known: dict[int, DebeziumSchema] = {}
         self.refused: dict[int, str] = {}
-        """By id, why its schema cannot be that of the topic's events."""
+        """By schema id, the reason why the schema cannot be the schema of the topic's events."""
 
     def expect(self, schema_ids: Iterable[int]) -> None:
         """Fetch schemas that a batch will most likely need; skip those that are not available."""
@@ -39,10 +39,10 @@ class WriterSchemas:
                 _log.debug("schema %s is not available: %s", schema_id, error)
 
     def learn(self, schema_id: int) -> bool:
-        """Fetch a schema; return False if it can never be used, with the reason in :attr:`refused`.
+        """Fetch a schema; return False if it can never be used (:attr:`refused` has the reason).
 
         Raises:
-            RegistryError: The registry is unreachable or refuses; the records are not the cause.
+            RegistryError: The registry is unreachable or refuses. The records are not the cause.
         """
         if schema_id in self.known:
             return True
