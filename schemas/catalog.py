@@ -13,6 +13,7 @@ SourceKind = Literal["postgres", "mysql", "mariadb"]
 _IDENTITIES = {"d": "default", "f": "full", "i": "index", "n": "nothing"}
 _FILE = "relfilenode"
 _STORED = ("table_id", "altered")
+_XIDS = 1 << 32
 LABEL = "label "
 """The prefix of the name of a part that is a label of an enum."""
 
@@ -80,6 +81,8 @@ class Catalog:
         named: Identifies the last change of the table's name, schema or owner.
         indexes: By object id, the indexes that could identify a row in the log without the primary
             key; what identifies the last write of each, and whether that chose the identity.
+        row_written: Identifies the last write of the table's row in the catalog; empty if the
+            server does not show it.
         children: Tables that inherit from it, without partitions, each with what identifies the
             start of the inheritance.
         publication: The publication that the table is in, as the catalog has it, and the last
@@ -105,6 +108,7 @@ class Catalog:
     rest: Mapping[str, Any]
     key_made: Any = None
     indexes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+    row_written: str = ""
     children: Mapping[str, str] = field(default_factory=dict)
     publication: Mapping[str, Any] = field(default_factory=dict)
     stored: Mapping[str, Any] = field(default_factory=dict)
@@ -158,6 +162,7 @@ class Catalog:
             source_kind=plain.pop("source_kind"),
             key_made=plain.pop("key_made", None),
             indexes=plain.pop("indexes", {}),
+            row_written=plain.pop("row_written", ""),
             children=plain.pop("children", {}),
             publication=plain.pop("publication", None) or {},
             stored=stored,
@@ -165,6 +170,14 @@ class Catalog:
             horizon=snapshot.partition(":")[0],
             rest=plain,
         )
+
+
+def not_before(xid: str, other: str) -> bool:
+    """Whether a transaction id of 32 bits is another one or younger; ids wrap around.
+
+    Ids below 3 are those of rows that are older than any transaction.
+    """
+    return int(xid) >= 3 and (int(xid) - int(other or 0)) % _XIDS < _XIDS // 2
 
 
 def differences(path: str, old: Any, new: Any) -> Iterator[str]:

@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from schemas.catalog import LABEL, Catalog, CatalogColumn
+from schemas.catalog import LABEL, Catalog, CatalogColumn, not_before
 from schemas.changes import (
     AddColumn,
     Change,
@@ -34,8 +34,6 @@ from schemas.renames import Renames
 from schemas.statement_effects import StatementEffects
 from schemas.table import Column
 from schemas.widening import SOURCE_WIDER, holds_rows, more_digits_only, same_values, widens
-
-_XIDS = 1 << 32
 
 
 @dataclass(frozen=True)
@@ -382,11 +380,11 @@ class _Diff:
         A new type gets all its labels in one transaction, before the column.
         """
         since = self._before.horizon
-        young = {part: xid for part, xid in column.parts_written.items() if _not_before(xid, since)}
+        young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
         made = {*young.values()}
         if len(young) == len(column.parts_written) and len(made) == 1:
             (xid,) = made
-            if not _not_before(xid, column.written) or xid == column.written:
+            if not not_before(xid, column.written) or xid == column.written:
                 return None
         return column.parts[min(young)] if young else None
 
@@ -452,14 +450,6 @@ def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
         why = "no row has it yet" if label else "existing rows show this at once, without an event"
         verdict = Verdict.EVOLVE if label else Verdict.BOOTSTRAP
         yield ChangeParts(verdict=verdict, why=why, name=new.name, old=None, new=new.parts[part])
-
-
-def _not_before(xid: str, other: str) -> bool:
-    """Whether a transaction id of 32 bits is another one or younger; ids wrap around.
-
-    Ids below 3 are those of rows that are older than any transaction.
-    """
-    return int(xid) >= 3 and (int(xid) - int(other or 0)) % _XIDS < _XIDS // 2
 
 
 def _keys(catalog: Catalog) -> str:

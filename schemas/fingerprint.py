@@ -24,6 +24,13 @@ none from the second number on, and none of those listed after it. A source has 
 not contain all statements.
 """
 
+ROW_WRITTEN = "row_written"
+"""Name of the fact with the last write of the table's row in the catalog.
+
+Most of what writes that row is another fact or changes nothing, such as a GRANT. A PostgreSQL
+source has it.
+"""
+
 
 @dataclass(frozen=True)
 class Fingerprint:
@@ -31,7 +38,7 @@ class Fingerprint:
 
     Args:
         facts: Plain values: strings, integers, lists and dictionaries with string keys. `READ_AT`
-            and `SNAPSHOT` are not facts of the table, and are not compared.
+            and `SNAPSHOT`, which are not facts of the table, and `ROW_WRITTEN` are not compared.
     """
 
     facts: Mapping[str, Any]
@@ -48,8 +55,8 @@ class Fingerprint:
 
     def to_json(self) -> str:
         """The compared facts as JSON with sorted keys: equal facts give equal text."""
-        moments = (READ_AT, SNAPSHOT)
-        compared = {name: fact for name, fact in self.facts.items() if name not in moments}
+        apart = (READ_AT, SNAPSHOT, ROW_WRITTEN)
+        compared = {name: fact for name, fact in self.facts.items() if name not in apart}
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def diff(self, other: Fingerprint) -> list[str]:

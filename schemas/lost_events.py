@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
-from schemas.catalog import Catalog, differences
+from schemas.catalog import Catalog, differences, not_before
 from schemas.changes import AddPartition, Change, LoseEvents, Verdict
 
 
@@ -131,16 +132,21 @@ def _unattached(leaves: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, 
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
     """Whether the table was a partition for a while; the only trace is rewritten catalog rows.
 
-    ATTACH and DETACH write the rows of all columns; a column that was not written proves that
-    neither happened. A column that is otherwise as before has no other reason, except for a second
-    GRANT of the same privileges on it.
+    ATTACH and DETACH write the rows of the table and of all its columns. A column that was not
+    written proves that neither happened. A column that is as before was written by them, or by
+    GRANT or REVOKE on it, which do not write the row of the table.
     """
     kept = [(old, now.columns[n]) for n, old in before.columns.items() if n in now.columns]
-    return (
-        now.source_kind == "postgres"
-        and before.rest.get("oid") == now.rest.get("oid")
-        and all(old.written != new.written for old, new in kept)
-        and any(new.written_again(old) for old, new in kept)
+    if now.source_kind != "postgres" or before.rest.get("oid") != now.rest.get("oid"):
+        return False
+    if not all(old.written != new.written for old, new in kept):
+        return False
+    # A new owner of the table writes its row, and those of the columns with privileges.
+    table_too = before.owner == now.owner and not_before(now.row_written or "0", before.horizon)
+    return any(
+        new.written_again(old)
+        or (table_too and replace(old, written=new.written, granted=new.granted) == new)
+        for old, new in kept
     )
 
 

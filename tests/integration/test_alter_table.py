@@ -29,6 +29,7 @@ CREATE = (
     "CREATE TABLE T (id int PRIMARY KEY, note varchar(10), n int, price numeric(10,2),"
     " q int NOT NULL DEFAULT 1)"
 )
+GRANT = "GRANT SELECT (id, note, n, price, q) ON T TO PUBLIC"
 WITH_DEFAULT = (CREATE, "ALTER TABLE T ADD COLUMN x int DEFAULT 5")
 PARTITIONED = (
     "CREATE TABLE T (id int PRIMARY KEY, note varchar(10), n int, price numeric(10,2),"
@@ -46,6 +47,11 @@ IN_BOTH = f"{ROWS}, (101, 'c', 3, 3.5, 3)"
 ROOT = (
     "CREATE TABLE k_root (id int PRIMARY KEY, note varchar(10), n int, price numeric(10,2),"
     " q int NOT NULL DEFAULT 1) PARTITION BY RANGE (id)"
+)
+ATTACHED = (
+    "ALTER TABLE k_root ATTACH PARTITION T FOR VALUES FROM (0) TO (100)",
+    "UPDATE T SET note = 'unseen' WHERE id = 2",
+    "ALTER TABLE k_root DETACH PARTITION T",
 )
 LATER = (
     "UPDATE T SET note = 'z' WHERE id = 1",
@@ -311,15 +317,11 @@ KINDS = [
         rows=IN_BOTH,
         by_superuser=("ALTER TABLE T_p1 OWNER TO CURRENT_USER", "VACUUM FULL T_p1"),
     ),
-    kind(
-        "attached_for_a_while",
-        BOOTSTRAP,
-        "ALTER TABLE k_root ATTACH PARTITION T FOR VALUES FROM (0) TO (100)",
-        "UPDATE T SET note = 'unseen' WHERE id = 2",
-        "ALTER TABLE k_root DETACH PARTITION T",
-        later=(),
-        asked=False,
+    *(
+        kind(n, BOOTSTRAP, *ATTACHED, *more, later=(), asked=False, create=(CREATE, *more))
+        for n, *more in (("attached_for_a_while",), ("attached_and_granted", GRANT))
     ),
+    kind("granted_again", IGNORE, GRANT, asked=False, create=(CREATE, GRANT)),
     kind(
         "another_name_for_a_while",
         BOOTSTRAP,

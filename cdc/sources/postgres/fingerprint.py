@@ -65,6 +65,9 @@ _AS_ADDED = """
 #   rows.
 # - `indexes` shows a replica identity that was another index for a while: REPLICA IDENTITY writes
 #   the row of that index in the catalog, and the row of the table with it.
+# - `row_written` distinguishes ATTACH PARTITION and DETACH, which write the catalog rows of the
+#   table and of all its columns, from GRANT on all columns, which writes those of the columns only.
+#   It is not compared, since GRANT on the table writes that row, too.
 # - `snapshot` is not a fact of the table: it shows which transactions this reading shows.
 # - `named` shows a table that was renamed, or moved to another schema, and back: that writes the
 #   row of its type, as a new owner does.
@@ -77,6 +80,7 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
     'kind', c.relkind::text,
     'owner', pg_catalog.pg_get_userbyid(c.relowner),
     'named', (SELECT t.xmin::text FROM pg_catalog.pg_type t WHERE t.oid = c.reltype),
+    'row_written', c.xmin::text,
     'persistence', c.relpersistence::text,
     'attributes', c.relnatts::int,
     'replica_identity', c.relreplident::text,

@@ -363,6 +363,32 @@ def test_a_partition_for_a_while_is_seen_behind_a_later_change_of_a_column() -> 
     assert not [one for one in compared(changed(columns=spared)) if isinstance(one, LoseEvents)]
 
 
+@pytest.mark.parametrize(
+    ("row_written", "owner", "noticed"),
+    [
+        ("801", "o", True),
+        ("699", "o", False),  # GRANT on columns alone
+        ("801", "other", False),  # the new owner explains both
+        ("2", "o", False),  # frozen: older than any transaction
+    ],
+)
+@pytest.mark.parametrize("granted", [None, "{a=r/o}", "{a=r/o,b=r/o}"])
+def test_rights_on_all_columns_do_not_hide_a_partition_for_a_while(
+    row_written: str, owner: str, granted: str | None, *, noticed: bool
+) -> None:
+    """Whether the rights are new, repeated or revoked, they do not write the table's own row."""
+    before = {n: {**one, "granted": "{a=r/o}"} for n, one in FACTS["columns"].items()}
+    after = {n: {**one, "granted": granted, "written": "900"} for n, one in before.items()}
+    found = diff(
+        Catalog.read(changed(columns=before, snapshot="700:700:")),
+        Catalog.read(changed(columns=after, row_written=row_written, owner=owner)),
+        LakeColumns(LAKE),
+        Rules([Column(one["name"], one["shown"], "string") for one in after.values()]),
+        Evidence({}),
+    )
+    assert any("ATTACH" in str(one) for one in found) is noticed
+
+
 def test_a_column_that_no_longer_allows_null_asks_for_a_copy_where_no_event_corrects_rows() -> None:
     """PostgreSQL's connector reads the catalog of now for events of before."""
     now = with_columns({"2": column("note", nullable=False)})
