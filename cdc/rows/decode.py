@@ -218,6 +218,7 @@ def _flat(
         f"{of('garbled', 'ARRAY<STRING>')} AS _garbled",
         f"{of('doubted', 'ARRAY<STRING>')} AS _doubted",
         f"{of('former', key_type(table))} AS {FORMER}",
+        f"{of('keyless', 'BOOLEAN')} AS _keyless",
         *(
             pick(
                 {n: plan.given.get(column.name, "NULL") for n, plan in plans.items()},
@@ -260,6 +261,8 @@ def _problem(
         WHEN _garbled IS NOT NULL THEN concat('text that is not UTF-8 in column ', _garbled[0])
         WHEN _doubted IS NOT NULL THEN concat('a value that may replace another one (a zero'
           ' date, or a character that the connector does not know) in key column ', _doubted[0])
+        WHEN _keyless THEN 'the row before the change lacks the key: the replica identity was an'
+          ' index without the key'
         {lost}
         WHEN _op <> 't' AND ({without_key}) THEN 'the key is missing'
         {of_a_log}

@@ -15,6 +15,7 @@ from cdc.rows.binlog_values import (
     transaction_number,
 )
 from cdc.rows.key_updates import changed_key
+from cdc.rows.old_rows import lacks_key
 from cdc.rows.semantic_types import (
     default_test,
     garbled_test,
@@ -48,6 +49,7 @@ class EventRules:
         own_key: Whether the table's key may differ from the connector's. An update of such a key is
             one event. It becomes two rows, the delete of the former key and an insert, as the
             connector itself does for its own key.
+        identity: Names of the columns that the log has of an old row; None if it has whole rows.
     """
 
     placeholder: str
@@ -55,6 +57,7 @@ class EventRules:
     former: Mapping[str, Sequence[str]] = field(default_factory=dict)
     nulls_are_kept: bool = True
     own_key: bool = False
+    identity: frozenset[str] | None = None
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,7 @@ class EventPlan:
         garbled: Names of the columns whose text is not UTF-8.
         doubted: Names of the key columns whose value may stand for another one.
         former: The key before an update that changed it.
+        keyless: Whether the row before the change lacks the key.
     """
 
     from_binlog: bool
@@ -97,6 +101,7 @@ class EventPlan:
     garbled: str
     doubted: str
     former: str
+    keyless: str
 
 
 def event_plan(
@@ -142,6 +147,9 @@ def event_plan(
         garbled=_names(columns, "garbled"),
         doubted=_names(columns, "doubted"),
         former=changed_key(event, former, values) if rules.own_key else "NULL",
+        keyless="FALSE"
+        if schema.from_binlog or rules.identity is None
+        else lacks_key(event, schema, table.key, rules.identity),
     )
 
 

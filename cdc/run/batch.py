@@ -108,6 +108,7 @@ class BatchWriter:
                 capture.placeholder,
                 nulls_are_kept=context.config.connect.keeps_nulls,
                 own_key=bool(settings.key_columns),
+                identity=source_table.identity_in_log,
             ),
             quarantines=settings.on_bad_message == "quarantine",
             held=self._held,

@@ -152,6 +152,14 @@ class SourceTable:
         """Whether the log has the whole old row of each UPDATE and DELETE."""
         return self.replica_identity in (None, "full")
 
+    @property
+    def identity_in_log(self) -> frozenset[str] | None:
+        """The columns that the log has of an old row; None if it has all columns of some rows."""
+        logged = self.leaves or (self,)
+        if any(one.replica_identity in (None, "full") for one in logged):
+            return None
+        return frozenset(name for one in logged for name in one.identity_columns)
+
 
 @dataclass(frozen=True)
 class Look:

@@ -7,6 +7,7 @@ from contextlib import ExitStack
 import pytest
 
 from cdc.debezium import names
+from cdc.run import run_tables
 from cdc.store.table_state import State
 from tests.integration.rigs.replication import Replication
 from tests.integration.rigs.running import BIG, Orders, settings
@@ -330,3 +331,32 @@ def test_a_null_in_a_column_with_a_default_stays_null(shared: Replication) -> No
     results = {result.table.name: result for result in shared.run()}
     assert results["defaults"].error is None
     shared.assert_equal("defaults", (*columns, "body"))
+
+
+def test_a_delete_whose_key_another_identity_left_out_stops_the_table(
+    orders: Orders, shared: Replication
+) -> None:
+    """The index that was the identity is gone, so the catalog does not show that there was one."""
+    other = f"{orders.name}_other"
+    orders.execute(f"CREATE TABLE {other} (id int PRIMARY KEY, q int NOT NULL, v int NOT NULL)")
+    shared.add(other)
+    orders.execute(
+        f"INSERT INTO {other} VALUES (0, 1, 1), (1, 2, 2)", f"DELETE FROM {other} WHERE id = 0"
+    )
+    shared.settle()
+    (zero,) = run_tables(shared.context(), [shared.record(other)])
+    assert zero.error is None
+    assert shared.lake(other, "id") == [(1,)]
+    orders.execute(
+        f"CREATE UNIQUE INDEX {other}_q ON {other} (q)",
+        f"ALTER TABLE {other} REPLICA IDENTITY USING INDEX {other}_q",
+        f"DELETE FROM {other}",
+        f"ALTER TABLE {other} REPLICA IDENTITY DEFAULT",
+        f"DROP INDEX {other}_q",
+    )
+    shared.settle()
+    (stopped,) = run_tables(shared.context(), [shared.record(other)])
+    assert stopped.error is not None, "the row with key 1 would stay"
+    assert stopped.error.error == "DecodeError"
+    assert "lacks the key" in stopped.error.message
+    assert shared.lake(other, "id") == [(1,)]

@@ -92,3 +92,61 @@ def test_a_character_that_may_stand_for_others_is_a_problem_in_a_key_only(
     first, second = frame.select("v", UNAVAILABLE, PROBLEM).orderBy("_cdc_offset").collect()
     assert tuple(first) == (None, ["v"], None)
     assert second[PROBLEM] == ZERO[1].replace("column d", "column k")
+
+
+LACKING = (
+    "the row before the change lacks the key: the replica identity was an index without the key"
+)
+
+
+def keyless(spark: SparkSession, topic: Topic, *key: str, **rules: Any) -> list[bool]:
+    """Whether each delete lacks its key."""
+    columns = tuple(Column(name, "int", "int", False) for name in key)
+    frame = decode(
+        topic.frame(spark),
+        topic.parsed(),
+        TableSchema(TableId("shop", "public", "orders"), columns, key),
+        EventRules(PLACEHOLDER, **rules),
+        ingested_at=datetime.now(timezone.utc),
+    )
+    rows = frame.select(PROBLEM).orderBy("_cdc_offset").collect()
+    assert {row[0] for row in rows} <= {None, LACKING}
+    return [row[0] is not None for row in rows]
+
+
+def test_a_key_of_zero_is_told_from_one_that_the_log_lacks(spark: SparkSession) -> None:
+    """The values are those that the connector sends for columns that are not of the identity."""
+    topic = Topic()
+    empty = {
+        "q": 0,
+        "n": "0.00",
+        "t": "",
+        "at": "1970-01-01T00:00:00Z",
+        "span": "P0Y0M0DT0H0M0S",
+        "flag": False,
+        "data": b"",
+        "list": [],
+        "with_default": 7,
+        "null": None,
+    }
+    kinds = {"q": "int", "n": STRING, "t": STRING, "at": ZONED, "span": STRING, "flag": "boolean"}
+    kinds |= {"data": "bytes", "list": {"type": "array", "items": "int"}, "null": "int"}
+    kinds["with_default"] = "int"
+    required = ("id", *(name for name in kinds if name != "null"))
+    topic.register(7, {"id": "int", **kinds}, required=required)
+    plain = '{"name": "with_default", "type": "int"'
+    topic.schemas[7] = topic.schemas[7].replace(plain, f'{plain}, "default": 7')
+    topic.event("d", None, {"id": 0, **empty})
+    topic.event("d", None, {"id": 0, **empty, "q": 5})
+    topic.event("d", None, {"id": 1, **empty, "q": 5})
+    topic.event("c", {"id": 0, **empty, "q": 5})
+    default = frozenset({"id"})
+    assert keyless(spark, topic, "id", identity=default) == [False, True, False, False]
+    assert keyless(spark, topic, "id") == [False] * 4, "whole rows"
+    assert keyless(spark, topic, "id", identity=default | {"q"}) == [False] * 4
+    assert keyless(spark, topic, "id", "q", identity=default | {"q"}) == [False] * 4
+    topic.records.clear()
+    values = {"t": "a", "at": "2020-01-01T00:00:00Z", "flag": True, "data": b"a", "list": [1]}
+    for name, value in (values | {"null": 3, "with_default": 8}).items():
+        topic.event("d", None, {"id": 0, **empty, name: value})
+    assert keyless(spark, topic, "id", identity=default) == [True] * 7
