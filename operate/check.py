@@ -12,11 +12,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from cdc.capture.judgement import of_capture, of_stream, of_table
+from cdc.capture.remembered_losses import of_losses
 from cdc.debezium import connector_class
 from cdc.errors import LakeError
 from cdc.sources.selection import require_named
 from cdc.sources.source_facts import Check, TableStats
 from cdc.sources.views import wants_exact_view
+from cdc.store.loss_counts import Losses
 from cdc.store.table_state import State, TableRecord
 from operate import check_kafka
 from operate.check_tls import unprotected
@@ -143,7 +145,9 @@ def _planned_table(
     source.schema(described, settings)
     obstacles = capture.audit_table(described)
     findings = of_table(evidence(names), table, obstacles)
-    findings += of_stream(record, evidence(services.capture_of(record)), source)
+    of = services.capture_of(record)
+    findings += of_stream(record, evidence(of), source)
+    findings += of_losses(Losses(services.store).seen(of.resource, table), of, record)
     if findings:
         problems = "; ".join(finding.message for finding in findings)
         return _one(name, "error", problems, findings[0].remedy)

@@ -6,11 +6,14 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from datetime import datetime, timezone
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from cdc.capture.judgement import of_capture, of_stream
+from cdc.capture.remembered_losses import of_losses
 from cdc.debezium import latest_heartbeat
 from cdc.run import plan
+from cdc.store.loss_counts import Loss, Losses
 from cdc.store.quarantine import Quarantine
 from cdc.store.table_state import State, TableRecord
 from operate.resync_candidates import why_not_copied
@@ -203,7 +206,9 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
     ends, trouble = _ends(services, records)
     lacking = Quarantine(services.store).counts()
     beats = {(one.source, one.tier): one.beat_at for one in captures}
-    look = _Look(datetime.now(timezone.utc), ends, trouble, lacking, evidence, beats)
+    scopes = [*(one.names.resource for one in evidence.values()), *(one.table for one in records)]
+    losses = Losses(services.store).seen(*scopes)
+    look = _Look(datetime.now(timezone.utc), ends, trouble, lacking, evidence, beats, losses)
     builds = {build.table: build for build in services.store.builds()}
     found = []
     for record in records:
@@ -262,6 +267,7 @@ class _Look:
         lacking: Number of quarantined records, by attempt.
         evidence: The evidence of captures, by source and tier.
         beats: Time of a capture's newest heartbeat, by source and tier.
+        losses: The losses that were seen so far, by capture and table.
     """
 
     now: datetime
@@ -270,6 +276,7 @@ class _Look:
     lacking: Mapping[str, int]
     evidence: Mapping[tuple[str, str], CaptureEvidence]
     beats: Mapping[tuple[str, str], datetime | None]
+    losses: Mapping[str, Loss]
 
 
 def _table(
@@ -290,7 +297,9 @@ def _table(
             if settings.on_schema_change == "freeze":
                 notes += _left_out(services, record)
             if evidence is not None:
-                lost = next(of_stream(record, evidence, services.source(record.table.source)), None)
+                stream = of_stream(record, evidence, services.source(record.table.source))
+                remembered = of_losses(look.losses, evidence.names, record)
+                lost = next(chain(stream, remembered), None)
     else:
         notes.append(f"source {record.table.source} is not in the configuration")
     behind = None

@@ -102,6 +102,11 @@ def of_table(
     return found
 
 
+def follows(record: TableRecord) -> bool:
+    """Whether a table's lake table follows its stream, now or once the table is resumed."""
+    return (record.resume_to or record.state) in (State.CATCHING_UP, State.INCREMENTAL)
+
+
 def of_stream(
     record: TableRecord, evidence: CaptureEvidence, source: SourceLog
 ) -> Iterator[Finding]:
@@ -112,9 +117,8 @@ def of_stream(
         evidence: The evidence of its capture.
         source: Its source, whose kind has the positions.
     """
-    follows = (record.resume_to or record.state) in (State.CATCHING_UP, State.INCREMENTAL)
     answers = (evidence.server, evidence.log)
-    if not follows or any(isinstance(answer, TributaryError) for answer in answers):
+    if not follows(record) or any(isinstance(answer, TributaryError) for answer in answers):
         return
     try:
         check_stream(record.table, Rests.of(record), evidence, source)

@@ -6,14 +6,13 @@ sees is counted in the state store, and every table compares the count with the 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from cdc.capture.judgement import stopping
+from cdc.capture.judgement import Finding, Severity, follows, stopping
 from cdc.errors import LostHistoryError
 
 if TYPE_CHECKING:
-    from cdc.capture.judgement import Finding
     from cdc.debezium import CaptureNames
     from cdc.store.loss_counts import Loss, Losses
     from cdc.store.table_state import TableRecord
@@ -61,6 +60,24 @@ def check_losses(seen: Mapping[str, Loss], names: CaptureNames, record: TableRec
         " was committed.",
         table=table,
     )
+
+
+def of_losses(
+    seen: Mapping[str, Loss], names: CaptureNames, record: TableRecord
+) -> Iterator[Finding]:
+    """Judge whether the next run stops a table for a loss that someone has seen.
+
+    Args:
+        seen: The losses.
+        names: The table's capture.
+        record: The table.
+    """
+    if not follows(record):
+        return
+    try:
+        check_losses(seen, names, record)
+    except RememberedLossError as lost:
+        yield Finding(Severity.LOST, f"table {record.table}", lost.message, lost.remedy)
 
 
 def _of(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> list[Loss]:

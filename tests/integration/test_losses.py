@@ -17,8 +17,10 @@ from cdc.errors import CaptureError
 from cdc.run import RunResult, run_tables
 from cdc.runtime.progress import NullProgress
 from cdc.store.table_state import State
+from operate.check import check
 from operate.context import Services
 from operate.lifecycle import pause, resume
+from operate.status import status
 from stack.local import LocalStack
 from tests.integration.rigs.bootstrapping import LIMITS, Bootstrapping, Watch, fill
 from tests.integration.rigs.postgres import own_database
@@ -90,6 +92,12 @@ def test_a_loss_is_remembered_for_tables_that_no_run_looked_at(capture: Capture)
 
     copied = shop.bootstrap("copied", Watch(on_start={"copy": lose}))
     assert shop.record("seen").state is State.NEEDS_BOOTSTRAP
+    for name in ("paused", "idle"):
+        table = shop.table(name)
+        (shown,) = status(capture.services, [table]).tables
+        assert "skipped.operations" in str(shown.to_json()["lost"])
+        (line,) = [one for one in check(capture.services) if one.name == f"table {table}"]
+        assert (line.status, "skipped.operations" in line.detail) == ("error", True)
 
     resume(capture.services, shop.table("paused"))
     for one in capture.run("paused", "idle"):
