@@ -1,8 +1,8 @@
 """The facts that decide whether a source's changes are captured.
 
-`cdc.capture.gathering` gathers them once per capture, and `cdc.capture.judgement` judges them. A
-server that does not answer is a fact, too: its error is in place of the answer, so that the answers
-of the other servers are still judged.
+`cdc.capture.gathering` gathers the facts once per capture, and `cdc.capture.judgement` judges them.
+If a server does not answer, its error takes the place of the answer. The answers of the other
+servers are judged nevertheless.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 Answer: TypeAlias = T | TributaryError
-"""What a server reports, or why it does not."""
+"""The answer of a server, or the error if it does not answer."""
 
 
 def known(answer: Answer[T]) -> T:
-    """Return what a server has reported.
+    """Return the answer of a server.
 
     Raises:
-        TributaryError: It did not answer.
+        TributaryError: The server did not answer.
     """
     if isinstance(answer, TributaryError):
         raise answer
@@ -38,11 +38,11 @@ def known(answer: Answer[T]) -> T:
 
 @dataclass(frozen=True)
 class CleanupPolicy:
-    """What Kafka removes from a topic besides what has expired.
+    """The cleanup policy of a topic.
 
     Args:
-        policy: Its ``cleanup.policy``.
-        lagging: Whether compaction spares every record, even the oldest.
+        policy: The topic's ``cleanup.policy``.
+        lagging: Whether the topic's compaction lag keeps every record, even the oldest.
     """
 
     policy: str
@@ -50,7 +50,7 @@ class CleanupPolicy:
 
     @property
     def compacted(self) -> bool:
-        """Whether Kafka may drop a record because a later one has its key."""
+        """Whether Kafka may drop a record because a later record has the same key."""
         return "compact" in self.policy
 
 
@@ -59,9 +59,9 @@ class ConnectorHealth:
     """The state of a connector and its tasks.
 
     Args:
-        status: The state, as Kafka Connect has it.
-        failure: What failed and why, in one line without secrets; None if nothing has.
-        remedy: What to do about the failure; empty without one.
+        status: The state in Kafka Connect.
+        failure: The failure and its cause, in one line without secrets; None if nothing failed.
+        remedy: The remedy of the failure; empty if nothing failed.
     """
 
     status: ConnectorStatus
@@ -75,7 +75,7 @@ class ConnectorHealth:
 
     @property
     def asleep(self) -> bool:
-        """Whether somebody has paused or stopped it."""
+        """Whether an operator has paused or stopped the connector."""
         return self.status.state in ("PAUSED", "STOPPED")
 
     @property
@@ -87,15 +87,15 @@ class ConnectorHealth:
 
 @dataclass(frozen=True)
 class SignsOfLife:
-    """What shows whether a connector sends changes.
+    """The facts that show whether a connector sends changes.
 
     Args:
-        topic: The topic of its heartbeats.
-        beat_age_s: Age of the newest heartbeat in seconds, negative if it is dated ahead of this
-            clock; None if the topic holds none.
-        sends: Whether a heartbeat or another record came lately. A heartbeat is a row of the log,
-            so changes come without one while the connector sends a long transaction or a backlog.
-        remedy: What to do if it sends nothing.
+        topic: The topic of the connector's heartbeats.
+        beat_age_s: Age of the newest heartbeat in seconds; None if the topic has no heartbeat.
+            Negative if the heartbeat's time is ahead of this machine's clock.
+        sends: Whether a heartbeat or another record was sent recently. Other records count, since a
+            heartbeat is a row in the log: it comes only after a long transaction or a backlog.
+        remedy: What to do if the connector sends nothing.
     """
 
     topic: str
@@ -106,12 +106,13 @@ class SignsOfLife:
 
 @dataclass(frozen=True)
 class ConnectorFacts:
-    """A connector as Kafka Connect has it.
+    """A connector in Kafka Connect.
 
     Args:
-        effective: Its configuration, with references in place of secrets.
-        wrong: Its settings with which changes are lost or altered.
-        listed: The tables in its include list; None if a publication selects the tables.
+        effective: The connector's configuration, with references in place of secrets.
+        wrong: The connector's settings that lose or alter changes.
+        listed: The tables in the connector's include list; None if a publication selects the
+            tables.
         health: The state of the connector and its tasks; None if it was deleted meanwhile.
     """
 
@@ -128,23 +129,26 @@ class ConnectorFacts:
 
 @dataclass(frozen=True)
 class CaptureEvidence:
-    """How one source and tier is captured at one moment.
+    """The facts about one capture at one moment.
 
     Args:
-        names: Its publication, slot and connector.
-        log: The source's log, as this capture depends on it.
-        lost: Why changes that were not captured are gone from the log; None if none are.
-        unreadable: Why the kept log cannot be read further; None if it can.
-        obstacles: Why changes of all tables are not captured in full, one sentence each.
+        names: The capture's publication, slot and connector.
+        log: The health of the source's log for this capture.
+        lost: Why uncaptured changes are gone from the log; None if no change is gone.
+        unreadable: Why the connector cannot read the retained log any further; None if it can.
+        obstacles: Reasons why changes of all tables are not captured in full, one sentence each.
         server: The primary.
-        topics: The cleanup policies of the topics with facts that no event of a table shows.
+        topics: The cleanup policies of the capture's own topics, which have facts that no table's
+            topic has.
         connector: The connector; None if there is none.
         stored: The position that Connect has stored, read after the log; None if there is none.
-        statements: The changes of definitions that the connector reports; empty if its kind reports
-            none, or they were not asked for.
-        starts: The offsets in their topic at which it started without a stored position.
-        life: Whether the connector sends changes; None if that was not asked for.
-        strays: By table, the topics with its name that no table has; only runs look for them.
+        statements: The DDL statements that the connector has reported; empty if its kind reports
+            none, or if they were not requested.
+        starts: Offsets in the topic of statements at which the connector started without a stored
+            position.
+        life: Whether the connector sends changes; None if this was not requested.
+        strays: By table, the topics with the table's name that belong to no table. Only runs look
+            for such topics.
     """
 
     names: CaptureNames
@@ -163,7 +167,7 @@ class CaptureEvidence:
 
     @property
     def errors(self) -> list[TributaryError]:
-        """The errors of the servers that did not answer, each once."""
+        """The errors of the servers that did not answer, without repetitions."""
         answers: tuple[Answer[object], ...] = (
             *(self.log, self.lost, self.unreadable, self.obstacles, self.server),
             *(self.topics, self.life, self.statements, self.connector, self.stored),
@@ -182,7 +186,7 @@ class CaptureEvidence:
 
     @property
     def connector_facts(self) -> ConnectorFacts | None:
-        """The connector, or None if there is none or Connect does not answer."""
+        """The connector; None if there is none or Connect does not answer."""
         return None if isinstance(self.connector, TributaryError) else self.connector
 
     @property
@@ -193,5 +197,5 @@ class CaptureEvidence:
 
     @property
     def stored_position(self) -> LogPosition | None:
-        """The position that Connect has stored, or None if there is none or it is not known."""
+        """The position that Connect has stored; None if it is not known."""
         return None if isinstance(self.stored, TributaryError) else self.stored

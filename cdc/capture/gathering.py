@@ -1,4 +1,4 @@
-"""Gathers the evidence of captures: once for all who judge it, and each server until it fails."""
+"""Gathers the evidence of captures, once per capture."""
 
 from __future__ import annotations
 
@@ -52,9 +52,9 @@ T = TypeVar("T")
 
 
 class _Server(Generic[S]):
-    """Asks one server; its first error also answers all further questions.
+    """Queries one server; after its first error, returns that error for all further queries.
 
-    Otherwise a server that is down would cost one time-out for each question.
+    Otherwise, a server that is down would cost one time-out per query.
 
     Args:
         opened: Opens the server's client.
@@ -75,7 +75,7 @@ class _Server(Generic[S]):
 
 @dataclass(frozen=True)
 class Servers:
-    """How to open the servers that have the facts about a capture.
+    """Functions that open the servers with the facts about a capture.
 
     Args:
         source: Opens the source database.
@@ -96,26 +96,26 @@ def gather(
     definitions: Callable[[], Definitions] | None = None,
     life: Callable[[KafkaAdmin], SignsOfLife] | None = None,
 ) -> CaptureEvidence:
-    """Gather the evidence of one capture; each server is asked until its first error.
+    """Gather the evidence of one capture; query each server until its first error.
 
     Args:
         names: The capture.
         servers: The servers.
         exactly_once: Whether the connector must write to Kafka in transactions.
-        definitions: Opens what this process has read of the statements that connectors report;
-            None leaves them out.
-        life: Looks for signs that the connector sends changes; None leaves them out.
+        definitions: Returns the statements that connectors have reported, as read by this process;
+            None leaves the statements out.
+        life: Looks for signs that the connector sends changes; None leaves these signs out.
     """
     database, workers = _Server(servers.source), _Server(servers.connect)
     topics = _Server(servers.kafka)
     log = database.ask(lambda it: it.capture(names).log_health())
     connector = workers.ask(lambda it: _connector(it, names, exactly_once))
-    # After the log, as `LogHealth.problem` requires.
+    # The stored position is read after the log, as `LogHealth.problem` requires.
     stored = workers.ask(lambda it: stored_position(it, names))
     at = None if isinstance(stored, TributaryError) else stored
     policies = topics.ask(lambda it: _policies(it, names))
     signs = topics.ask(lambda it: None if life is None else life(it))
-    # Last, since without the topic of statements Kafka still answers the rest.
+    # The statements are read last. If their topic is missing, Kafka has answered the other queries.
     statements = topics.ask(lambda _: _statements(definitions, names))
     return CaptureEvidence(
         names=names,
@@ -150,14 +150,15 @@ class Captures:
         self._lock = threading.Lock()
 
     def evidence(self, record: TableRecord) -> CaptureEvidence:
-        """Return the evidence of a table's capture, and count a loss that it shows.
+        """Return the evidence of a table's capture, and count a loss that the evidence shows.
 
-        The records in Kafka stay right while Connect is down or the connector is deleted, since the
-        source keeps the rest. So only another server's error is raised.
+        An error of Connect is not raised: while Connect is down or the connector is deleted, the
+        records in Kafka are correct and the source retains the later changes.
 
         Raises:
-            TributaryError: The primary, Kafka or the registry does not answer. The error is kept,
-                since otherwise each of a thousand tables would wait for the time-outs.
+            TributaryError: The primary, Kafka or the registry does not answer. Later calls raise
+                the same error without another query, so that a thousand tables do not wait for a
+                thousand time-outs.
         """
         context, key = self._context, (record.table.source, record.tier)
         with self._lock:
@@ -191,7 +192,7 @@ class Captures:
         return found
 
     def _records(self, names: CaptureNames) -> list[TableRecord]:
-        """Return the tables of a capture; the plan is read once for all captures."""
+        """Return the tables of a capture; all captures share one read of the state store."""
         if self._plan is None:
             self._plan = self._context.store.tables()
         of = (names.source, names.tier)
@@ -200,7 +201,7 @@ class Captures:
     def _strays(
         self, names: CaptureNames, records: Sequence[TableRecord]
     ) -> dict[TableId, list[str]]:
-        """Find topics that only a renamed schema explains, unless a server does not answer."""
+        """Find topics that result from a renamed schema; none if a server does not answer."""
         context = self._context
         began = {one.table: one.attempt.started_at for one in records if one.attempt is not None}
         if names.tells_definitions or not began:
@@ -276,10 +277,10 @@ def _connector(
 
 
 def health(status: ConnectorStatus | None) -> ConnectorHealth | None:
-    """Explain the state of a connector, in words without secrets.
+    """Explain the state of a connector, without secrets.
 
     Args:
-        status: Its state; None if there is no connector.
+        status: The connector's state; None if there is no connector.
     """
     if status is None or status.failure is None:
         return None if status is None else ConnectorHealth(status)

@@ -1,7 +1,6 @@
-"""Whether the changes of a capture's tables are captured, by evidence alone.
+"""Judges from the evidence alone whether the changes of a capture's tables are captured.
 
-The proof of a bootstrap, the stop of a run, the lines of `check` and the problems of `status` are
-views of the same findings.
+A bootstrap's proof, a run's stop, `check` and `status` all use these findings.
 """
 
 from __future__ import annotations
@@ -33,25 +32,25 @@ _COPY_AGAIN = "Run `tributary run`, which marks its tables, then `tributary boot
 
 
 class Severity(Enum):
-    """What a finding means for changes."""
+    """The effect of a finding on changes."""
 
     LOST = "lost"
     """Changes that were not captured are gone."""
     INCOMPLETE = "incomplete"
     """Changes may be missing from the topics, or altered."""
     WAITING = "waiting"
-    """Changes wait in the log until somebody acts."""
+    """Changes wait in the log until an operator acts."""
     UNKNOWN = "unknown"
     """A server does not answer."""
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One fact that is not as it must be.
+    """One problem that the evidence shows.
 
     Args:
-        severity: What it means for changes.
-        subject: What has it: a slot, a connector's property, a topic.
+        severity: The problem's effect on changes.
+        subject: The object with the problem: a slot, a connector's property, a topic.
         message: The problem, as a sentence that names the subject.
         remedy: What to do.
     """
@@ -63,7 +62,7 @@ class Finding:
 
 
 def of_capture(evidence: CaptureEvidence) -> list[Finding]:
-    """Judge what all tables of a capture share, the gravest finding first."""
+    """Judge the facts that all tables of a capture share; return the gravest finding first."""
     return [
         *_log(evidence),
         *_obstacles(evidence),
@@ -76,12 +75,12 @@ def of_capture(evidence: CaptureEvidence) -> list[Finding]:
 def of_table(
     evidence: CaptureEvidence, table: TableId, obstacles: Sequence[str] = ()
 ) -> list[Finding]:
-    """Judge what only one table has; `of_capture` judges the rest.
+    """Judge the facts of a single table; `of_capture` judges the shared facts.
 
     Args:
-        evidence: The evidence of its capture.
+        evidence: The evidence of the table's capture.
         table: The table.
-        obstacles: What `SourceCapture.audit_table` reports of it.
+        obstacles: The result of `SourceCapture.audit_table` for the table.
     """
     subject, connector = f"table {table}", evidence.connector_facts
     remedy = f"Run `tributary onboard {table}`, which adds it; correct by hand what remains."
@@ -110,12 +109,12 @@ def follows(record: TableRecord) -> bool:
 def of_stream(
     record: TableRecord, evidence: CaptureEvidence, source: SourceLog
 ) -> Iterator[Finding]:
-    """Judge whether a table's stream continues its lake table, without a question to a server.
+    """Judge whether a table's stream continues from its lake table, without a query.
 
     Args:
         record: The table.
         evidence: The evidence of its capture.
-        source: Its source, whose kind has the positions.
+        source: The table's source, which parses positions.
     """
     answers = (evidence.server, evidence.log)
     if not follows(record) or any(isinstance(answer, TributaryError) for answer in answers):
@@ -144,14 +143,15 @@ def of_topic(topic: str, policy: CleanupPolicy) -> Iterator[Finding]:
 def why_silent(
     names: CaptureNames, health: Answer[ConnectorHealth | None], life: SignsOfLife | None
 ) -> Finding | None:
-    """Judge whether changes still come; None if they do.
+    """Return the reason why a capture sends no changes; None if it sends changes.
 
-    A connector that sends nothing looks like tables without changes.
+    A connector that sends nothing cannot be distinguished from tables without changes by their
+    topics alone.
 
     Args:
         names: The capture.
-        health: The state of its connector; None if there is none.
-        life: Whether it sends changes; None if that was not asked for.
+        health: The state of the capture's connector; None if there is none.
+        life: Whether the connector sends changes; None if this was not requested.
     """
     name = f"connector {names.connector}"
     if isinstance(health, TributaryError):
@@ -170,7 +170,7 @@ def why_silent(
 
 
 def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> Finding | None:
-    """Judge the signs of life of a connector whose state does not explain a silence."""
+    """Judge the signs of life of a connector whose state shows no problem."""
     if life is None or life.sends:
         return None
     if life.beat_age_s is None:
@@ -183,7 +183,7 @@ def _quiet(name: str, what: str, life: SignsOfLife | None, remedy: str = "") -> 
 
 
 def stopping(findings: Sequence[Finding]) -> list[str]:
-    """The messages of the findings after which a table's stream must not be trusted."""
+    """Return the messages of the findings that make a table's stream unreliable."""
     grave = (Severity.LOST, Severity.INCOMPLETE)
     return [finding.message for finding in findings if finding.severity in grave]
 
@@ -209,7 +209,7 @@ def _topics(evidence: CaptureEvidence) -> Iterator[Finding]:
     if isinstance(evidence.topics, TributaryError):
         return
     for topic, policy in evidence.topics.items():
-        # One that spares all records has the facts that runs need.
+        # A topic whose compaction lag keeps all records has the facts that runs need.
         if not policy.lagging:
             yield from of_topic(topic, policy)
 
@@ -229,7 +229,7 @@ def _connector(evidence: CaptureEvidence) -> Iterator[Finding]:
     if silent is not None:
         yield silent
     elif health is not None and not isinstance(health, TributaryError) and not health.running:
-        # Connect is about to start it, or has no worker for it.
+        # Connect is about to start the connector, or has no worker for it.
         remedy = "Wait until it runs; if it does not, see the log of Kafka Connect's workers."
         yield Finding(Severity.WAITING, name, f"{name} is {health.states}", remedy)
 

@@ -1,10 +1,11 @@
-"""Whether a binlog's connector knows a table as the catalog has it.
+"""Checks that a binlog's connector has the same definition of a table as the catalog.
 
-The binlog has the values of a row without names, and its text as bytes. A connector finds name,
-type and character set of each value in a definition of its own, which it derives from the text of
-the statements in the binlog. Some statements do something else on the server: an IF NOT EXISTS that
-does nothing there, a default character set that the connector overlooks. From then on it assigns
-values to the wrong columns, or misreads them, and does not fail. A new copy does not change that.
+In the binlog, a row's values have no names, and its text is bytes. The connector takes the name,
+type and character set of each value from its own definition of the table, which it derives from the
+DDL statements in the binlog. Some statements have another effect on the server: an IF NOT EXISTS
+that does nothing there, or a default character set that the connector ignores. From then on, the
+connector assigns values to the wrong columns or misreads them, without an error. A new copy of the
+table does not repair the connector's definition.
 """
 
 from __future__ import annotations
@@ -35,7 +36,9 @@ _NAMES = {
     **dict.fromkeys(("national varchar", "national character varying"), "varchar"),
     **dict.fromkeys(("nchar varchar", "nchar varying", "national char varying"), "varchar"),
 }
-"""Other names of types in statements, of which the connector reads values as of the plain name."""
+"""Other names of types in statements. The connector reads their values like those of the plain
+name.
+"""
 _SIGNS = frozenset({"unsigned", "signed", "zerofill"})
 _INTEGERS = frozenset({"tinyint", "smallint", "mediumint", "int", "bigint"})
 _BYTES = frozenset({"varbinary", "tinyblob", "blob", "mediumblob", "longblob"})
@@ -49,12 +52,12 @@ _SHAPES = frozenset(
 _ENUMS = frozenset({"enum", "set"})
 _UTF8 = frozenset({"utf8", "utf8mb3", "utf8mb4"})
 _FLOAT_DIGITS = 24
-"""Above that many binary digits, ``float(n)`` is a double."""
+"""Above this number of binary digits, ``float(n)`` is a double."""
 
 
 @dataclass(frozen=True)
 class _Form:
-    """What of a column's type decides how its values in the binlog are read."""
+    """The part of a column's type that decides how its values in the binlog are read."""
 
     kind: str
     sizes: tuple[int, ...] = ()
@@ -73,14 +76,14 @@ class _Form:
 
 
 def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -> list[str]:
-    """Return how a connector's definition of a table differs from the catalog's.
+    """Return the differences of a connector's definition of a table from the catalog's.
 
-    Only differences by which values are read otherwise count: the width of an integer and the
-    length of a text do not.
+    Only differences that change how values are read count. The width of an integer and the length
+    of a text do not count.
 
     Args:
         known: The connector's columns, in order.
-        columns: The catalog's, in order.
+        columns: The catalog's columns, in order.
     """
     names = [column.name for column in known]
     there = [column.name for column in columns]
@@ -92,8 +95,9 @@ def differences(known: Sequence[KnownColumn], columns: Sequence[SourceColumn]) -
         f" {_shown(read, one.nullable)}"
         for one, column in zip(known, columns, strict=True)
         for read, actual in ((_of_connector(one), _of_catalog(column)),)
-        # A NULL of a column that the connector has as NOT NULL arrives as a value. A column that it
-        # has as nullable loses nothing: statements do not say NOT NULL of each column of a key.
+        # If only the connector has the column as NOT NULL, a NULL arrives as a value. If only the
+        # catalog has it as NOT NULL, nothing is lost: statements need not say NOT NULL for a column
+        # of a key.
         if not _same(read, actual) or (column.nullable and not one.nullable)
     ]
 
@@ -110,19 +114,20 @@ def require_known(
     columns: Sequence[SourceColumn],
     error: type[CaptureError | LostHistoryError] = CaptureError,
 ) -> None:
-    """Check that the connector has a table as the catalog has it.
+    """Check that the connector's definition of a table agrees with the catalog.
 
     Args:
         table: The table.
         connector: The connector's name.
-        changes: What the connector has reported of the time up to the look at the catalog. It has
-            captured all of that time.
+        changes: The statements that the connector has reported. It must have captured everything up
+            to the look at the catalog.
         columns: The table's columns in the catalog.
-        error: What is raised.
+        error: The type of the error to raise.
 
     Raises:
-        CaptureError: It has not; names each difference.
-        LostHistoryError: The same, if the lake has followed that connector.
+        CaptureError: The definitions differ. The error names each difference.
+        LostHistoryError: The same, if the caller chooses this type, since the lake already has rows
+            from this connector.
     """
     if what := "; ".join(differences(newest(changes).get(table, ()), columns)):
         raise error(
@@ -151,7 +156,7 @@ def _remedy(table: TableId, what: str) -> str:
 
 
 def _same(read: _Form, actual: _Form) -> bool:
-    # MariaDB's name for a text. Its connector reads it as UTF-8.
+    # JSON is MariaDB's name for a text type. The connector reads its values as UTF-8.
     if read.kind == "json" and actual.kind == "text":
         return actual.charset == "utf8"
     return read == actual
@@ -191,7 +196,7 @@ def _form(
     if name in _INTEGERS:
         return _Form(name, unsigned=unsigned)
     if name in TEXTS:
-        # Statements have names in any case; each of the Unicode sets is read as UTF-8.
+        # Statements write names in any case. Each Unicode character set is read as UTF-8.
         name = charset.lower()
         return _Form("text", charset="utf8" if name in _UTF8 else name)
     if name in _BYTES:

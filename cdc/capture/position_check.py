@@ -1,7 +1,7 @@
-"""Whether the stream still follows from the lake's offsets, and the lake from the catalog.
+"""Checks that a table's stream continues from the lake, and that the lake can follow the catalog.
 
-These functions decide only by facts that the caller has gathered. They search nothing and repair
-nothing: each doubt stops the table, and the error names the gap.
+These functions only judge facts that the caller has gathered. They query nothing and repair
+nothing. Each doubt stops the table, and the error names the gap.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class TopicFacts:
-    """A topic as the cluster has it now.
+    """The current facts of a topic.
 
     Args:
-        id: Its UUID; None if there is no such topic.
-        earliest: First offset still in the log, per partition.
+        id: The topic's UUID; None if there is no such topic.
+        earliest: First offset that the topic still has, per partition.
         stable: Last stable offset, per partition.
-        epochs: Epoch of each partition's leader, as far as it was read.
-        policy: Its ``cleanup.policy``; the default if it was not read.
-        lagging: Whether compaction spares every record, even the oldest.
+        epochs: Epoch of each partition's leader, for the partitions whose leader was read.
+        policy: The topic's ``cleanup.policy``; the default if it was not read.
+        lagging: Whether the topic's compaction lag keeps every record, even the oldest.
     """
 
     id: str | None
@@ -52,26 +52,26 @@ class TopicFacts:
 
     @property
     def compacted(self) -> bool:
-        """Whether Kafka may drop a record because a later one has its key."""
+        """Whether Kafka may drop a record because a later record has the same key."""
         return "compact" in self.policy
 
 
 def check_topic(
     table: TableId, topic: str, *, topic_id: str | None, start: Mapping[int, int], now: TopicFacts
 ) -> None:
-    """Check that the topic is the one the lake has read, and still holds all unread records.
+    """Check that the lake was read from this topic, and that the topic has all unread records.
 
     Args:
         table: The table.
-        topic: Its topic.
-        topic_id: UUID that the lake's last commit recorded.
+        topic: The table's topic.
+        topic_id: The topic's UUID in the lake's last commit.
         start: Next offset to read per partition, from the lake's last commit.
-        now: The topic as it is.
+        now: The current facts of the topic.
 
     Raises:
-        LostHistoryError: It is another topic, lacks records, or may have gaps from compaction. The
-            error names the gap.
-        CaptureError: The topic is now compacted, and has not lost a record yet.
+        LostHistoryError: The topic was recreated, lacks records, or may have gaps from compaction.
+            The error names the gap.
+        CaptureError: The topic is compacted, but has not lost a record yet.
     """
     if now.id is None:
         raise _lost(table, f"topic {topic} no longer exists", topic=topic)
@@ -111,15 +111,15 @@ def check_topic(
 
 
 def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
-    """Check that no partition was cut off below the lake's offset and refilled.
+    """Check that no partition was truncated below the lake's offset and refilled.
 
     Args:
         table: The table.
-        topic: Its topic.
-        cuts: By partition that was cut off, how its leader describes the cut.
+        topic: The table's topic.
+        cuts: By truncated partition, the leader's description of the truncation.
 
     Raises:
-        LostHistoryError: A partition was cut off, by an unclean election or a restored disk.
+        LostHistoryError: A partition was truncated by an unclean election or a restored disk.
     """
     for partition, how in sorted(cuts.items()):
         raise _lost(
@@ -132,7 +132,7 @@ def check_cuts(table: TableId, topic: str, cuts: Mapping[int, str]) -> None:
 
 
 def _check_policy(table: TableId, topic: str, now: TopicFacts) -> None:
-    """Refuse compaction: it drops deletes, and values that a later change of the key omits."""
+    """Refuse compaction, which drops deletes, and values that a later change of the key omits."""
     if not now.compacted:
         return
     what = f"topic {topic} has cleanup.policy={now.policy}"
@@ -152,13 +152,13 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
 
     Args:
         table: The table.
-        known: The view that was copied, which names its server.
+        known: The view that was copied. It names its server.
         now: The primary; None if it was not read.
 
     Raises:
-        CaptureError: The server has lost the row by which it is recognized.
-        LostHistoryError: It is another server or timeline. A new primary does not have the
-            slot, so changes around the switch may reach neither its stream nor the former one.
+        CaptureError: The server lacks the row that identifies it.
+        LostHistoryError: The server or its timeline is another one. A new primary lacks the slot,
+            so changes around the switch may be in no topic.
     """
     if known is None or now is None:
         return
@@ -186,13 +186,14 @@ def check_server(table: TableId, *, known: CopyView | None, now: ServerIdentity 
 
 @dataclass(frozen=True)
 class Rests:
-    """What a lake table rests on; its stream must continue from there.
+    """The positions from which a table's stream must continue.
 
     Args:
         view: The view that was copied.
         reads_upto: R of the copy, as text.
         committed: The position of the newest commit, as text.
-        statements_upto: End offset of the topic of statements before O, if the connector has one.
+        statements_upto: End offset of the topic of DDL statements before O; None without such a
+            topic.
     """
 
     view: CopyView | None
@@ -202,7 +203,7 @@ class Rests:
 
     @classmethod
     def of(cls, record: TableRecord) -> Rests:
-        """What the state store knows of it, without a look at the lake."""
+        """Return these positions from the state store's record, without a look at the lake."""
         attempt, commit = record.attempt, record.last_commit
         return cls(
             view=attempt.view if attempt is not None else None,
@@ -215,17 +216,17 @@ class Rests:
 def check_stream(
     table: TableId, rests: Rests, evidence: CaptureEvidence, source: SourceLog
 ) -> None:
-    """Check that a table's stream continues from what its lake table rests on.
+    """Check that a table's stream continues from its lake table.
 
     Args:
         table: The table.
-        rests: What its lake table rests on.
-        evidence: The evidence of its capture, in which only Connect's answers may be errors.
-        source: Its source, whose kind has the positions.
+        rests: The positions from which the stream must continue.
+        evidence: The evidence of the table's capture. Only Connect's answers may be errors.
+        source: The table's source, which parses positions.
 
     Raises:
-        LostHistoryError: The stream lacks something.
-        TributaryError: The source does not answer.
+        LostHistoryError: The stream lacks changes.
+        TributaryError: The source did not answer.
     """
     check_server(table, known=rests.view, now=known(evidence.server))
     recorded = rests_on(source, rests.reads_upto, rests.committed)
@@ -236,13 +237,14 @@ def check_stream(
 def rests_on(
     source: SourceLog, reads_upto: str | None, committed: str | None
 ) -> LogPosition | None:
-    """Return the position up to which a lake table has the log, or None if none is known.
+    """Return the position up to which a lake table has the log; None if it is not known.
 
     Args:
-        source: The source, whose kind has the positions.
+        source: The source, which parses positions.
         reads_upto: R of the copy, as text.
-        committed: The position of the newest commit, as text. A server that was restored to an
-            earlier state may be behind it and not behind R, which is as old as the copy.
+        committed: The position of the newest commit, as text. R alone is as old as the copy: a
+            server that was restored to an earlier state may be behind the newest commit and not
+            behind R.
     """
     known = [source.position(text) for text in (reads_upto, committed) if text]
     return known[0].joined(known[-1]) if known else None
@@ -255,32 +257,33 @@ def check_log(
     stored: LogPosition | None = None,
     recorded: LogPosition | None = None,
 ) -> None:
-    """Check that the log still holds everything that the connector has not captured.
+    """Check that the log still has everything that the connector has not captured.
 
     Args:
         table: The table.
-        log: The log, as its capture depends on it.
-        stored: The position that Connect has stored, if it is known.
-        recorded: The position that the lake's table depends on.
+        log: The health of the log for the table's capture.
+        stored: The position that Connect has stored; None if it is not known.
+        recorded: The position up to which the lake table has the log; None if it is not known.
 
     Raises:
-        LostLogError: The log lacks something.
+        LostLogError: The log lacks uncaptured changes.
     """
     if (problem := log.problem(stored, recorded)) is not None:
         raise _lost(table, f"{log.title} {problem}", LostLogError)
 
 
 def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | None) -> None:
-    """Check that the connector has always continued from its stored position since the handoff.
+    """Check that the connector has always continued from its stored position since O.
 
     Args:
         table: The table.
-        starts: Offsets, in the topic of statements, of its starts without a stored position.
-        statements_upto: End offset of that topic before O; None if the connector has no such topic.
+        starts: Offsets in the topic of DDL statements at which the connector started without a
+            stored position.
+        statements_upto: End offset of that topic before O; None without such a topic.
 
     Raises:
-        LostHistoryError: It has not. Changes of the meantime are in no topic, and nothing else
-            shows the loss.
+        LostHistoryError: The connector has started without its stored position. The changes before
+            that start are in no topic, and no other fact shows the loss.
     """
     later = [
         offset for offset in starts if statements_upto is not None and offset >= statements_upto
@@ -295,7 +298,7 @@ def check_starts(table: TableId, starts: Sequence[int], statements_upto: int | N
 
 
 def check_capture(table: TableId, problems: Sequence[str]) -> None:
-    """Check that no problem keeps changes from becoming events.
+    """Refuse a table whose capture has a problem.
 
     Raises:
         LostEventsError: There is a problem; changes may be missing from the topic.
@@ -308,7 +311,7 @@ def check_capture(table: TableId, problems: Sequence[str]) -> None:
 def check_changes(
     table: TableId, changes: Sequence[Change], on_schema_change: str
 ) -> tuple[str, ...]:
-    """Check that the lake can follow the changes of its source table, and that it may.
+    """Check that the lake can follow schema changes, and that the policy allows it.
 
     Args:
         table: The table.
@@ -316,12 +319,12 @@ def check_changes(
         on_schema_change: The table's policy.
 
     Returns:
-        Facts that a person should look at, one sentence each.
+        Warnings for the operator, one sentence each.
 
     Raises:
         LostEventsError: Rows may have changed without any event.
         SchemaChangeError: A change cannot be applied in place.
-        PausedByPolicyError: The lake could follow, but the policy leaves the decision to a person.
+        PausedByPolicyError: The lake could follow, but the policy requires an operator's decision.
     """
     grave = [change for change in changes if change.verdict is Verdict.BOOTSTRAP]
     lost = [change for change in grave if isinstance(change, LoseEvents)]

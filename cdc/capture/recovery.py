@@ -1,4 +1,4 @@
-"""Restarts of failed connectors: by runs, and by commands that wait for changes."""
+"""Restarts failed connectors, for runs and for commands that wait for changes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 RETRY = "run `tributary retry` for one of its tables"
-"""How a person restarts a connector."""
+"""How an operator restarts a connector."""
 _LOOK_S = 5.0
 
 
@@ -30,9 +30,9 @@ class FailedConnector:
     """A connector or task that has failed.
 
     Args:
-        reason: What failed and why, and how often it was restarted.
+        reason: The failure, its cause, and the number of restarts so far.
         remedy: What to do.
-        given_up: Whether no process restarts it any more.
+        given_up: Whether no process restarts the connector any more.
     """
 
     reason: str
@@ -43,13 +43,13 @@ class FailedConnector:
 def restart_failed(
     connect: ConnectClient, restarts: Restarts, name: str, trace: str
 ) -> FailedConnector:
-    """Restart a failed connector if its next restart is due and no other process does it.
+    """Restart a failed connector if its next restart is due and no other process restarts it.
 
     Args:
         connect: Kafka Connect.
         restarts: The restarts so far.
         name: The connector.
-        trace: The stack trace of its failure.
+        trace: The stack trace of the connector's failure.
     """
     failed = explained(name, trace)
     tried = restarts.claim(name)
@@ -71,16 +71,15 @@ def explained(name: str, trace: str) -> FailedConnector:
 
 
 class Recovery:
-    """Looks after a connector while something waits for what it sends.
+    """Restarts a failed connector while a command waits for its changes.
 
-    Without it, one transient failure (a broken connection to the server, a Kafka transaction that
-    timed out) would end the wait only when its time has run out, since no run looks at the
-    connector meanwhile.
+    No run checks the connector during such a wait. Without restarts, one transient failure (a
+    broken connection, a Kafka transaction that timed out) would fill the wait up to its bound.
 
     Args:
         connect: Kafka Connect.
-        leases: A process that changes a capture holds its lease, and stops the connector for a
-            moment.
+        leases: Leases of captures. A process that changes a capture holds its lease, and may stop
+            the connector for a moment.
         restarts: The restarts so far.
     """
 
@@ -91,10 +90,10 @@ class Recovery:
         self._next_look = 0.0
 
     def attend(self, names: CaptureNames) -> None:
-        """Restart the connector if it has failed; asks Connect at most once in five seconds.
+        """Restart the connector if it has failed; query Connect at most once in five seconds.
 
         Raises:
-            CaptureError: It failed again after the last restart that is allowed.
+            CaptureError: The connector failed again after the last allowed restart.
         """
         if time.monotonic() < self._next_look:
             return

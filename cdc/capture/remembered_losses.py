@@ -1,7 +1,7 @@
-"""Losses of a capture that are remembered for its tables that nobody looked at meanwhile.
+"""Counts the losses of captures, so that a table learns of a loss that no run of it has seen.
 
-A copy, and a table that is PAUSED or FAILED, is not looked at by runs. So each loss that anyone
-sees is counted in the state store, and every table compares the count with the one before its O.
+No run checks a table while it is copied, PAUSED or FAILED. So every process that sees a loss counts
+it in the state store. Later, each table compares the count with the count before its O.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class RememberedLossError(LostHistoryError):
-    """A loss that someone has seen since the table's O, while nobody looked at this table."""
+    """A loss since the table's O that another table's run, or a command, has seen."""
 
 
 def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None:
@@ -34,20 +34,20 @@ def remember(losses: Losses, scope: object, findings: Iterable[Finding]) -> None
 
 
 def times(seen: Mapping[str, Loss], names: CaptureNames, table: TableId) -> int:
-    """Return how often the table, or its whole capture, has lost changes so far."""
+    """Return the number of losses so far of a table and of its whole capture."""
     return sum(loss.times for loss in _of(seen, names, table))
 
 
 def check_losses(seen: Mapping[str, Loss], names: CaptureNames, record: TableRecord) -> None:
-    """Check that nobody has seen a loss since the table's O.
+    """Check that no loss has been counted for a table since its O.
 
     Args:
-        seen: The losses.
+        seen: The counted losses, by scope.
         names: The table's capture.
         record: The table, with an attempt that has recorded O.
 
     Raises:
-        RememberedLossError: Somebody has; names the newest loss.
+        RememberedLossError: A loss was counted. The error names the newest loss.
     """
     table, known = record.table, record.attempt.losses if record.attempt is not None else 0
     if times(seen, names, table) <= known:

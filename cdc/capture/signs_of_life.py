@@ -22,7 +22,7 @@ def look(
     Args:
         kafka: The cluster.
         names: The capture.
-        topics: All of its topics, those of its tables among them.
+        topics: All topics of the capture, including its tables' topics.
         interval_ms: Interval between two heartbeats, in milliseconds.
 
     Raises:
@@ -43,8 +43,9 @@ def signs(
     Args:
         names: The capture.
         interval_ms: Interval between two heartbeats, in milliseconds.
-        beat: When the newest heartbeat was sent; None if there is none.
-        flows: Whether other records came within that many seconds. Called only if no heartbeat did.
+        beat: Time of the newest heartbeat; None if there is none.
+        flows: Returns whether another record was sent within a number of seconds. Called only if no
+            heartbeat was sent within this bound.
     """
     bound_s = silence_bound_s(interval_ms)
     age = None if beat is None else (datetime.now(timezone.utc) - beat).total_seconds()

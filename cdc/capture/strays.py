@@ -1,9 +1,9 @@
-"""Topics that a connector has made for tables that do not exist.
+"""Finds topics that a connector has created for tables that do not exist.
 
-After ALTER SCHEMA ... RENAME, a connector that starts sends a table's changes to the topic of its
-name of that time. It goes on with that even if the schema has its former name again, until it
-starts once more or the table is altered. The catalog shows nothing of that: a repeated GRANT leaves
-the same trace.
+If a connector starts while a schema is renamed (ALTER SCHEMA ... RENAME), it sends a table's
+changes to the topic of the table's name at that time. It continues after the schema has its former
+name again, until the next start or until the table is altered. The catalog does not show this: a
+repeated GRANT changes the same catalog row.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ def stray_topics(
 
     Args:
         names: The capture.
-        tables: Its tables.
+        tables: The capture's tables.
         topics: The topics of the cluster.
-        known: The topics of all tables on the plan, or that were on it, and of all tables that
-            exist.
+        known: The topics of all onboarded tables, of all tables that were onboarded before, and of
+            all tables that exist.
     """
     begins = f"{names.topic_prefix}."
     others = [
@@ -52,14 +52,14 @@ def written_since(
     sent: Mapping[str, datetime],
     began: Mapping[TableId, datetime],
 ) -> dict[TableId, list[str]]:
-    """Keep the stray topics with a record from after a table's attempt began.
+    """Return the stray topics with a record from after the start of a table's attempt.
 
-    Others are left over from an earlier copy: what they have is in this one.
+    The copy contains the changes in the other stray topics, which are older.
 
     Args:
         strays: The stray topics of each table.
         sent: The send time of each topic's newest record, by the sender's clock.
-        began: When the attempt of each table began.
+        began: Start time of each table's attempt.
     """
     found = {
         table: [

@@ -1,4 +1,4 @@
-"""The facts about topics that each run reads again, once for all its tables."""
+"""Reads the facts about topics, in each run once for all tables."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _LEADERS_S = 10.0
 
 
 def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFacts]:
-    """Read topics as they are now, without their settings, in three calls for any number.
+    """Read the current facts of topics, without their settings, in three calls.
 
     Raises:
         KafkaError: The cluster does not answer.
@@ -45,7 +45,7 @@ def topic_facts(context: RunContext, topics: Iterable[str]) -> dict[str, TopicFa
 
 
 def one_topic(context: RunContext, topic: str) -> TopicFacts:
-    """Read one topic as it is now, with its settings.
+    """Read the current facts of one topic, with its settings.
 
     Raises:
         KafkaError: The cluster does not answer.
@@ -58,21 +58,22 @@ def still_in_topic(
 ) -> Committed:
     """Check that the topic continues from the offsets that the lake has read.
 
-    A leader keeps every record that it has shown as committed. So only a partition with a newly
-    elected leader is checked, since that leader may have been behind, or may have an older disk.
+    A leader keeps every record that it has shown as committed. So only partitions with a new leader
+    are checked: the new leader may have lacked records, or may have an older disk.
 
     Args:
         context: What runs work with.
         record: The table.
-        latest: The newest commit of its lake table.
-        now: Its topic.
+        latest: The newest commit of the lake table.
+        now: The current facts of the table's topic.
 
     Returns:
-        The commit, with the leaders' present epochs.
+        The commit with the current leaders' epochs.
 
     Raises:
-        LostHistoryError: The topic does not continue from there; the error names the gap.
-        CaptureError: The topic is now compacted, and has not lost a record yet.
+        LostHistoryError: The topic does not continue from the lake's offsets. The error names the
+            gap.
+        CaptureError: The topic is compacted, but has not lost a record yet.
         KafkaError: A leader does not answer in time.
     """
     commit, known_id = latest.record, None
@@ -99,12 +100,12 @@ def still_in_topic(
 def cut_off(
     context: RunContext, idle: Iterable[TableRecord], topics: Mapping[str, TopicFacts]
 ) -> set[TableId]:
-    """Find idle tables whose topic was cut off below the lake's offset and refilled up to it.
+    """Find idle tables whose topic was truncated below the lake's offset and refilled up to it.
 
     The new leaders of all topics are checked in one call, since a rolling restart of the brokers
-    elects all leaders again. The epoch of a leader that has all the records is stored with the
-    cached offsets, so that no process checks that leader again. A leader that does not answer is
-    checked at the next look. The table's run decides what a cut means.
+    elects all leaders again. If a leader has all records, its epoch is stored with the cached
+    offsets, and no process checks this leader again. A leader that does not answer is checked at
+    the next look. The table's run decides how to handle a truncated topic.
 
     Args:
         context: What runs work with.
@@ -129,7 +130,7 @@ def cut_off(
 
 
 def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
-    """Return the record with the present leaders' epochs; without a leader the last one stays."""
+    """Return the record with the current leaders' epochs, where a partition has a leader."""
     last = record.last_commit
     if last is None:
         return record
@@ -140,7 +141,7 @@ def _led_by(record: TableRecord, now: TopicFacts) -> TableRecord:
 def _elsewhere_led(
     topic: str, offsets: Mapping[int, int], epochs: Mapping[int, int], now: TopicFacts
 ) -> list[Reached]:
-    """Return what the log had reached, for each partition that has another leader since."""
+    """Return offset and epoch from before the new leader, for each partition with a new leader."""
     return [
         Reached(topic, partition, offsets[partition], was)
         for partition, was in epochs.items()
@@ -149,7 +150,7 @@ def _elsewhere_led(
 
 
 def with_settings(context: RunContext, topics: Mapping[str, TopicFacts]) -> dict[str, TopicFacts]:
-    """Add the settings that affect records to the topics; one call reads hundreds of topics.
+    """Add the settings that affect records to topics' facts; one call reads hundreds of topics.
 
     Raises:
         KafkaError: The cluster does not answer.

@@ -1,4 +1,4 @@
-"""Topics that may drop changes before runs have read them: a loss in the future."""
+"""Finds topics that may drop changes before runs have read them."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Expiring:
         return self.expiry.remedy(self._named)
 
     def to_json(self) -> dict[str, Any]:
-        """The same as plain values."""
+        """Return message, remedy and topics as plain values."""
         topics = list(self.topics)
         return {"message": self.message, "remedy": self.remedy, "topics": topics}
 
@@ -50,8 +50,8 @@ class Expiring:
 def expiring(context: RunContext, records: Iterable[TableRecord]) -> list[Expiring]:
     """Find the topics of tables and their captures that may drop changes before a run reads them.
 
-    Settings that the run has just read are not read again. Tables that no run works on, such as
-    paused ones or those being copied, are included: they depend on retention more than others.
+    Settings that the run has just read are not read again. Tables that no run works on, for example
+    paused tables, are included: they need their topics' retention more than others.
 
     Args:
         context: What runs work with.

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 UNWATCHED = frozenset({State.RETIRED, State.NEEDS_BOOTSTRAP})
-"""States of tables that do not need changes to come."""
+"""States of tables that need no changes from their capture."""
 _NAMED = 5
 
 
@@ -74,8 +74,8 @@ def silences(context: RunContext, records: Iterable[TableRecord]) -> list[Silenc
     """Find the captures of the tables that send no changes now, and restart failed connectors.
 
     Args:
-        context: What runs work with. Without a client of Connect, only heartbeats and other records
-            decide.
+        context: What runs work with. Without a client of Connect, only records in Kafka are
+            checked.
         records: The tables.
 
     Raises:
@@ -104,8 +104,8 @@ class _Watch:
             try:
                 found = self._judged(capture)
                 if found is not None:
-                    # A process that changes the capture holds this lease, and stops the connector
-                    # for a moment.
+                    # A process that changes the capture holds this lease, and may stop the
+                    # connector for a moment.
                     with self._context.leases.hold(capture.resource):
                         found = self._judged(capture, restart=True)
             except LeaseHeldError as held:
@@ -117,7 +117,7 @@ class _Watch:
                 yield silent
 
     def _judged(self, capture: CaptureNames, *, restart: bool = False) -> Finding | None:
-        """Return why no changes come, or None if they come; restart the connector if it failed."""
+        """Return why a capture sends no changes, or None; restart its connector if it failed."""
         name, state = capture.connector, self._health(capture.connector)
         found = why_silent(capture, state, self._signs(capture))
         if state is None or isinstance(state, ConnectError):
@@ -131,7 +131,7 @@ class _Watch:
         return replace(found, message=failed.reason)
 
     def _health(self, name: str) -> ConnectorHealth | ConnectError | None:
-        """Return the connector's state, or the error of Connect, which then counts for all."""
+        """Return the connector's state, or the error of Connect, which is not queried again."""
         if self._away is not None:
             return self._away
         try:
@@ -147,9 +147,9 @@ class _Watch:
         return signs(capture, interval_ms, beat, lambda bound_s: self._flows(capture, bound_s))
 
     def _flows(self, capture: CaptureNames, bound_s: float) -> bool:
-        """Return whether records came lately, or since the last look.
+        """Return whether records were sent recently, or since the last look.
 
-        The last look matters, since the senders' clocks may be behind.
+        The last look is compared because the senders' clocks may be behind.
         """
         context, kafka = self._context, self._context.kafka
         topics = [*capture.own_topics, *context.store.topics(capture.source, capture.tier)]

@@ -1,8 +1,8 @@
-"""Names of lake tables in a Hive Metastore, and their move from generation to generation.
+"""Points the names of lake tables in a Hive Metastore at their published generations.
 
-The metastore has the path of a table in three places: its location, a property of its serde, and
-the location of each partition. Engines read different ones, so all three change together or not at
-all.
+The metastore stores a table's path in three places: the table's location, a property of its serde,
+and the location of each partition. Different engines read different places. So all three change in
+one step or not at all.
 """
 
 from __future__ import annotations
@@ -25,19 +25,19 @@ if TYPE_CHECKING:
 _log = logging.getLogger(__name__)
 
 _NEXT, _FORMER = "__next", "__former"
-"""Suffixes of a table's name while it moves."""
+"""Suffixes of the second and the former name while a table's name is replaced."""
 
 
 @dataclass(frozen=True)
 class CatalogEntry:
-    """A table of the lake as readers find it by name.
+    """A lake table's entry in the metastore.
 
     Args:
-        database: Its database, created when it is missing.
-        name: Its name.
+        database: The entry's database, which is created if it is missing.
+        name: The entry's name.
         table_base: Folder of the table, which holds all its generations.
         path: Base path of the published generation's Hudi table.
-        partition_by: Its partition columns.
+        partition_by: The Hudi table's partition columns.
     """
 
     database: str
@@ -61,16 +61,16 @@ def reach(spark: SparkSession, metastore: str) -> int:
 
 
 def show(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
-    """Point the name at the path, with the columns and partitions that the table has now.
+    """Point a table's name at a path, and update the name's columns and partitions.
 
-    A name that points at another generation moves in one step of the metastore. A table with
-    partitions, or with a change of a column type that the metastore refuses, moves by two renames.
-    Between them, for milliseconds, the name is missing. If a process dies there, the next call
-    finishes the move.
+    If the name points at another generation, one step of the metastore replaces it. Two renames
+    replace the name of a table with partitions, and of a table with a new column type that the
+    metastore refuses. Between the two renames, for milliseconds, the name is missing. If a process
+    dies there, the next call finishes the replacement.
 
     Args:
         spark: The session, whose JVM has the clients.
-        metastore: Its URI.
+        metastore: The metastore's URI.
         entry: The table.
 
     Raises:
@@ -94,8 +94,8 @@ def forget(spark: SparkSession, metastore: str, entry: CatalogEntry) -> None:
     """Remove the name from the metastore; the data stays.
 
     Raises:
-        LakeError: The metastore refuses or cannot be reached; or the name belongs to another table,
-            which keeps it.
+        LakeError: The metastore refuses or cannot be reached, or the name belongs to another table.
+            The other table keeps its name.
     """
     with _client(spark, metastore, _not_kept(entry), entry.path) as client:
         for suffix in ("", _NEXT, _FORMER):
@@ -143,10 +143,10 @@ def _drop(client: Any, entry: CatalogEntry, suffix: str) -> None:
 
 
 def _location(spark: SparkSession, client: Any, entry: CatalogEntry, name: str) -> str | None:
-    """The location that a name points at; None when the name does not exist.
+    """Return the location that a name points at; None if the name does not exist.
 
     Raises:
-        LakeError: The location is outside of the table's folder: the name is another table's.
+        LakeError: The location is outside of the table's folder, so the name is another table's.
     """
     if not client.tableExists(entry.database, name):
         return None
@@ -197,7 +197,7 @@ def _not_kept(entry: CatalogEntry) -> str:
 def _client(
     spark: SparkSession, metastore: str, failure: str, path: str | None = None
 ) -> Iterator[Any]:
-    """A client of the metastore; Java errors become LakeError, which begins with ``failure``."""
+    """Yield a client of the metastore; raise Java errors as LakeError with prefix ``failure``."""
     client = None
     try:
         client = java_class(spark, "org.apache.hadoop.hive.metastore.HiveMetaStoreClient")(
@@ -230,7 +230,7 @@ def _conf(spark: SparkSession, metastore: str) -> Any:
 
 
 def _plain(spark: SparkSession, path: str) -> str:
-    """A path in the metastore's form, with its file system."""
+    """Return a path in the metastore's form, with the scheme of its file system."""
     hadoop = java_class(spark, "org.apache.hadoop.fs.Path")(path)
     conf = spark.sparkContext._jsc.hadoopConfiguration()
     return str(hadoop.getFileSystem(conf).makeQualified(hadoop).toString())

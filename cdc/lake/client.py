@@ -1,13 +1,15 @@
-"""Hudi's write client, with a guard under each commit and instants that follow the table's.
+"""Hudi's write client with a guard of each commit and with instants above the table's newest one.
 
-Hudi's bulk insert takes no pre-commit function, but calls its client before each commit.
+Hudi's bulk insert takes no pre-commit function, but calls a method of its client before each
+commit.
 
-Hudi takes a commit's instant from the clock, and each commit needs a greater instant than the one
-before. After a commit from a machine whose clock was ahead, no commit could follow until this clock
-catches up. Hudi remembers its last instant per process, so raising it there would make every other
-table wait.
+Hudi takes a commit's instant from the clock, and each instant must be greater than the one before.
+After a commit from a machine whose clock is ahead, no commit succeeds until the local clock reaches
+that commit's instant. Hudi remembers its last instant per process. Raising it there would make all
+other tables wait.
 
-So such commits get their own client, which Spark's Java compiler compiles from the lines below.
+So this module subclasses Hudi's client. Spark's Java compiler compiles the class from the lines
+below.
 """
 
 from __future__ import annotations
@@ -71,16 +73,16 @@ def guarded_client(
     rows: DataFrame,
     guard: CommitGuard,
 ) -> Any:
-    """Hudi's write client for one commit, which the guard lets pass or refuses.
+    """Return Hudi's write client for one commit that the guard can refuse.
 
-    Its instant follows all instants of the timeline.
+    The commit's instant is greater than all instants of the timeline.
 
     Args:
         spark: The session.
-        timeline: The table's commits, if there is a table.
+        timeline: The table's commits; empty if the table does not exist.
         options: Hudi's settings of the write.
-        rows: What is written, with all columns of the table.
-        guard: Called under the commit.
+        rows: The rows to write, with all columns of the table.
+        guard: Called right before the commit completes.
     """
     name = options["hoodie.table.name"]
     option = java_class(spark, "org.apache.hudi.common.util.Option")
@@ -117,7 +119,7 @@ def guarded_client(
 
 @lru_cache(maxsize=1)
 def _compiled(gateway: Any) -> Any:
-    """The client's class, compiled once per JVM."""
+    """Return the client's class; compile it once per JVM."""
     jvm = gateway.jvm
     compiler = jvm.org.codehaus.janino.SimpleCompiler()
     loaders = jvm.org.apache.spark.util.Utils

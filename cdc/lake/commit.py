@@ -39,7 +39,7 @@ def _tool_version() -> str:
 
 def _user() -> str:
     try:
-        # A name from the environment can have bytes that are not UTF-8, which no document holds.
+        # A name from the environment can have bytes that are not UTF-8. A JSON document cannot.
         return getpass.getuser().encode("utf-8", "backslashreplace").decode()
     except (KeyError, OSError):  # a container may run under an id without a name
         return "unknown"
@@ -47,12 +47,12 @@ def _user() -> str:
 
 @dataclass(frozen=True)
 class ShardAccount(Part):
-    """One shard's account, which every commit of a shared table carries along.
+    """One shard's state, which every commit of a shared table copies from the commit before.
 
     Args:
-        text: The shard's last :class:`CommitRecord`, as JSON text: a reader of one shard does not
-            parse the records of the others.
-        readers_keep_s: How long the shard's readers may take by its settings, in seconds.
+        text: The shard's last :class:`CommitRecord`, as JSON text. As text, it is parsed only when
+            the shard itself is read.
+        readers_keep_s: How long the shard's readers may keep files open, in seconds.
         instant: Instant of the commit that wrote the record; None for this commit.
     """
 
@@ -86,12 +86,12 @@ def _unpacked(text: Any) -> dict[str, ShardAccount]:
 
 @dataclass(frozen=True)
 class SharedState(Part):
-    """The state of all shards of a shared table, as one commit records it.
+    """The state of all shards of a shared table at one commit.
 
     Args:
         types: Spark SQL types of the table's columns by name, without the shard column.
-        accounts: The last account of each shard, by shard name. They are stored compressed, since
-            they are much alike and each commit carries all of them.
+        accounts: The last account of each shard, by shard name. Accounts are stored compressed,
+            since each commit carries all of them and they are similar.
     """
 
     types: Mapping[str, str]
@@ -102,7 +102,7 @@ class SharedState(Part):
 
 @dataclass(frozen=True)
 class CommitRecord(Part):
-    """The record of what one commit holds, stored in the commit: it is as durable as the data.
+    """The content of one commit as a document, stored in the commit and as durable as its data.
 
     Args:
         kind: ``chunk`` (snapshot rows), ``handoff`` (the end of a snapshot) or ``run`` (changes).
@@ -116,19 +116,19 @@ class CommitRecord(Part):
         topic_id: UUID of the topic, so that a recreated topic is noticed.
         position: Source position, as text, up to which the lake has all transactions of the table.
         watermark: Event time up to which the table is complete, aware UTC.
-        counts: Records by operation, tombstones among them, and those left out as ``quarantined``;
-            for a replay, only the records applied, as ``replayed``.
-        lacks: Number of records below ``offsets`` that were left out, and were not applied since.
+        counts: Number of records by operation, including tombstones. ``quarantined`` counts the
+            records that were left out. A replay has only ``replayed``, the records it applied.
+        lacks: Number of records below ``offsets`` that were left out and are still not applied.
         schema_ids: Registry ids of the writer schemas of the events.
         last_event: How far the binlog has been read; None unless the table is a log from a binlog.
         chunk_ids: Snapshot chunks that this commit holds.
-        handoff: Where the stream starts, and the schema that the lake follows; None before the end
-            of a snapshot.
+        handoff: The table's handoff with the schema that the lake follows; None before the end of a
+            snapshot.
         shared: State of all shards of a shared table; None for any other table.
-        run_id: The run that wrote it.
+        run_id: The run that made the commit.
         tool_version: Version of this product.
-        host: Machine that wrote it.
-        user: Operating system user that wrote it.
+        host: Machine that made the commit.
+        user: Operating system user that made the commit.
         format: Version of this document.
     """
 
@@ -168,10 +168,10 @@ class CommitRecord(Part):
         return {} if self.shared is None else self.shared.accounts
 
     def require_handoff(self) -> Handoff:
-        """The handoff of this commit. Each commit of the stream should carry one.
+        """Return the handoff of this commit. Each commit of the stream should carry one.
 
         Raises:
-            LakeError: This commit carries none.
+            LakeError: This commit carries no handoff.
         """
         if self.handoff is None:
             raise LakeError(

@@ -1,6 +1,6 @@
-"""Classifies the folders of a table: which one serves, which one is built, which may be removed.
+"""Classifies the folders of a table: serving, building, former, or abandoned.
 
-Three facts decide this, so that no folder stays forever: the existing folders, the pointer for
+Three facts decide, so that no folder remains forever: the existing folders, the pointer for
 readers, and the attempts that the state store continues.
 """
 
@@ -19,16 +19,16 @@ _GIVEN_UP = frozenset({State.NEEDS_BOOTSTRAP, State.RETIRED})
 
 
 class Kind(str, Enum):
-    """What a folder of a table is."""
+    """The kind of a table's folder."""
 
     SERVING = "serving"
-    """Readers are sent to it."""
+    """The pointer names this folder as the one to read."""
     BUILDING = "building"
-    """An attempt that is not published yet writes it."""
+    """An attempt that is not published yet writes into this folder."""
     FORMER = "former"
-    """Readers were sent to it, and may have it open."""
+    """The pointer named this folder before. Readers may still have it open."""
     ABANDONED = "abandoned"
-    """The pointer does not name it, and no record continues its attempt."""
+    """The pointer does not name this folder, and no record continues its attempt."""
 
 
 @dataclass(frozen=True)
@@ -36,12 +36,12 @@ class Generation:
     """One folder of a table.
 
     Args:
-        attempt: UUID of the attempt that wrote it; a part of the folder's name.
-        kind: What it is.
-        size_bytes: Bytes that it holds.
-        number: Its generation; None when neither the pointer nor a record has it.
-        published_at: When it was published, aware UTC; None when the pointer does not name it.
-        beside: Whether it is built beside the table's own record.
+        attempt: UUID of the attempt that wrote the folder; a part of the folder's name.
+        kind: The folder's kind.
+        size_bytes: Size of the folder in bytes.
+        number: The folder's generation; None if the pointer and the records do not name it.
+        published_at: Time of publication, aware UTC; None if the pointer does not name the folder.
+        beside: Whether `resync` builds the folder while the table's own generation serves.
     """
 
     attempt: str
@@ -53,20 +53,20 @@ class Generation:
 
     @property
     def removable(self) -> bool:
-        """Whether it may be removed: it neither serves readers nor is built."""
+        """Whether the folder may be removed: it is former or abandoned."""
         return self.kind in (Kind.FORMER, Kind.ABANDONED)
 
 
 def generations(
     folders: Mapping[str, int], pointer: Pointer | None, records: Iterable[TableRecord]
 ) -> list[Generation]:
-    """The folders of a table: published ones by time, newest first, then the others.
+    """Return the folders of a table: published ones first, newest first, then the others.
 
     Args:
-        folders: Bytes by attempt. Read them before the other two arguments: an attempt is recorded
-            before it has a folder, so a folder without a record is abandoned.
-        pointer: The pointer for readers; None when nothing is published.
-        records: The table's records: its own, and that of a generation beside it.
+        folders: Bytes in the folder of each attempt. Read them before the other two arguments: an
+            attempt is recorded before it has a folder, so a folder without a record is abandoned.
+        pointer: The pointer for readers; None if nothing is published.
+        records: The table's own record, and the record of its next generation if there is one.
     """
     published = (pointer.current, *pointer.former) if pointer is not None else ()
     building = {
@@ -97,13 +97,13 @@ def generations(
 def superfluous(
     found: Sequence[Generation], retain: int, *, keep: timedelta, now: datetime
 ) -> list[Generation]:
-    """The superfluous folders: former generations except the newest ones, and abandoned attempts.
+    """Return the superfluous folders: old former generations, and abandoned attempts.
 
     Args:
-        found: The folders, as :func:`generations` orders them.
-        retain: How many former generations stay.
-        keep: How long a generation stays, at least, after another one replaced it.
-        now: The time, aware UTC.
+        found: The folders in the order of :func:`generations`.
+        retain: Number of former generations to retain.
+        keep: Minimum time for which a generation is retained after its replacement.
+        now: The current time, aware UTC.
     """
     published = [one for one in found if one.kind in (Kind.SERVING, Kind.FORMER)]
     needless = [
@@ -115,7 +115,7 @@ def superfluous(
 
 
 def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list[Generation]]:
-    """The generations by name: a generation's number, or the beginning of an attempt's UUID."""
+    """Return the generations for each name: a generation's number or the beginning of a UUID."""
     listed = list(found)
     return {
         name: [one for one in listed if name == str(one.number)]
@@ -125,4 +125,4 @@ def named(found: Iterable[Generation], names: Collection[str]) -> dict[str, list
 
 
 _SHORTEST = 4
-"""The fewest characters of a UUID that name an attempt."""
+"""Minimum number of characters of a UUID that name an attempt."""

@@ -1,4 +1,4 @@
-"""Runs a check under Hudi's commit, right before completion, and lets it refuse the commit."""
+"""Runs a check inside Hudi's commit, right before the commit completes. The check can refuse it."""
 
 from __future__ import annotations
 
@@ -29,24 +29,24 @@ class CommitGuard:
         spark: The session.
         path: Base path of the table.
         check: Called with the table's timeline, fresh from storage.
-        began: Commits that were complete when this writer began to read the table.
-        passed: Called last, after all checks have passed.
+        began: Instants of the commits that were complete when this writer began to read the table.
+        passed: Called after all checks have passed.
 
-    Hudi calls it after it has written all data files, and before it writes the commit file. If the
-    check raises, Hudi fails the commit, and :attr:`refusal` holds the original exception.
-    :attr:`instant` is the instant of the commit, once Hudi has called the guard.
+    Hudi calls the guard after all data files are written and before the commit file is written. If
+    the check raises an error, Hudi fails the commit, and :attr:`refusal` is the original exception.
+    :attr:`instant` is the commit's instant after Hudi has called the guard.
 
-    Besides the caller's check, it refuses a commit
+    Besides the caller's check, the guard refuses a commit
 
-    * that is not the only pending one: a newer writer has rolled it back, or works beside it;
-    * that misses a completed one: a clustering may have replaced the files that it changed;
-    * whose instant is not above all completed ones (a clock went backwards), since instants order
-      offsets;
-    * that lacks rows: Hudi only counts a row that it cannot write.
+    * that is not the only pending commit: a newer writer has rolled it back, or writes at the same
+    time; * that began before another commit completed: a clustering may have replaced the files
+    that it changed; * whose instant is not above all completed instants (a clock went backwards),
+    since instants order offsets; * that lacks rows, since Hudi only counts rows that it cannot
+    write.
     """
 
     class Java:
-        """Names for py4j the interface that this object implements."""
+        """The Java interface that this object implements, for py4j."""
 
         implements = ("java.util.function.BiConsumer",)
 
@@ -88,9 +88,10 @@ class CommitGuard:
             raise
 
     def verdict(self, timeline: Timeline) -> BaseException | None:
-        """The error of a commit that was refused or undone by another writer; None for others.
+        """Return the error of a refused or undone commit; None for any other commit.
 
-        Files that such a commit wrote after it was undone are deleted.
+        If another writer has undone the commit, the files that the commit wrote afterwards are
+        deleted.
 
         Args:
             timeline: The table's timeline after the failure.
@@ -108,9 +109,9 @@ class CommitGuard:
         )
 
     def _delete_late_files(self) -> None:
-        """Delete what this commit wrote after another writer had rolled it back.
+        """Delete the files that this commit wrote after another writer had rolled the commit back.
 
-        If this fails, the upkeep of the other writer deletes it.
+        If this fails, the upkeep of the other writer deletes these files.
         """
         try:
             timeline = Timeline(self._spark, self._path)

@@ -1,4 +1,4 @@
-"""The document that a copy hands over to the stream and that the lake's commits carry along.
+"""The handoff document: a copy creates it, and each later commit of the lake carries it.
 
 This module owns the document: all code creates, reads and changes it through these types.
 """
@@ -35,18 +35,20 @@ class LakeColumn(Part):
     """A column of a lake table.
 
     Args:
-        name: Its name.
-        source: Its type as the source prints it; ``DROPPED`` if only the lake still has it.
-        lake: Its Spark SQL type in the lake.
-        read_by_key: Whether its values are read from the source by key.
-        hide: ``hash`` or ``mask`` if the lake holds that in place of the values; empty otherwise.
-        plain: The Spark SQL type of the values that are hidden; empty if they are not hidden.
-        late: Whether the next events may lack it, since it is new.
-        added: Whether it is younger than the copy, so that replayed events may lack it.
-        fill: Spark SQL of its value in rows and events that are older than it; None if they have
-            no value.
-        renamed: Whether the next events may have it under a former name.
-        former: Its former names, newest first.
+        name: The column's name.
+        source: The column's type as the source prints it; ``DROPPED`` if only the lake still has
+            the column.
+        lake: The column's Spark SQL type in the lake.
+        read_by_key: Whether the column's values are read from the source by key.
+        hide: ``hash`` or ``mask`` if the lake has a hash or a mask in place of the values; empty
+            otherwise.
+        plain: The Spark SQL type of the hidden values; empty if they are not hidden.
+        late: Whether the column is new, so that the next events may lack it.
+        added: Whether the column was added after the copy, so that replayed events may lack it.
+        fill: Spark SQL of the column's value in rows and events from before the column was added;
+            None if they have no value.
+        renamed: Whether the next events may have the column under a former name.
+        former: The column's former names, newest first.
     """
 
     name: str
@@ -63,12 +65,12 @@ class LakeColumn(Part):
 
     @property
     def dropped(self) -> bool:
-        """Whether only the lake still has it."""
+        """Whether only the lake still has the column."""
         return self.source == DROPPED
 
     @classmethod
     def of(cls, column: Column) -> LakeColumn:
-        """A column as it is copied."""
+        """Return the lake column of a column that is copied."""
         return cls(
             column.name,
             column.source_type,
@@ -79,12 +81,12 @@ class LakeColumn(Part):
         )
 
     def with_name(self, change: RenameColumn) -> LakeColumn:
-        """The column under its new name; ``late``, ``added`` and ``fill`` stay as they are."""
+        """Return the column with its new name and unchanged ``late``, ``added`` and ``fill``."""
         former = (*change.former, *self.former)
         return replace(self, name=change.to, renamed=True, former=former)
 
     def as_in(self, column: Column) -> LakeColumn:
-        """The column with the source's types; ``late``, ``added``, ``fill`` and names stay."""
+        """Return the column with the source's types, and with its other fields unchanged."""
         return replace(
             LakeColumn.of(column),
             late=self.late,
@@ -95,7 +97,7 @@ class LakeColumn(Part):
         )
 
     def left(self) -> LakeColumn:
-        """The column after the source has dropped it, or the settings leave it out."""
+        """Return the column as one that only the lake still has."""
         return LakeColumn(self.name, DROPPED, self.lake)
 
 
@@ -105,9 +107,9 @@ class FollowedSchema(Part):
 
     Args:
         version: Number of the schema in its generation; the columns as copied are version 1.
-        at: When the lake followed, aware UTC.
-        schema_ids: Registry ids of the writers' schemas that were read last before the change.
-        changes: What changed, as ``Change.to_json`` gives it.
+        at: Time of the commit that followed the change, aware UTC.
+        schema_ids: Registry ids of the writers' schemas in the last batch before the change.
+        changes: The changes, each in the form of ``Change.to_json``.
     """
 
     version: int
@@ -118,24 +120,26 @@ class FollowedSchema(Part):
 
 @dataclass(frozen=True)
 class Handoff(Part):
-    """The base of a table's stream: the places of its copy, and the schema that the lake follows.
+    """The handoff of a table: the positions of its copy, and the schema that the lake follows.
 
     Args:
         start_offsets: O, the first offset per partition that the stream applies.
         handoff_offsets: H, the offset per partition at which everything up to R was captured.
         reads_upto: R, an upper bound of the log position that the copy contains, as text.
-        x0: Proof that no transaction is captured in part: x0, or the id of a marker.
+        x0: The transaction id x0, or the id of a marker: proof that no transaction is captured only
+            in part.
         marker_id: Identity of M, the marker row that the copy's view contains.
         topic_id: UUID of the topic.
-        statements_upto: Offset at which the topic of statements ended before O; None without such a
+        statements_upto: End offset of the topic of DDL statements before O; None without such a
             topic.
-        view: The image of the source that was copied.
-        fingerprint: The catalog's facts from which the columns were derived.
-        columns: The lake's columns; those that the source has come first.
+        view: The view of the source that was copied.
+        fingerprint: The facts of the catalog that the columns were derived from.
+        columns: The lake's columns. The source's columns come first.
         key: Names of the columns that identify a row; empty for a log.
-        key_text: Form of the text that is the record key; None if Hudi renders the key.
-        hash_key: Identifies the key of hashes; None if no column is hashed.
-        schema: The newest change that the lake has followed; None for the columns as copied.
+        key_text: Form of the record key's text (`cdc.lake.key_text.FORM`); None if Hudi renders the
+            key.
+        hash_key: Identity of the key of hashes; None if no column is hashed.
+        schema: The newest schema change that the lake has followed; None if there is none.
     """
 
     start_offsets: Mapping[int, int]
@@ -157,16 +161,16 @@ class Handoff(Part):
     def of_copy(
         cls, attempt: Attempt, schema: TableSchema, *, shared: bool, hash_key: str | None
     ) -> Handoff:
-        """The handoff of an attempt that has recorded all its places.
+        """Return the handoff of an attempt that has recorded all positions of its copy.
 
         Args:
             attempt: The attempt.
-            schema: The columns that it copied.
-            shared: Whether the rows go to a table that several source tables feed.
-            hash_key: As :func:`hash_key_of` gives it.
+            schema: The columns that the attempt copied.
+            shared: Whether the rows are written to a table that several shards share.
+            hash_key: The result of :func:`hash_key_of`.
 
         Raises:
-            StateError: The attempt has not recorded one of the places.
+            StateError: The attempt has not recorded one of the positions.
         """
 
         def recorded(value: _Value | None, what: str) -> _Value:
@@ -197,12 +201,12 @@ class Handoff(Part):
 
     @property
     def version(self) -> int:
-        """Version of the schema that the lake follows; 1 for the columns as copied."""
+        """Version of the schema that the lake follows; 1 if it has not changed since the copy."""
         return 1 if self.schema is None else self.schema.version
 
     @property
     def lake_columns(self) -> LakeColumns:
-        """The lake's columns, in the form that is compared with the source's."""
+        """The lake's columns in the form in which they are compared with the source's columns."""
         return LakeColumns(
             {one.name: one.lake for one in self.columns},
             dropped=frozenset(one.name for one in self.columns if one.dropped),
@@ -211,12 +215,12 @@ class Handoff(Part):
         )
 
     def lake_schema(self, table: TableId) -> TableSchema:
-        """The lake's columns with their types in the lake, not those at the source."""
+        """Return the lake's columns with their lake types."""
         columns = (Column(one.name, one.lake, one.lake) for one in self.columns)
         return TableSchema(table, tuple(columns), self.key)
 
     def carried(self, schema: TableSchema) -> TableSchema:
-        """The source's columns, and those that only the lake still has."""
+        """Return the source's columns followed by the columns that only the lake still has."""
         names = {column.name for column in schema.columns}
         kept = (
             Column(one.name, DROPPED, one.lake) for one in self.columns if one.name not in names
@@ -226,12 +230,12 @@ class Handoff(Part):
     def next_schema(
         self, changes: Sequence[Change], *, at: datetime, schema_ids: Sequence[int]
     ) -> FollowedSchema:
-        """The next version of the schema.
+        """Return the next version of the schema.
 
         Args:
-            changes: What it changes.
-            at: Now, aware UTC.
-            schema_ids: Registry ids of the writers' schemas that were read last.
+            changes: The changes from this version to the next one.
+            at: The current time, aware UTC.
+            schema_ids: Registry ids of the writers' schemas in the last batch.
         """
         shown = tuple(one.to_json() for one in changes)
         return FollowedSchema(self.version + 1, at, tuple(schema_ids), shown)
@@ -246,19 +250,20 @@ class Handoff(Part):
         schema: FollowedSchema,
         hash_key: str | None,
     ) -> Handoff:
-        """The handoff after the lake has followed its source.
+        """Return the handoff after the lake has followed a schema change.
 
-        A new column is ``late`` until all events of a batch have it. Older events lack it; they get
-        the value that old rows have. The column stays ``added``, for events that are replayed. In
-        the same way, events may have a ``renamed`` column under one of its ``former`` names.
+        A new column is ``late`` until all events of a batch have it. Older events lack the column
+        and get the value of old rows. The column remains ``added``, since replayed events may lack
+        it. A ``renamed`` column works in the same way: events may have it under one of its
+        ``former`` names.
 
         Args:
             wanted: The columns that the settings replicate.
-            changes: How the source differs from the lake.
-            fingerprint: The catalog's facts now.
+            changes: The differences of the source from the lake.
+            fingerprint: The current facts of the catalog.
             fills: Spark SQL of the value in old rows, by new column.
-            schema: The next version of the schema, as :meth:`next_schema` gives it.
-            hash_key: As :func:`hash_key_of` gives it.
+            schema: The next version of the schema, from :meth:`next_schema`.
+            hash_key: The result of :func:`hash_key_of`.
         """
         had = {one.name: one for one in self.columns}
         renamed = {one.to: had[one.name].with_name(one) for one in renames(changes)}
@@ -278,7 +283,9 @@ class Handoff(Part):
         )
 
     def settled(self, written: Mapping[int, DebeziumSchema]) -> Handoff:
-        """The handoff after a batch: a column that all its events had is no longer late or renamed.
+        """Return the handoff after a batch: columns that all events have are no longer late.
+
+        This also ends ``renamed`` of a column that all events have under its new name.
 
         Args:
             written: The writers' schemas of the batch, by registry id.
@@ -297,14 +304,14 @@ class Handoff(Part):
 
 
 def renames(changes: Iterable[Change]) -> Iterator[RenameColumn]:
-    """The renames that the lake follows by moving a column's values to its new name."""
+    """Yield the renames for which the lake moves a column's values to its new name."""
     for change in changes:
         if isinstance(change, RenameColumn) and change.verdict is Verdict.FILL:
             yield change
 
 
 def hash_key_of(columns: Iterable[Column], config: LakeConfig) -> str | None:
-    """The identity of the key of hashes; None if no column is hashed.
+    """Return the identity of the key of hashes; None if no column is hashed.
 
     Raises:
         SecretError: The key cannot be read.

@@ -1,4 +1,4 @@
-"""How Hudi finds a row by its key: chosen once per table, kept in its commits."""
+"""Chooses a table's Hudi index once, and stores the choice in the table's commits."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ OUTGROWN_BUCKET_BYTES = 256 * MIB
 
 @dataclass(frozen=True)
 class SnapshotSize:
-    """What a snapshot will write, as planned.
+    """The planned size of a snapshot.
 
     Args:
-        rows: Estimated rows.
-        bytes: Estimated bytes in the source.
-        commits: Commits in which they are written.
+        rows: Estimated number of rows.
+        bytes: Estimated size in the source, in bytes.
+        commits: Number of commits that write the snapshot.
     """
 
     rows: int
@@ -41,7 +41,8 @@ class IndexLayout(Part):
     Args:
         kind: ``bucket``, ``bloom`` or ``simple``.
         buckets: Number of buckets, for ``bucket``.
-        automatic: Whether it was chosen by size, and may be given up when the table outgrows it.
+        automatic: Whether the index was chosen by size. It is then replaced if the table outgrows
+            it.
         format: Version of this document.
     """
 
@@ -59,17 +60,17 @@ class IndexLayout(Part):
     def choose(
         cls, settings: TableSettings, layout: RowLayout, size: SnapshotSize | None
     ) -> IndexLayout:
-        """The index of a table that does not exist yet.
+        """Choose the index of a table that does not exist yet.
 
         A bucket index needs no look-up and is the cheapest for tables of few files. But each bucket
-        takes only one bulk insert, and only the rows of one partition. So bloom filters, which
-        prune by key ranges, are for a log, for a table whose snapshot takes several commits, and
-        for a table whose rows move between partitions.
+        takes only one bulk insert, and only the rows of one partition. So three kinds of tables get
+        bloom filters, which prune by key ranges: a log, a table whose snapshot takes several
+        commits, and a table whose rows move between partitions.
 
         Args:
             settings: The table's settings.
-            layout: Its row layout.
-            size: What the snapshot will write; None for a table that begins empty.
+            layout: The table's row layout.
+            size: Planned size of the snapshot; None for a table that begins empty.
 
         Raises:
             ConfigError: The settings require a bucket index where it would lose rows.
@@ -95,29 +96,33 @@ class IndexLayout(Part):
         return cls(kind, settings.buckets or by_size, automatic=automatic)
 
     def outgrown(self, largest_file_bytes: int) -> bool:
-        """Whether buckets have become so large that each change rewrites too much."""
+        """Whether the buckets are so large that a change rewrites too many bytes."""
         return self.automatic and self.is_bucket and largest_file_bytes > OUTGROWN_BUCKET_BYTES
 
     @property
     def filter_options(self) -> dict[str, str]:
-        """Hudi's settings for bloom filters, which it writes with every index; they affect cost."""
+        """Hudi's settings for bloom filters, which affect only cost.
+
+        Hudi writes bloom filters with every index.
+        """
         if self.is_bucket:
-            # These filters soon let every key pass. In a table that outgrows its buckets, key
-            # ranges alone find rows until the files are rewritten.
+            # Small filters, which soon let every key pass. After a table has outgrown its buckets,
+            # only key ranges prune files, until the files are rewritten.
             return {
                 "hoodie.index.bloom.num_entries": "1000",
                 "hoodie.bloom.index.filter.dynamic.max.entries": "1000",
                 "hoodie.index.bloom.fpp": "0.5",
             }
-        # Half the hashes per row of the default 1e-9: one needless file in ten thousand look-ups
-        # costs less than the other half.
+        # This takes half the hashes per row of the default 1e-9. One needless file in ten thousand
+        # look-ups costs less than the other half of the hashes.
         return {"hoodie.index.bloom.fpp": "0.0001"}
 
     def options(self, *, global_index: bool) -> dict[str, str]:
         """Hudi's settings for this index.
 
         Args:
-            global_index: Whether a row's partition can change, so that Hudi searches all of them.
+            global_index: Whether a row's partition can change, so that Hudi searches all
+                partitions.
         """
         if self.is_bucket:
             return {
@@ -134,7 +139,7 @@ class IndexLayout(Part):
         return {"hoodie.index.type": self.kind.upper()}
 
     def to_json(self) -> str:
-        """The layout as one line of JSON, kept in each commit."""
+        """Return the index as one line of JSON, which each commit carries."""
         return _CODEC.write(self)
 
     @classmethod
@@ -146,7 +151,7 @@ class IndexLayout(Part):
             name: What errors call it.
 
         Raises:
-            LakeError: The text is something else, or of another version.
+            LakeError: The text is not an index, or is of another version.
         """
         return _CODEC.read(text, name)
 

@@ -12,7 +12,7 @@ def time_of(instant: str) -> datetime:
 
 
 def lead(newest: str | None) -> timedelta:
-    """How far the newest instant is ahead of this machine's clock; zero when it is not."""
+    """Return how far the newest instant is ahead of this machine's clock, or zero."""
     if newest is None:
         return timedelta()
     seconds = (time_of(newest) - datetime.now(timezone.utc)).total_seconds()

@@ -1,9 +1,9 @@
 """The record key as one text: different keys have different texts, and no code splits a text.
 
-Hudi's bucket index parses the columns out of a record key that has a comma and a colon, and for
-some values this never ends. So the text of a key has no comma.
+Hudi's bucket index parses a record key with a comma and a colon into columns, and for some values
+its parser never ends. So the text of a key has no comma.
 
-The source decides which keys are equal: for it, 0.0 equals -0.0, and NaN equals NaN.
+Two keys are equal if the source says so: 0.0 equals -0.0, and NaN equals NaN.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ if TYPE_CHECKING:
     from schemas.table import Column
 
 FORM = 2
-"""The form of the text. A table whose rows have another form is copied again."""
+"""The current form of the text. A table whose rows have another form is copied again."""
 
 _NATURAL_TYPES = frozenset({"tinyint", "smallint", "int", "bigint"})
 _ESCAPES = (("\\", "\\\\"), (",", "\\."), ("|", "\\|"))
 _NULL = "\\N"
-"""The text of NULL. No value has it, since each backslash in a value begins an escape."""
+"""The text of NULL. No value has this text, since each backslash in a value begins an escape."""
 _REAL = ("float", "double")
 
 
 def is_natural(column: Column) -> bool:
-    """Whether Hudi's key generators render the column as they should.
+    """Whether Hudi's key generators render the column's values correctly.
 
     Integers and UUIDs contain none of the generators' separators. Text may contain them, or be
     empty, which the generators render as ``__empty__``. Dates, timestamps and decimals render
@@ -41,18 +41,18 @@ def is_natural(column: Column) -> bool:
 
 
 def key_form(key: Iterable[Column], *, shared: bool) -> int | None:
-    """The form of the key text that the rows of a table need; None if they need no key text.
+    """Return the form of the key text that a table's rows need; None if they need no key text.
 
     Args:
         key: The columns of the table's key.
-        shared: Whether several source tables feed it: the shard's name is then a part of the key.
+        shared: Whether several shards share the table. The shard's name is then a part of the key.
     """
     columns = tuple(key)
     return FORM if columns and (shared or not all(map(is_natural, columns))) else None
 
 
 def key_text(key: Iterable[Column]) -> SparkColumn:
-    """The text of a key, which is never empty and never one of Hudi's words for an empty key."""
+    """Return the text of a key, never empty and never one of Hudi's words for an empty key."""
     parts = (
         _text(F.col(quoted(column.name)).cast(column.lake_type), column.lake_type) for column in key
     )

@@ -1,9 +1,9 @@
 """Deletes the files that a writer adds after another writer has rolled its commit back.
 
-A rollback deletes the files that are there by then. A writer that still runs, or wakes up later,
-adds more. Its commit is refused, but its files stay, and Hudi counts a file as committed if its
-instant is below the first commit of the active timeline. So they are deleted before archiving moves
-this first commit past them.
+A rollback deletes the files that exist at that time. A writer that still runs, or resumes later,
+adds more files. The writer's commit is refused, but these files remain. Hudi counts a file as
+committed if its instant is below the first commit of the active timeline. So these files are
+deleted before archiving moves the first commit above their instant.
 """
 
 from __future__ import annotations
@@ -21,18 +21,18 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _SPECIAL = re.compile(r"[\\\[\]{}*?]")
-"""Characters that a pattern of Hadoop's file systems gives a meaning."""
+"""Special characters in patterns of Hadoop's file systems."""
 
 
 def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_columns: int) -> None:
-    """Delete all files of commits that were rolled back and that archiving has not passed yet.
+    """Delete all files of rolled back commits above the first commit of the active timeline.
 
-    It lists each partition once if there is such a commit, and nothing otherwise.
+    If there is such a commit, each partition is listed once. Otherwise nothing is listed.
 
     Args:
         spark: The session whose file systems are used.
         timeline: The table's commits.
-        partition_columns: Number of the table's partition columns, each of which is a folder.
+        partition_columns: Number of the table's partition columns. Each is a level of folders.
 
     Raises:
         Py4JError: The files cannot be listed or deleted.
@@ -50,7 +50,7 @@ def delete_late_files(spark: SparkSession, timeline: Timeline, *, partition_colu
 
 
 def delete_refused(spark: SparkSession, timeline: Timeline, stats: Iterable[Any]) -> None:
-    """Delete the files of a refused commit, unless its rollback is still to come.
+    """Delete the files of a refused commit that is already rolled back.
 
     Args:
         spark: The session whose file systems are used.

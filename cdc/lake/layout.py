@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RowLayout:
-    """How rows of one table are laid out in the lake.
+    """The layout of a table's rows in the lake.
 
-    A table without a key is a log: its rows have a `ROW`, and no row is ever replaced.
+    A table without a key is a log: its rows have the column `ROW`, and no row is ever replaced.
 
     Args:
         schema: The table.
@@ -30,8 +30,8 @@ class RowLayout:
         soft_delete: Whether deleted rows stay, with ``DELETED`` set.
 
     Raises:
-        SchemaError: The table cannot be laid out: a column name is reserved, invalid or collides
-            with another, or the table does not have a partition column.
+        SchemaError: A column name is reserved, invalid or equal to another name in lower case, or
+            the table lacks a partition column.
     """
 
     schema: TableSchema
@@ -64,7 +64,7 @@ class RowLayout:
 
     @property
     def needs_key_column(self) -> bool:
-        """Whether the record key is the column ``KEY``; integers and UUIDs do not need it."""
+        """Whether the record key is the column ``KEY``; False for keys of integers and UUIDs."""
         return not all(map(is_natural, self._key))
 
     @property
@@ -76,7 +76,7 @@ class RowLayout:
 
     @property
     def moves_partitions(self) -> bool:
-        """Whether a change of a row can move it to another partition; rows of a log stay."""
+        """Whether a change of a row can move the row to another partition; False for a log."""
         return not self.is_log and not set(self.partition_by) <= set(self.schema.key)
 
     @property
@@ -95,7 +95,7 @@ class RowLayout:
 
     @property
     def key_generator(self) -> str:
-        """Hudi's class that renders record key and partition path."""
+        """Name of Hudi's class that renders record key and partition path."""
         if not self.partition_by:
             name = "NonpartitionedKeyGenerator"
         elif len(self.record_key) == 1 and len(self.partition_by) == 1:
@@ -115,7 +115,7 @@ class RowLayout:
         )
 
     def project(self, rows: DataFrame) -> DataFrame:
-        """The rows with exactly the lake's columns, in order and cast.
+        """Return the rows with exactly the lake's columns, in the lake's order and types.
 
         Raises:
             SchemaError: A column is missing.
@@ -132,8 +132,8 @@ class RowLayout:
             else:
                 selected.append(column(name).cast(lake_type).alias(name))
         projected = rows.select(*selected)
-        # Lake columns are nullable even if the input's are not: a later schema may lack a column,
-        # and a delete carries only its key.
+        # Lake columns are nullable even if input columns are not: a later schema may lack a column,
+        # and a delete has only its key.
         return projected.select(
             *(
                 column(name) if projected.schema[name].nullable else _nullable(name)
@@ -143,7 +143,7 @@ class RowLayout:
 
 
 def column(name: str) -> SparkColumn:
-    """The column of exactly this name, which may have any characters."""
+    """Return the column of exactly this name, which may have any characters."""
     return F.col("`" + name.replace("`", "``") + "`")
 
 

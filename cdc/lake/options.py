@@ -1,4 +1,4 @@
-"""Hudi's settings for one table, and which of them may be overridden."""
+"""Hudi's settings for one table. Some of them may be overridden."""
 
 from __future__ import annotations
 
@@ -33,15 +33,17 @@ _FIXED = {
     "hoodie.write.auto.upgrade": "false",
     # Instants order offsets; local time would go back for an hour each autumn.
     "hoodie.table.timeline.timezone": "UTC",
-    # Hudi waits for clocks of concurrent writers; there is one writer, and the guard compares.
+    # Hudi waits this long for the clocks of concurrent writers. Here only one writer exists, and
+    # the guard compares instants.
     "hoodie.time.generator.max_expected_clock_skew_ms": "1",
     # Offsets advance even when a batch changes no row.
     "hoodie.allow.empty.commit": "true",
     # A row that cannot be written fails its commit; Hudi's default drops the row.
     "hoodie.write.ignore.failed": "false",
-    # No guard checks a clustering that runs inside a commit; upkeep runs it, under the guard.
+    # No guard checks a clustering inside a commit. So upkeep runs clusterings, with the guard.
     "hoodie.clustering.inline": "false",
-    # One writer, fenced by the lease, the guard and the next writer's rollback of what it left.
+    # The lease, the guard, and the next writer's rollback of unfinished commits fence the one
+    # writer.
     "hoodie.write.concurrency.mode": "SINGLE_WRITER",
     "hoodie.clean.failed.writes.policy": "EAGER",
     # A retried stale batch would bring deleted rows back.
@@ -138,7 +140,7 @@ _OWNED = (
     "hoodie.heartbeat.",
     "hoodie.client.heartbeat.",
 )
-"""Prefixes of settings that are decided here, or that one of the table's own settings controls."""
+"""Prefixes of settings that this module decides, or that one of the table's settings controls."""
 
 _SECRET = re.compile(r"passw|secret|token|credential|access.?key|private.?key", re.IGNORECASE)
 
@@ -146,7 +148,7 @@ _SECRET = re.compile(r"passw|secret|token|credential|access.?key|private.?key", 
 def table_options(
     layout: RowLayout, index: IndexLayout, overrides: Mapping[str, str], *, operation: str
 ) -> dict[str, str]:
-    """All of Hudi's options for one write.
+    """Return all of Hudi's options for one write.
 
     Args:
         layout: Columns, key and partitions.
@@ -157,8 +159,8 @@ def table_options(
     table = layout.schema.table
     return {
         **_DEFAULTS,
-        # Deletes are part of the upserts, marked by a column that rows have anyway. If deleted rows
-        # stay, Hudi may not treat them as deletes.
+        # A delete is a row of an upsert, marked in the column OP. In soft delete mode, Hudi may not
+        # treat such rows as deletes.
         **({} if layout.soft_delete else _DELETES),
         **service_options(
             clustered=not index.is_bucket,
@@ -168,8 +170,8 @@ def table_options(
         **overrides,
         **_FIXED,
         **index.options(global_index=layout.moves_partitions),
-        # Batches hold one row per key, so there is nothing to combine. But only with this setting
-        # does Hudi keep the ordering value, which a global index compares.
+        # A batch has one row per key, so there is nothing to combine. But Hudi keeps the ordering
+        # value only with this setting, and a global index compares that value.
         "hoodie.combine.before.upsert": str(layout.moves_partitions).lower(),
         "hoodie.table.name": re.sub(r"\W", "_", f"{table.schema}_{table.name}"),
         "hoodie.datasource.write.operation": operation,
@@ -195,10 +197,11 @@ def require_keyed(schema: TableSchema, settings: TableSettings) -> None:
 
 
 def check_overrides(table: TableId, overrides: Mapping[str, object]) -> dict[str, str]:
-    """The table's ``hudi`` settings as text.
+    """Return the table's ``hudi`` settings as text, after a check.
 
     Raises:
-        ConfigError: A setting would break the lake's guarantees, is not Hudi's, or is a secret.
+        ConfigError: A setting would break the lake's guarantees, is not a Hudi setting, or is a
+            secret.
     """
     for key, value in overrides.items():
         if not key.startswith("hoodie."):

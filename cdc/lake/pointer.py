@@ -1,4 +1,4 @@
-"""The generation of a table that readers should open: one small file in the table's folder."""
+"""The pointer: a small file in the table's folder that names the generation for readers to open."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ _LOCAL = re.compile(r"file:(?://(?=/)|(?=/[^/]))")
 
 @dataclass(frozen=True)
 class Published(Part):
-    """A generation that is, or was, shown to readers.
+    """A generation that is or was published.
 
     Args:
-        path: Base path of its Hudi table.
-        generation: Its number, from 1.
-        attempt: UUID of the bootstrap attempt that wrote it.
-        published_at: When it was published, aware UTC.
+        path: Base path of the generation's Hudi table.
+        generation: The generation's number, from 1.
+        attempt: UUID of the bootstrap attempt that wrote the generation.
+        published_at: Time of publication, aware UTC.
     """
 
     path: str
@@ -39,7 +39,7 @@ class Published(Part):
 
 @dataclass(frozen=True)
 class Pointer(Published):
-    """The published generation of a table, and those that were published before it.
+    """The published generation of a table, and the generations that were published before.
 
     Args:
         former: Generations that readers may still have open, newest first.
@@ -51,7 +51,7 @@ class Pointer(Published):
 
     @classmethod
     def of(cls, current: Published, former: tuple[Published, ...] = ()) -> Pointer:
-        """The pointer to a generation that was published after the former ones."""
+        """Return the pointer to a generation with its former generations."""
         return cls(
             current.path, current.generation, current.attempt, current.published_at, former=former
         )
@@ -88,11 +88,11 @@ _CODEC = Codec(
 
 
 def moved(pointer: Pointer | None, to: Published) -> Pointer:
-    """The pointer after a generation is published, perhaps for the second time.
+    """Return the pointer after a generation is published, perhaps for the second time.
 
     Raises:
-        ReplacedGenerationError: Another one has replaced it since, so readers would see an older
-            state.
+        ReplacedGenerationError: Another generation has replaced this one already, so readers would
+            see an older state.
     """
     if pointer is None:
         return Pointer.of(to)
@@ -111,9 +111,9 @@ def moved(pointer: Pointer | None, to: Published) -> Pointer:
 
 
 def local_folder(url: str) -> Path | None:
-    """The folder of a URL on this machine; None when the URL is of another file system.
+    """Return the local folder of a URL; None if the URL is of another file system.
 
-    As in Hadoop, the text after ``file:`` is a literal path, without escapes.
+    The text after ``file:`` is a literal path without escapes, as in Hadoop.
     """
     if (local := _LOCAL.match(url)) is not None:
         return Path(url[local.end() :])
@@ -121,7 +121,7 @@ def local_folder(url: str) -> Path | None:
 
 
 def read_local(folder: Path) -> Pointer | None:
-    """The pointer of a table's folder on this machine, or None when nothing is published.
+    """Return the pointer in a table's local folder; None if nothing is published.
 
     Raises:
         LakeError: The file cannot be read.
@@ -140,7 +140,7 @@ def read_local(folder: Path) -> Pointer | None:
 
 
 def replace_local(folder: Path, text: str) -> None:
-    """Put a pointer into a folder of this machine, in one step that survives a loss of power.
+    """Write a pointer into a local folder, in one step that survives a loss of power.
 
     Raises:
         LakeError: The folder cannot be written.

@@ -31,14 +31,14 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _RENAMES = frozenset({"hdfs", "viewfs"})
-"""Schemes of file systems that rename over an existing file in one step."""
+"""Schemes of file systems that replace an existing file by a rename in one step."""
 
 ATTEMPT = "attempt="
 """Prefix of the name of an attempt's folder; the attempt's UUID follows."""
 
 
 def attempt_path(table_base: str, attempt: uuid.UUID | str) -> str:
-    """Base path of the Hudi table that only this attempt ever writes."""
+    """Return the base path of an attempt's own Hudi table."""
     return f"{table_base}/{ATTEMPT}{attempt}"
 
 
@@ -63,8 +63,8 @@ def write_pointer(
             no longer holds the table.
 
     Raises:
-        FencedError: This process no longer holds the table. If it has moved the pointer by then,
-            the next run of the table stops, since its record and the pointer do not agree.
+        FencedError: This process no longer holds the table. If the pointer is already replaced, the
+            table's next run stops, since its record and the pointer do not agree.
         ReplacedGenerationError: Another generation has replaced this one.
         LakeError: The file cannot be written.
     """
@@ -82,7 +82,7 @@ def write_pointer(
 
 
 def read_pointer(spark: SparkSession, table_base: str) -> Pointer | None:
-    """The published generation, or None when the table has none.
+    """Return the pointer of a table; None if the table has no published generation.
 
     Raises:
         LakeError: The file cannot be read.
@@ -100,11 +100,11 @@ def read_pointer(spark: SparkSession, table_base: str) -> Pointer | None:
 
 
 def current_path(table_base: str, spark: SparkSession | None = None) -> str | None:
-    """Base path of the Hudi table that readers should open, or None when none is published.
+    """Return the base path of the Hudi table for readers to open; None if none is published.
 
     Args:
         table_base: Folder of the table under the lake's URL.
-        spark: A session whose file systems reach it; needed unless the folder is on this machine.
+        spark: A session whose file systems reach the folder; not needed for a local folder.
 
     Raises:
         LakeError: The pointer cannot be read, or the folder is on another machine and there is no
@@ -124,7 +124,7 @@ def current_path(table_base: str, spark: SparkSession | None = None) -> str | No
 
 
 def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
-    """Bytes in the folder of each attempt that has one, by the attempt's UUID.
+    """Return the bytes in each attempt's folder, by the attempt's UUID.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -142,7 +142,7 @@ def attempt_folders(spark: SparkSession, table_base: str) -> dict[str, int]:
 
 
 def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> list[str]:
-    """The given attempts that have a folder; the content of the folders is not read.
+    """Return the given attempts that have a folder; the folders' content is not read.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -154,7 +154,9 @@ def attempts_there(spark: SparkSession, table_base: str, attempts: Iterable[str]
 
 
 def delete_attempts(spark: SparkSession, table_base: str, attempts: Iterable[str]) -> None:
-    """Delete the folders of attempts, under the table's lease; skip folders that are gone.
+    """Delete the folders of attempts; skip folders that are gone.
+
+    The caller holds the table's lease.
 
     Raises:
         LakeError: A folder cannot be deleted.
@@ -166,10 +168,10 @@ def delete_attempts(spark: SparkSession, table_base: str, attempts: Iterable[str
 
 
 def delete_path(spark: SparkSession, path: str) -> bool:
-    """Delete a folder and all that is in it.
+    """Delete a folder with its content.
 
     Returns:
-        Whether there was such a folder.
+        Whether the folder existed.
 
     Raises:
         LakeError: The folder cannot be deleted, or is the root of a file system.
@@ -185,9 +187,10 @@ def delete_path(spark: SparkSession, path: str) -> bool:
 
 
 def has_commit(spark: SparkSession, path: str, instant: str) -> bool:
-    """Whether a Hudi table has a completed commit; lists the timeline only if it seems gone.
+    """Whether a Hudi table has a completed commit.
 
-    A commit from before the active timeline is archived, as the newest one of an idle shard may be.
+    A commit older than the active timeline counts as completed: it is archived. This happens to the
+    newest commit of an idle shard. The timeline is listed only if the commit's file is missing.
 
     Raises:
         LakeError: The table's folder cannot be read.
@@ -208,7 +211,7 @@ def probe(spark: SparkSession, url: str) -> None:
     """Write and remove a file under ``url``.
 
     Raises:
-        LakeError: The place is not writable.
+        LakeError: Files cannot be written or removed there.
     """
     with _files(spark, url) as (files, folder):
         file = _child(spark, folder, f".tributary-check-{uuid.uuid4().hex}")
@@ -218,7 +221,7 @@ def probe(spark: SparkSession, url: str) -> None:
 
 @contextmanager
 def _files(spark: SparkSession, path: str) -> Iterator[tuple[Any, Any]]:
-    """The Hadoop file system of ``path`` and the path; Java errors become LakeError."""
+    """Yield the Hadoop file system of ``path`` and the path; raise Java errors as LakeError."""
     try:
         folder = _path(spark, path)
         yield folder.getFileSystem(spark.sparkContext._jsc.hadoopConfiguration()), folder
@@ -240,8 +243,8 @@ def _replace(spark: SparkSession, files: Any, folder: Any, text: str) -> None:
 
     - On a local disk the operating system renames a new file over the old one.
     - On HDFS Hadoop does. Elsewhere Hadoop's rename over a file is a delete and a rename.
-    - Object stores show a file once it is written completely, so it is written in place. Azure's
-      (abfs) is an exception: readers may find it empty for a moment.
+    - Object stores show a file only after its last byte is written, so the file is written in
+      place. Azure's store (abfs) is an exception: readers may find an empty file for a moment.
     """
     scheme = str(files.getUri().getScheme())
     if scheme == "file":

@@ -1,4 +1,4 @@
-"""The writes that shards request of their shared table, and the table's shape afterwards."""
+"""The writes that shards request, and the shared table's schema and settings for such a write."""
 
 from __future__ import annotations
 
@@ -27,13 +27,14 @@ class ShardWrite:
 
     Args:
         shard: The shard.
-        schema: Its columns as the lake has them, without the shard column.
+        schema: The shard's columns in the lake, without the shard column.
         settings: The table's settings.
         rows: Meta and source columns; None commits the record without rows.
         commit: The shard's record; None removes the shard from the table.
-        guard: Called under the commit, with the shard's own timeline; raises to refuse the commit.
+        guard: Called right before the commit completes, with the shard's timeline; raises an error
+            to refuse the commit.
         replaces: Whether the rows replace all rows of the shard.
-        size: Size of the rows; it decides the index of a table that does not exist yet.
+        size: Size of the rows, for the choice of a new table's index.
     """
 
     shard: Shard
@@ -49,12 +50,12 @@ class ShardWrite:
 
     @property
     def done(self) -> bool:
-        """Whether it was committed or refused."""
+        """Whether the request was committed or refused."""
         return self.instant is not None or self.error is not None
 
 
 def carried(latest: Committed | None) -> dict[str, ShardAccount]:
-    """The accounts of the shards, as the next commit carries them along."""
+    """Return the accounts of all shards for the next commit."""
     if latest is None:
         return {}
     return {
@@ -68,7 +69,7 @@ def record_of(
     entries: Mapping[str, ShardAccount],
     types: Mapping[str, str],
 ) -> CommitRecord:
-    """The record of some shards' joint commit, which carries the accounts of the others along."""
+    """Return the record of a joint commit of some shards, with the accounts of all shards."""
     shards = dict(entries)
     for one in wanted:
         shards.pop(one.shard.name, None)
@@ -85,13 +86,13 @@ def record_of(
 
 
 def types_before(latest: Committed | None) -> dict[str, str]:
-    """The shared table's columns by its newest commit, without the shard column."""
+    """Return the columns in the shared table's newest commit, without the shard column."""
     shared = latest.record.shared if latest is not None else None
     return dict(shared.types) if shared is not None else {}
 
 
 def types_of(before: Mapping[str, str], wanted: Sequence[ShardWrite]) -> dict[str, str]:
-    """The columns of the shared table and of the shards, each with the widest of its types.
+    """Return the columns of the shared table and of the shards, each with its widest type.
 
     Raises:
         SchemaError: The type of a shard's column cannot be merged with the table's.
@@ -107,8 +108,8 @@ def require_one_layout(wanted: Sequence[ShardWrite]) -> None:
     """Refuse to write shards together if their settings define different row layouts.
 
     Raises:
-        ConfigError: A layout setting differs between two shards. A shard that differs only from
-            the table is refused when it is written.
+        ConfigError: A layout setting differs between two shards. If a shard's layout differs only
+            from the existing table, the write itself refuses it.
     """
     first = wanted[0]
     for one in wanted:
@@ -126,7 +127,7 @@ def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAcc
     """Refuse a shard whose key differs from the key of the other shards.
 
     Raises:
-        SchemaError: The keys differ; names both shards and keys.
+        SchemaError: The keys differ. The error names both shards and keys.
     """
     known, key = wanted[0].shard.name, wanted[0].schema.key
     if entries:
@@ -143,10 +144,9 @@ def require_one_key(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAcc
 
 
 def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount]) -> TableSettings:
-    """The settings of the shared table, in which each shard has its own partitions.
+    """Return the settings of the shared table, in which each shard has its own partitions.
 
-    Files stay for readers for the longest time that any shard's settings ask for, no matter which
-    shard commits.
+    Old files are retained for readers for the longest time in any shard's settings.
     """
     first = wanted[0]
     kept = {name: account.readers_keep_s for name, account in entries.items()}
@@ -158,12 +158,12 @@ def settings_of(wanted: Sequence[ShardWrite], entries: Mapping[str, ShardAccount
 
 
 def schema_before(account: ShardAccount, shard: Shard) -> TableSchema:
-    """A shard's columns as its last commit left them."""
+    """Return a shard's columns after its last commit."""
     return account.record.require_handoff().lake_schema(_table(shard))
 
 
 def schema_of(wanted: ShardWrite, types: Mapping[str, str]) -> TableSchema:
-    """The shared table's columns: the shard's name first, then those of all shards."""
+    """Return the shared table's columns: the shard column first, then the columns of all shards."""
     shard = wanted.shard
     columns = (Column(name, kind, kind) for name, kind in types.items())
     return TableSchema(
@@ -174,6 +174,6 @@ def schema_of(wanted: ShardWrite, types: Mapping[str, str]) -> TableSchema:
 
 
 def _table(shard: Shard) -> TableId:
-    """How errors and Hudi's own properties name a shared table."""
+    """Return the name of a shared table in errors and in Hudi's properties."""
     schema, _, name = shard.of.rpartition(".")
     return TableId("lake", schema or "shared", name)

@@ -1,8 +1,8 @@
-"""One Hudi table that several source tables feed, each with its own rows and its own account.
+"""One Hudi table with the rows and the accounts of several source tables.
 
-Each source table is a shard. It is copied, followed and committed like a separate table, and its
-rows have its name in the shard column. Each commit carries the last record of every shard along, so
-the newest commit has every shard's offsets.
+Each source table is a shard. A shard is copied, followed and committed like a separate table. Its
+rows have its name in the shard column. Each commit repeats the last record of every shard, so the
+newest commit has every shard's offsets.
 
 Hudi lets one writer commit at a time. So shards that are ready together share a commit: the first
 thread commits for all that wait. If the joint commit fails, each shard is tried alone, so that only
@@ -54,7 +54,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 _TURN_S = 900.0
-"""How long to wait for another process that commits to the same table, in seconds."""
+"""Bound of the wait for another process that commits to the same table, in seconds."""
 _LAST_OFFSET = 2**63 - 1
 """The offset of a delete that wins over any offset of the row."""
 
@@ -62,7 +62,7 @@ _LAST_OFFSET = 2**63 - 1
 class ShardTimeline(Timeline):
     """The commits of one shard in a shared table.
 
-    Each occurs at least once: commits of other shards carry the shard's record along.
+    A commit may occur several times, since commits of other shards repeat the shard's record.
 
     Args:
         spark: The session whose JVM and file systems are used.
@@ -78,25 +78,25 @@ class ShardTimeline(Timeline):
         for committed in super()._newest_first():
             mine = committed.record.shards.get(self._shard)
             if mine is None:
-                return  # at this commit, the shard was not yet in the table, or not any more
+                return  # before this commit, the shard's rows were not in the table
             self._whole(committed)
             instant = mine.instant or committed.instant
             yield Committed(instant, committed.action, mine.record, committed.index)
 
 
 def shared_path(spark: SparkSession, shard: Shard) -> str:
-    """Base path of the Hudi table for a shard's rows, which never changes."""
+    """Return the base path of the Hudi table for a shard's rows; the path never changes."""
     there = current_path(shard.base_path, spark)
     return there or attempt_path(shard.base_path, identity_of(shard))
 
 
 def identity_of(shard: Shard) -> uuid.UUID:
-    """The UUID that a shared table has in place of an attempt's; all its shards derive it."""
+    """Return a shared table's UUID, which takes the place of an attempt's UUID in its path."""
     return uuid.uuid5(uuid.NAMESPACE_URL, shard.base_path)
 
 
 def timeline_of(spark: SparkSession, attempt: Attempt) -> Timeline:
-    """The commits of an attempt's Hudi table; of a shared table, only those of its shard."""
+    """Return the commits of an attempt's Hudi table; for a shard, only its own commits."""
     if attempt.shard is None:
         return Timeline(spark, attempt.path)
     return ShardTimeline(spark, attempt.path, attempt.shard)
@@ -107,7 +107,7 @@ class SharedTable:
 
     Args:
         spark: Returns the session of the calling thread.
-        leases: They let one process commit at a time.
+        leases: Leases that let one process commit at a time.
         path: Base path of the Hudi table.
     """
 
@@ -130,7 +130,7 @@ class SharedTable:
             yield lease
 
     def write(self, wanted: ShardWrite) -> str:
-        """Commit a shard's request, together with the requests that wait by then.
+        """Commit a shard's request, together with the requests that wait at that time.
 
         Returns:
             The commit's instant.
@@ -138,7 +138,7 @@ class SharedTable:
         Raises:
             SchemaError: The shard's columns or key are incompatible with those of the others.
             FencedError: The guard refused, or another writer has taken the table over.
-            LakeError: The rows cannot be written; nothing of the shard was committed.
+            LakeError: The rows cannot be written. No row of the shard was committed.
             LeaseHeldError: Another process commits to the table for too long.
         """
         with self._lock:
@@ -158,7 +158,7 @@ class SharedTable:
         return wanted.instant or ""
 
     def remove(self, shard: Shard, settings: TableSettings, guard: Guard) -> None:
-        """Remove a shard and its rows from the table; do nothing if the table does not have it."""
+        """Remove a shard and its rows from the table; do nothing if the table lacks the shard."""
         spark = self._spark()
         entries = carried(Timeline(spark, self.path).latest())
         if shard.name not in entries:
@@ -257,8 +257,8 @@ class SharedTable:
             return lake.fill(rows, commit, guard, first.size)
         if not first.replaces:
             return lake.upsert(rows, commit, guard)
-        # Do not replace by key: a copied row sorts before every change, so it would lose against
-        # an earlier change.
+        # Do not upsert these rows: a copied row sorts before every change, so it would lose against
+        # the lake's row of an earlier change.
         mine = column(first.shard.column) == F.lit(first.shard.name)
         there = lake.read()
         if lake.layout.partition_by == (first.shard.column,):
@@ -273,9 +273,9 @@ class SharedTable:
 
 
 class ShardTable:
-    """A shard's part of a shared Hudi table: a `FollowedTable`, as a table of its own would be.
+    """A shard's part of a shared Hudi table, with the operations of a `FollowedTable`.
 
-    It is not a `LakeTable`: every write goes through `SharedTable.write`, under the shared lease.
+    This class is not a `LakeTable`: `SharedTable.write` does every write, under the shared lease.
 
     Args:
         spark: The session.
@@ -305,7 +305,7 @@ class ShardTable:
         self._shared = shared
 
     def read(self) -> DataFrame:
-        """The shard's rows as of the last commit, with its own columns and their types."""
+        """Return the shard's rows as of the last commit, with the shard's own columns and types."""
         rows = read_table(self._spark, self.path).where(
             column(self._shard.column) == F.lit(self._shard.name)
         )
@@ -321,7 +321,7 @@ class ShardTable:
         )
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Do nothing: `SharedTable` does the upkeep with its commits, for all shards."""
+        """Do nothing: `SharedTable` does the upkeep after its commits, for all shards."""
         return False
 
     def timeline(self) -> Timeline:
@@ -333,7 +333,7 @@ class ShardTable:
         return self._write(rows, commit, guard)
 
     def insert(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Add rows in one commit; by their keys, as `upsert`, since the commit is a joint one."""
+        """Add rows in one commit by key, as `upsert` does, since the commit is a joint one."""
         return self._write(rows, commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
@@ -370,7 +370,7 @@ def _read(rows: DataFrame) -> Iterator[DataFrame]:
 
 
 def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
-    """A shard's rows with all columns of the shared table."""
+    """Return a shard's rows with all columns of the shared table."""
     if wanted.rows is None:
         raise AssertionError("a write without rows has no frame")
     name = F.lit(wanted.shard.name).alias(wanted.shard.column)
@@ -378,7 +378,7 @@ def _framed(wanted: ShardWrite, lake: LakeTable) -> DataFrame:
 
 
 def _filled(rows: DataFrame, lake: LakeTable) -> DataFrame:
-    """The rows with exactly the input columns of the table; NULL in place of a missing one."""
+    """Return the rows with exactly the table's input columns; a missing column is NULL."""
     there = set(rows.columns)
     return rows.select(
         *(

@@ -1,4 +1,4 @@
-"""The size of a table in the lake: its newest image, and the older files that stay for readers."""
+"""Measures a table in the lake: its newest image, and the older files that readers may need."""
 
 from __future__ import annotations
 

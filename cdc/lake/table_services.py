@@ -1,8 +1,8 @@
 """Hudi's settings for the services after a commit: cleaning, archiving and clustering.
 
-Hudi does not start these services itself, neither in a commit nor beside it: a service that writes
-to the timeline on its own is a second writer. :mod:`cdc.lake.upkeep` runs them, under the table's
-lease.
+Hudi itself starts none of these services, neither in a commit nor asynchronously: a service that
+writes to the timeline by itself is a second writer. :mod:`cdc.lake.upkeep` runs the services under
+the table's lease.
 """
 
 from __future__ import annotations
@@ -12,14 +12,14 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 UPKEEP_EVERY_COMMITS = 5
-"""Commits from one upkeep to the next, at least; a tenth of the kept commits if that is more."""
+"""Minimum number of commits between upkeeps; a tenth of the retained commits if that is more."""
 KEPT_COMMITS = 20
-"""Commits that stay in the active timeline, at least."""
+"""Minimum number of commits in the active timeline."""
 CLUSTER_EVERY_COMMITS = 20
 CLUSTERING_KEY = "hoodie.clustering.inline.max.commits"
 """Hudi's setting for the commits between clusterings; ``hudi:`` of a table may change it."""
 MOST_BETWEEN_CLUSTERINGS = 1000
-"""The limit of that setting: Hudi counts in the active timeline, which every commit reads."""
+"""The limit of that setting. Hudi counts in the active timeline, and every commit reads that."""
 MIB = 1024 * 1024
 SMALL_FILE_BYTES = 32 * MIB
 """New rows are packed into files below this size, and only such files are clustered."""
@@ -30,7 +30,7 @@ CLUSTER_AT_ONCE_BYTES = 512 * MIB
 
 @dataclass(frozen=True)
 class Retention:
-    """The newest commits, which stay for readers with the files that they wrote.
+    """The newest commits, whose files are retained for readers.
 
     Args:
         commits: Number of these commits.
@@ -40,28 +40,28 @@ class Retention:
 
     @classmethod
     def of(cls, instants: Collection[str], keep_s: float, now: datetime) -> Retention:
-        """The commits that readers may have open if they began within the last ``keep_s`` seconds.
+        """Return the commits that readers from the last ``keep_s`` seconds may have open.
 
         Args:
             instants: Instants of the table's completed commits.
             keep_s: How long a reader may take, in seconds.
-            now: The time, aware UTC.
+            now: The current time, aware UTC.
         """
         first = f"{now - timedelta(seconds=keep_s):%Y%m%d%H%M%S%f}"[:17]
-        # One more: the commit before these was the newest until the first of them completed.
+        # One more: the commit before these was the newest one when the oldest reader began.
         return cls(max(2, 1 + sum(instant >= first for instant in instants)))
 
     @property
     def every(self) -> int:
-        """Commits from one upkeep to the next."""
+        """Number of commits between upkeeps."""
         return max(UPKEEP_EVERY_COMMITS, self.commits // 10)
 
     def options(self, *, cluster_every: int = 0) -> dict[str, str]:
         """Hudi's settings for this retention.
 
         Args:
-            cluster_every: Commits from one clustering to the next. The active timeline keeps at
-                least that many, since Hudi counts them there.
+            cluster_every: Number of commits between clusterings. The active timeline keeps at least
+                so many commits, since Hudi counts them there.
         """
         least = max(KEPT_COMMITS, self.commits + 1, cluster_every + 1)
         return {
@@ -78,8 +78,8 @@ def service_options(*, clustered: bool, sort_columns: tuple[str, ...]) -> dict[s
     """Hudi's settings for the services of one table.
 
     Args:
-        clustered: Whether small files are merged; not for bucket indexes, whose files are fixed.
-        sort_columns: Order of rows in clustered files, which keeps key ranges narrow.
+        clustered: Whether small files are merged. False for bucket indexes, whose files are fixed.
+        sort_columns: Columns that order the rows of clustered files, so that key ranges are narrow.
     """
     options = {
         "hoodie.clean.async.enabled": "false",

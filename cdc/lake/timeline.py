@@ -28,14 +28,14 @@ __all__ = ["CommitRecord", "Committed", "Timeline"]
 
 @dataclass(frozen=True)
 class Committed:
-    """One completed commit that carries our record.
+    """One completed commit with a :class:`CommitRecord`.
 
     Args:
         instant: Hudi's instant time, which orders commits of a table.
         action: ``commit``, ``deltacommit`` or ``replacecommit``.
-        record: The commit's record. Later commits carry the handoff of the table's bootstrap along,
-            so that archiving cannot lose it.
-        index: The index that rows were written with.
+        record: The commit's record. Every later commit repeats the handoff, so that archiving
+            cannot lose it.
+        index: The index of the write.
     """
 
     instant: str
@@ -56,10 +56,10 @@ class Timeline:
         spark: The session whose JVM and file systems are used.
         path: Base path of the Hudi table.
 
-    The object sees the table as it was at construction or at the last :meth:`reload`.
+    The object has the commits as of its construction or of the last :meth:`reload`.
 
     Raises:
-        LakeError: There is something at the path, but not a readable Hudi table.
+        LakeError: The path exists, but is not a readable Hudi table.
     """
 
     def __init__(self, spark: SparkSession, path: str) -> None:
@@ -79,31 +79,31 @@ class Timeline:
 
     @property
     def deletes_rows(self) -> bool:
-        """Whether the table was created to remove deleted rows."""
+        """Whether the table was created in hard delete mode."""
         properties = self._meta.getTableConfig().getProps()
         return bool(
             properties.containsKey("hoodie.record.merge.property.hoodie.payload.delete.marker")
         )
 
     def reload(self) -> None:
-        """Read the timeline again, with commits that were made since."""
+        """Read the timeline again from storage."""
         self._meta = _open(self._spark, self.path)
         self._instants: Any = None
         self._read: dict[str, Committed | None] = {}
 
     def commits(self) -> list[Committed]:
-        """The active timeline's commits that carry our record, oldest first."""
+        """Return the active timeline's commits with a record, oldest first."""
         return list(self._newest_first())[::-1]
 
     def latest(self) -> Committed | None:
-        """The newest commit that carries our record, of any kind.
+        """Return the newest commit with a record, of any kind.
 
-        Chunks of a commit that was rolled back while it completed are passed over: they are copied
+        A chunk commit that was rolled back while it completed is skipped. Its chunks are copied
         again.
 
         Raises:
-            LostHistoryError: A commit of another kind was rolled back while it completed; rows are
-                gone.
+            LostHistoryError: A commit of another kind was rolled back while it completed, so rows
+                are gone.
         """
         undone = self.undone()
         return self._whole(
@@ -118,14 +118,14 @@ class Timeline:
         )
 
     def latest_offsets(self) -> Committed | None:
-        """The newest commit that carries stream offsets; commits of table services are skipped.
+        """Return the newest commit with stream offsets.
 
-        The writer refuses to commit at an instant below a completed one (see
-        :mod:`cdc.lake.guard`), so the newest by instant is the newest by offsets.
+        The guard refuses a commit whose instant is below a completed one (see
+        :mod:`cdc.lake.guard`). So the commit with the greatest instant has the greatest offsets.
 
         Raises:
-            LostHistoryError: The commit was rolled back while it completed, so rows are gone; or
-                rows were copied after it, which are there twice.
+            LostHistoryError: The commit was rolled back while it completed, so rows are gone. Or a
+                chunk was committed after it, so the chunk's rows are in the table twice.
         """
         above: Committed | None = None
         for committed in self._newest_first():
@@ -138,13 +138,13 @@ class Timeline:
         return None
 
     def handoff(self) -> Committed | None:
-        """The newest commit that carries the table's handoff."""
+        """Return the newest commit with a handoff."""
         return next((c for c in self._newest_first() if c.record.handoff is not None), None)
 
     def chunks(self, attempt: str) -> frozenset[int]:
-        """Ids of the snapshot chunks that commits of ``attempt`` hold, until they are archived.
+        """Return the ids of the snapshot chunks in the active timeline's commits of ``attempt``.
 
-        A commit that completed while it was rolled back holds none.
+        A commit that completed while it was rolled back does not count.
         """
         undone = self.undone()
         return frozenset(
@@ -156,11 +156,11 @@ class Timeline:
         )
 
     def completed_instants(self) -> frozenset[str]:
-        """Instants of all completed commits, including those of clusterings."""
+        """Return the instants of all completed commits, including clusterings."""
         return frozenset(instant for instant, _ in self._listed())
 
     def commits_since_clustering(self) -> int:
-        """The number of commits that completed after the last clustering."""
+        """Return the number of commits that completed after the last clustering."""
         listed = self._listed()
         for place, (instant, action) in enumerate(reversed(listed)):
             if action == "replacecommit" and self._at(instant, len(listed) - 1 - place) is None:
@@ -168,25 +168,25 @@ class Timeline:
         return len(listed)
 
     def newest_instant(self) -> str | None:
-        """The greatest completed instant of a commit, or None for an empty timeline."""
+        """Return the greatest instant of a completed commit; None for an empty timeline."""
         return max(self.completed_instants(), default=None)
 
     def last_instant(self) -> str | None:
-        """The greatest instant of all commits, including pending and undone ones."""
+        """Return the greatest instant of all commits, including pending and rolled back ones."""
         if self._meta is None:
             return None
         taken = {*self.completed_instants(), *self.pending_instants(), *self.undone()}
         return max(taken, default=None)
 
     def pending_instants(self) -> list[str]:
-        """Instants of unfinished commits, including those of clusterings."""
+        """Return the instants of unfinished commits, including clusterings."""
         if self._meta is None:
             return []
         pending = self._meta.getActiveTimeline().getCommitsTimeline().filterInflightsAndRequested()
         return sorted({str(one.requestedTime()) for one in pending.getInstants()})
 
     def undone(self) -> frozenset[str]:
-        """Instants of commits that a rollback of the active timeline names."""
+        """Return the instants of commits that a rollback in the active timeline names."""
         if self._meta is None:
             return frozenset()
         timeline = self._meta.getActiveTimeline()
@@ -201,7 +201,7 @@ class Timeline:
         return frozenset(undone)
 
     def pending_clusterings(self) -> list[str]:
-        """Instants of clusterings that are planned and not completed."""
+        """Return the instants of clusterings that are planned and not completed."""
         if self._meta is None:
             return []
         clustering = java_class(self._spark, "org.apache.hudi.common.util.ClusteringUtils")
@@ -209,7 +209,7 @@ class Timeline:
         return sorted(str(one.requestedTime()) for one in pending)
 
     def clustered_files(self, instant: str) -> dict[str, list[str]]:
-        """Ids of the files that a planned clustering merges, by partition."""
+        """Return the ids of the files that a planned clustering merges, by partition."""
         clustering = java_class(self._spark, "org.apache.hudi.common.util.ClusteringUtils")
         plan = clustering.getPendingClusteringPlan(self._meta, instant)
         files: dict[str, list[str]] = {}
@@ -219,7 +219,7 @@ class Timeline:
         return files
 
     def largest_file_bytes(self, committed: Committed) -> int:
-        """Size of the largest file that the commit wrote, in bytes."""
+        """Return the size of the largest file of a commit, in bytes."""
         for place, (instant, _) in enumerate(self._listed()):
             if instant == committed.instant:
                 stats = self._metadata(self._completed().get(place)).getWriteStats()
@@ -239,7 +239,7 @@ class Timeline:
         return self._read[instant]
 
     def _committed(self, time: str, instant: Any) -> Committed | None:
-        """The commit with its record; None for a commit without our record."""
+        """Return the commit with its record; None for a commit without a record."""
         metadata = self._metadata(instant)
         text = metadata.getMetadata(COMMIT_KEY)
         if text is None:
@@ -272,11 +272,11 @@ class Timeline:
         return utils.getCommitMetadata(instant, self._meta.getActiveTimeline())
 
     def _whole(self, committed: Committed | None) -> Committed | None:
-        """Return the commit, unless a rollback names it or a commit that replaced files.
+        """Return the commit; raise an error if a rollback names this commit or a clustering.
 
-        A writer may be suspended right before its last step, and wake while the next writer rolls
-        its commit back. It may then complete a commit whose files are gone. The offsets of such a
-        commit must not count; if it was a clustering, rows are gone.
+        A writer may be suspended right before its last step, and resume while the next writer rolls
+        its commit back. The suspended writer may then complete a commit whose files are gone. The
+        offsets of such a commit must not count. If the commit was a clustering, rows are gone.
 
         Raises:
             LostHistoryError: A rollback names one of these commits.
@@ -299,7 +299,7 @@ class Timeline:
 
 
 def _copied_twice(path: str, chunk: Committed) -> LostHistoryError:
-    """The error for a process that slept while another one completed the copy."""
+    """Return the error for a chunk that a suspended process committed after the end of the copy."""
     return LostHistoryError(
         f"commit {chunk.instant} has copied rows into the lake table at {path} after its copy was"
         " complete; these rows are there twice",
@@ -311,10 +311,11 @@ def _copied_twice(path: str, chunk: Committed) -> LostHistoryError:
 
 
 def _open(spark: SparkSession, path: str) -> Any:
-    """Hudi's meta client for the table at ``path``, or None when there is no table."""
+    """Return Hudi's meta client of the table at ``path``; None if there is no table."""
     hadoop = spark.sparkContext._jsc.hadoopConfiguration()
     try:
-        # Look first: Hudi itself tries five times, a second apart, before it reports no table.
+        # Look at the files first. Hudi tries five times, a second apart, before it reports a
+        # missing table.
         hadoop_path = java_class(spark, "org.apache.hadoop.fs.Path")
         known = [hadoop_path(path, name) for name in _TABLE_FILES]
         files = known[0].getFileSystem(hadoop)

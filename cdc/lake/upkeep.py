@@ -1,8 +1,8 @@
 """Maintains a lake table between commits: cleaning, archiving, and merging small files.
 
-Each step writes to the timeline, so each runs under the table's lease. A clustering replaces files,
-so it commits under the same guard as a run. The next writer drops an interrupted clustering before
-it writes, since an overwrite in Hudi does not replace the files of a planned clustering.
+Each step writes to the timeline, so each step runs under the table's lease. A clustering replaces
+files, so the guard of a run also checks its commit. An overwrite in Hudi does not replace the files
+of a planned clustering. So the next writer drops an interrupted clustering before its own write.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Upkeep:
         path: Base path of the Hudi table.
         options: Hudi's settings of the table.
         check: Raises :class:`~cdc.errors.FencedError` when this process no longer holds the table.
-        clusters: Whether small files are merged; files of a bucket index stay as they are.
+        clusters: Whether small files are merged. False for a bucket index.
     """
 
     def __init__(
@@ -56,7 +56,7 @@ class Upkeep:
         self._clusters = clusters
 
     def run(self) -> None:
-        """Clean, archive, and merge small files, as far as each is due.
+        """Clean, archive, and merge small files if these steps are due.
 
         Raises:
             FencedError: This process no longer holds the table.
@@ -74,14 +74,14 @@ class Upkeep:
                 step()
 
     def _delete_late_files(self) -> None:
-        """Delete what archiving would show to readers although its commit was rolled back."""
+        """Delete files of rolled back commits, which readers would see after archiving."""
         columns = self._options["hoodie.datasource.write.partitionpath.field"]
         partition_columns = len(columns.split(",")) if columns else 0
         timeline = Timeline(self._spark, self._path)
         delete_late_files(self._spark, timeline, partition_columns=partition_columns)
 
     def _cluster(self, client: Any) -> None:
-        """Merge small files, in a commit that the guard lets pass or refuses."""
+        """Merge small files in a commit that the guard can refuse."""
         timeline = Timeline(self._spark, self._path)
         often = self._options.get(CLUSTERING_KEY)
         if not self._clusters or often is None or timeline.commits_since_clustering() < int(often):
@@ -125,15 +125,15 @@ class Upkeep:
 
 
 def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[str, str]) -> None:
-    """Undo clusterings that are planned, perhaps begun, and not completed: their writer is gone.
+    """Undo clusterings that are planned or begun and not completed. Their writer is gone.
 
     Args:
         spark: The session.
-        timeline: The table's commits; reloaded if anything was undone.
+        timeline: The table's commits; reloaded if a clustering was undone.
         options: Hudi's settings of the table.
 
     Raises:
-        LakeError: A clustering cannot be undone; nothing may be written before it is.
+        LakeError: A clustering cannot be undone. The table must not be written before it is undone.
     """
     pending = timeline.pending_clusterings()
     if not pending:
@@ -142,7 +142,8 @@ def drop_clusterings(spark: SparkSession, timeline: Timeline, options: Mapping[s
         with _client(spark, timeline.path, options) as client:
             for instant in pending:
                 _log.info("clustering %s of %s was cut short and is undone", instant, timeline.path)
-                # The purge finds clusterings that have begun; others are planned only: roll back.
+                # The purge finds clusterings that have begun. The others are only planned and are
+                # rolled back.
                 if not client.purgePendingClustering(instant):
                     client.rollback(instant)
     except (Py4JError, PySparkException) as error:

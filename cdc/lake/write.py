@@ -38,9 +38,9 @@ _log = logging.getLogger(__name__)
 
 
 class FollowedTable(Protocol):
-    """What runs and verify do with a lake table, or with a shard's part of a shared one.
+    """The operations of runs and `verify` on a lake table, or on a shard's part of a shared table.
 
-    `LakeTable` says what each operation does and raises.
+    The docstrings of `LakeTable` describe each operation and its errors.
     """
 
     path: str
@@ -65,7 +65,7 @@ class FollowedTable(Protocol):
         """Commit a record without rows."""
 
     def keep_up(self, check: Callable[[], None]) -> bool:
-        """Do what is due after a commit."""
+        """Do the upkeep that is due after a commit."""
 
 
 class LakeTable:
@@ -73,13 +73,13 @@ class LakeTable:
 
     Args:
         spark: The session.
-        path: Base path of the Hudi table; created with the first write.
-        schema: The table as the source has it now.
+        path: Base path of the Hudi table, which the first write creates.
+        schema: The table's current columns in the source.
         settings: The table's settings.
 
     Raises:
-        ConfigError: ``settings.hudi`` changes what the lake's correctness depends on.
-        SchemaError: The table cannot be laid out as lake rows.
+        ConfigError: ``settings.hudi`` changes an option that the lake's correctness depends on.
+        SchemaError: The table's columns do not make valid lake rows.
     """
 
     def __init__(
@@ -94,23 +94,23 @@ class LakeTable:
     def bulk_insert(
         self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize | None = None
     ) -> str:
-        """Append snapshot rows, which must not be in the table yet, as one commit.
+        """Append snapshot rows in one commit. The rows must not be in the table yet.
 
         Args:
             rows: Meta and source columns.
-            commit: The commit's record; its chunk ids decide what a resume skips.
-            guard: Called under the commit, like that of `upsert`.
-            size: Planned size of the whole snapshot. The first commit chooses the table's index by
-                it. None means a snapshot of unknown size in several commits.
+            commit: The commit's record. A resumed copy skips the chunks of its chunk ids.
+            guard: As for `upsert`.
+            size: Planned size of the whole snapshot, by which the first commit chooses the table's
+                index. None means a snapshot of unknown size in several commits.
 
         Returns:
             The commit's instant.
 
         Raises:
-            FencedError: The newest commit is no chunk of the same attempt, the guard refused, or
+            FencedError: The newest commit is not a chunk of the same attempt, the guard refused, or
                 another writer has taken the table over.
-            LakeError: The rows cannot be read or written, or the table has a bucket index and rows
-                already; nothing was committed.
+            LakeError: The rows cannot be read or written, or the table has a bucket index and
+                already has rows. Nothing was committed.
         """
         timeline = self.timeline()
         previous = timeline.latest()
@@ -140,8 +140,8 @@ class LakeTable:
         Args:
             rows: Meta and source columns, at most one row per key. Evaluated once.
             commit: The commit's record.
-            guard: Called under the commit, after all files are written; raises FencedError to
-                refuse it.
+            guard: Called right before the commit completes, after all files are written; raises
+                FencedError to refuse the commit.
 
         Returns:
             The commit's instant.
@@ -149,7 +149,7 @@ class LakeTable:
         Raises:
             ConfigError: The table was created with another ``delete_mode``.
             FencedError: The guard refused, or another writer has taken the table over.
-            LakeError: The rows cannot be written; nothing was committed.
+            LakeError: The rows cannot be written. Nothing was committed.
         """
         return self._change(rows, "upsert", commit, guard)
 
@@ -169,7 +169,7 @@ class LakeTable:
         return self._change(rows, "insert_overwrite", commit, guard)
 
     def overwrite(self, rows: DataFrame, commit: CommitRecord, guard: Guard) -> str:
-        """Replace everything the table holds by ``rows``, in one commit; else like `upsert`."""
+        """Replace all rows of the table by ``rows``, in one commit; otherwise like `upsert`."""
         return self._change(live_rows(rows, self.layout), "insert_overwrite_table", commit, guard)
 
     def empty_commit(self, commit: CommitRecord, guard: Guard) -> str:
@@ -182,14 +182,15 @@ class LakeTable:
     def keep_up(self, check: Callable[[], None]) -> bool:
         """Clean, archive, and merge small files, if this is due after a commit.
 
-        A failure is logged, and the upkeep is due again later: the commit before it stays valid.
+        A failure is only logged, since the commit before the upkeep remains valid. The upkeep is
+        due again later.
 
         Args:
-            check: Raises FencedError when this process no longer holds the table; called before
-                each step and under the commit of a clustering.
+            check: Raises FencedError if this process no longer holds the table. Called before each
+                step, and right before the commit of a clustering completes.
 
         Returns:
-            Whether upkeep was due, and was done.
+            Whether the upkeep was due and done.
 
         Raises:
             FencedError: This process no longer holds the table.
@@ -211,7 +212,8 @@ class LakeTable:
         retention = Retention.of(instants, keep_s, now)
         if latest is None or latest.index is None or len(instants) % retention.every:
             return False
-        # Services take their instants from the clock, and these must follow all commits.
+        # Services take their instants from the clock. These instants must be above those of all
+        # commits.
         if lead(timeline.newest_instant()):
             return False
         options, clusters = self._options(latest.index, "upsert"), not latest.index.is_bucket
@@ -221,7 +223,7 @@ class LakeTable:
         return True
 
     def read(self) -> DataFrame:
-        """The table as of its last commit, with Hudi's and our meta columns."""
+        """Return the table as of its last commit, with the meta columns of Hudi and `_cdc_`."""
         return read_table(self._spark, self.path)
 
     def timeline(self) -> Timeline:
@@ -278,7 +280,8 @@ class LakeTable:
         options = self._options(index, operation)
         options |= {COMMIT_KEY: commit.to_json(), INDEX_KEY: index.to_json(), "path": self.path}
         projected = self.layout.project(rows)
-        # Looking keys up in files reads the batch three times; a bucket index reads it once.
+        # An index that looks keys up in files reads the batch three times. A bucket index reads it
+        # once.
         kept = operation == "upsert" and not index.is_bucket
         if kept:
             projected.persist()
@@ -354,20 +357,20 @@ class LakeTable:
 
 
 def layout_of(schema: TableSchema, settings: TableSettings) -> RowLayout:
-    """How the settings lay a table's rows out.
+    """Return the row layout that the settings define for a table.
 
     Raises:
-        SchemaError: It cannot be laid out as lake rows, or lacks a key.
+        SchemaError: The table's columns do not make valid lake rows, or the table lacks a key.
     """
     require_keyed(schema, settings)
     return RowLayout(schema, tuple(settings.partition_by), settings.delete_mode == "soft")
 
 
 def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> None:
-    """Refuse to add copied rows to a table that is not being copied any more.
+    """Refuse to add copied rows to a table whose copy is complete.
 
     Raises:
-        FencedError: The newest commit is no chunk of the same attempt.
+        FencedError: The newest commit is not a chunk of the same attempt.
     """
     found = previous.record
     if (found.kind, found.attempt) != ("chunk", commit.attempt):
@@ -382,10 +385,10 @@ def _require_copying(previous: Committed, commit: CommitRecord, path: str) -> No
 
 
 def live_rows(rows: DataFrame, layout: RowLayout) -> DataFrame:
-    """The rows that a table holds: deleted ones only where deletes are soft."""
+    """Return the rows to keep: all rows in soft delete mode, else the rows that are not deleted."""
     return rows if layout.soft_delete else rows.filter(column(OP) != "d")
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:
-    """A Hudi table as of its last commit, with Hudi's and our meta columns."""
+    """Return a Hudi table as of its last commit, with the meta columns of Hudi and `_cdc_`."""
     return spark.read.format("hudi").load(path)
