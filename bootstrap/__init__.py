@@ -1,1 +1,1 @@
-"""From replica to lake table: the parallel snapshot and its handoff to the stream."""
+"""The parallel copy of a table from the replica to the lake, and the handoff to the stream."""

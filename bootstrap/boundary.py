@@ -1,8 +1,8 @@
-"""The point where copy and stream meet: R, and for a log the first event that its copy lacks.
+"""Finds where copy and stream meet: R, and for a log the first event that its copy lacks.
 
-A view of a known position S contains a transaction if, and only if, its commit ends at or before S.
-Events of a topic are in the order of commits, so one offset separates the two sets. Once it is
-found, S is not needed any more.
+A view at position S contains exactly the transactions whose commits end at or before S. A topic's
+events are in the order of commits. So one offset separates the events that the copy contains from
+the others. After this offset is found, S is no longer needed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,12 @@ class Origin:
 
     Args:
         rows: Offsets of the table's topic (O).
-        epochs: Epochs of its leaders at that time. Empty for append tables of PostgreSQL: their O
-            is moved to the copy's boundary later, and the epochs would not belong to it.
-        transactions: Offsets of the transactions' topic, recorded before O. So each row from O on
-            belongs to a transaction that ends at or after them. For append tables of PostgreSQL.
-        transactions_id: UUID of that topic.
+        epochs: Epochs of the topic's leaders at that time. Empty for append tables of PostgreSQL: O
+            later becomes the copy's boundary, which these epochs do not belong to.
+        transactions: Offsets of the transactions' topic, recorded before O; only for append tables
+            of PostgreSQL. Each row from O on belongs to a transaction that ends at or after these
+            offsets.
+        transactions_id: UUID of the transactions' topic.
     """
 
     rows: Mapping[int, int]
@@ -51,10 +52,10 @@ class Origin:
     def now(cls, capture: Capture) -> Origin:
         """Read the current ends of the topics.
 
-        Kafka ends a transaction of its own in one topic after the other, so the end of a source
-        transaction may be stable before its rows are. The last stable offset of the rows may
-        therefore be too low. The high watermark, read after the transactions' topic, is not: the
-        rows of every stable end are below it.
+        For append tables of PostgreSQL, O is the high watermark, read after the transactions'
+        topic. The last stable offset could be too low: Kafka commits its own transactions in one
+        topic after the other, so the end of a source transaction may be stable before its rows are.
+        The rows of every stable end are below the high watermark.
         """
         kafka, topic = capture.kafka, capture.names.transaction_topic
         if not capture.names.append or capture.names.tells_definitions:
@@ -67,7 +68,7 @@ class Origin:
 
 
 def recorded(attempt: Attempt, capture: Capture) -> Attempt:
-    """The attempt, with the current ends of its topics (O)."""
+    """Return the attempt with the current ends of its topics (O)."""
     names, statements_upto = capture.names, None
     if names.tells_definitions:
         statements_upto = capture.kafka.stable_offsets(names.schema_change_topic)[0]
@@ -86,7 +87,7 @@ def recorded(attempt: Attempt, capture: Capture) -> Attempt:
 def boundary_of(
     attempt: Attempt, capture: Capture, registry: SchemaRegistry, *, timeout_s: float
 ) -> dict[int, int]:
-    """The boundary of an attempt's copy; see `find_boundary`."""
+    """Return the boundary of an attempt's copy (see `find_boundary`)."""
     origin = Origin(
         attempt.start_offsets or {},
         transactions=attempt.transaction_offsets,
@@ -105,10 +106,10 @@ def find_boundary(
     *,
     timeout_s: float,
 ) -> dict[int, int]:
-    """Find, per partition, the first offset whose transaction ends beyond a view's position.
+    """Find, per partition, the first offset whose transaction ends after a view's position.
 
-    Everything up to that position must have been captured, and one transaction beyond it. An event
-    of a binlog names its transaction, and there S is a set of transactions.
+    Everything up to this position must be captured, and one transaction after it. In a binlog, S is
+    a set of transactions, and each event names its transaction.
 
     Args:
         capture: The publication, slot, connector and topic of the table's changes.
@@ -148,7 +149,7 @@ def _ended(
     split: LogPosition,
     timeout_s: float,
 ) -> frozenset[int]:
-    """The transactions that ended at or before S, by the records of the connector for logs."""
+    """Return the transactions that ended at or before S, from the transactions' topic."""
     if not isinstance(split, Lsn):
         raise TypeError(f"transactions end at log sequence numbers, not at {split!r}")
     kafka, names = capture.kafka, capture.names
@@ -167,14 +168,14 @@ def first_beyond(
     first: Callable[[int, int], KafkaRecord | None],
     copied: Callable[[KafkaRecord], bool],
 ) -> int:
-    """Find the first offset that the copy does not contain, or return the end.
+    """Return the first offset that the copy does not contain; the end if it contains all.
 
     Args:
         start: First offset of the search.
         end: End of the search.
-        first: Returns the first record between two offsets, or None; the markers of Kafka's own
-            transactions also take offsets.
-        copied: Whether the copy contains a record; true up to some record, and false from then on.
+        first: Returns the first record between two offsets, or None. Not every offset has a record:
+            markers of Kafka's transactions take offsets.
+        copied: Whether the copy contains a record: true up to some record, and false after it.
     """
     found, low, high = end, start, end
     while low < high:
@@ -183,7 +184,7 @@ def first_beyond(
         if record is not None and copied(record):
             low = record.offset + 1
         else:
-            # The nearest record from here on is this one, or there is none.
+            # No copied record is between the middle and this record.
             found = found if record is None else record.offset
             high = middle
     return found
@@ -196,11 +197,11 @@ def _first(capture: Capture, partition: int, low: int, high: int) -> KafkaRecord
 
 
 def joined_bounds(source: SourceLog, record: TableRecord, marker: Marker) -> LogPosition:
-    """Return R: the least position at or after both the attempt's reads and a marker.
+    """Return R: the least position at or after the attempt's reads and a marker.
 
     Raises:
-        AttemptSpoiledError: The positions are of two kinds, since the source turned GTIDs on or off
-            meanwhile.
+        AttemptSpoiledError: The two positions are of different kinds, since GTIDs were turned on or
+            off meanwhile.
     """
     read = record.attempt.reads_upto if record.attempt is not None else None
     try:

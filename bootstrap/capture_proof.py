@@ -1,4 +1,4 @@
-"""The proof that a table is captured, and the waits that tie the snapshot to the stream."""
+"""Proves that a table is captured, and waits for its capture to reach a position."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 
 _POLL_S = (0.02, 0.5)
 _BACKLOG_S = 6 * 3600.0
-"""How long a connector that moves on is waited for."""
+"""Bound of the wait for a connector that makes progress, in seconds."""
 
 
 @dataclass(frozen=True)
@@ -49,7 +49,7 @@ class Capture:
         source: The source database.
         connect: Kafka Connect.
         kafka: Topics and offsets.
-        definitions: What the connectors of binlogs report.
+        definitions: The table definitions that connectors of binlogs have reported.
         exactly_once: Whether the connector writes to Kafka in transactions.
         recovery: Restarts the connector if it fails during a wait.
         progress: Shows the waits.
@@ -71,10 +71,11 @@ class Capture:
 
         Args:
             table: The table.
-            losses: Counts what is lost, which may be mended before the same attempt continues.
+            losses: Counts a loss that the proof finds. The capture may be repaired before the same
+                attempt continues, so the loss must be counted now.
 
         Raises:
-            CaptureError: A change may be missed, or be read otherwise; names each reason.
+            CaptureError: The capture may miss or alter changes. The error names each reason.
             ConnectError: The connector does not reach the state RUNNING.
         """
         names = self.names
@@ -90,7 +91,7 @@ class Capture:
         topic = [*of_topic(self.topic, policy)]
         remember(losses, names.resource, shared)
         remember(losses, self.table, own if policy.lagging else [*own, *topic])
-        # A connector that does not run yet is waited for.
+        # Wait for a connector that does not run yet.
         waits = evidence.connector is not None
         problems = [
             finding.message
@@ -111,10 +112,11 @@ class Capture:
         """Check that the connector reads the table by the definition that the server has.
 
         Args:
-            table: The table, as it was before a position that is captured.
+            table: The table as read before a position that is already captured.
 
         Raises:
-            CaptureError: It has another one, which it derived from the statements in the binlog.
+            CaptureError: The connector has another definition, derived from the statements in the
+                binlog.
         """
         if self.names.tells_definitions:
             changes = self.definitions.of(self.names)
@@ -123,15 +125,15 @@ class Capture:
     def require_start(
         self, topic_id: str | None, start: Mapping[int, int], *, topic: str | None = None
     ) -> None:
-        """Check that the topic still holds everything from O on.
+        """Check that the topic still has all records from O on.
 
         Args:
-            topic_id: Its UUID when O was recorded.
+            topic_id: The topic's UUID when O was recorded.
             start: O.
-            topic: A topic other than the table's.
+            topic: Name of another topic; None for the table's topic.
 
         Raises:
-            AttemptSpoiledError: It was recreated, or its retention has passed O.
+            AttemptSpoiledError: The topic was recreated, or records from O on have expired.
         """
         name = topic or self.topic
         found = self.kafka.topic_id(name)
@@ -167,12 +169,12 @@ class Capture:
 
         Args:
             upto: R.
-            timeout_s: Bound of the wait without progress, in seconds. A connector that moves on
-                through a backlog is waited for, six hours at most.
+            timeout_s: Bound of the wait without progress, in seconds. While the connector makes
+                progress through a backlog, the wait is at most six hours.
 
         Raises:
-            HandoffTimeoutError: Time ran out; carries the last observation.
-            CaptureError: The connector fails again and again, or the log lost what it must send.
+            HandoffTimeoutError: The wait reached its bound. The error has the last observation.
+            CaptureError: The connector fails repeatedly, or the log has lost uncaptured changes.
         """
         seen = self._captured()
 
@@ -207,10 +209,11 @@ class Capture:
         Args:
             offsets: H.
             timeout_s: Bound of the wait, in seconds.
-            topic: A topic other than the table's.
+            topic: Name of another topic; None for the table's topic.
 
         Raises:
-            HandoffTimeoutError: Time ran out: a transaction hangs, or the broker does.
+            HandoffTimeoutError: The wait reached its bound: a Kafka transaction or the broker
+                hangs.
         """
         stable: dict[int, int] = {}
         name = topic or self.topic
@@ -266,7 +269,7 @@ class Capture:
                 )
 
     def evidence(self) -> str:
-        """The current state of connector, log and topic, for the error of a wait."""
+        """Return the current state of connector, log and topic, for the error of a wait."""
         return "; ".join(
             _attempted(look) for look in (self._connector_facts, self._log_facts, self._offsets)
         )
@@ -293,7 +296,7 @@ class Capture:
 
 
 def _attempted(look: Callable[[], str]) -> str:
-    """The observed facts, or the reason why there are none."""
+    """Return the observed facts, or the error of the observation."""
     try:
         return look()
     except TributaryError as error:
@@ -301,5 +304,5 @@ def _attempted(look: Callable[[], str]) -> str:
 
 
 def show_offsets(offsets: Mapping[int, int]) -> str:
-    """Offsets in the form of messages."""
+    """Return offsets in the form of messages."""
     return ", ".join(f"{partition}:{at}" for partition, at in sorted(offsets.items())) or "none"

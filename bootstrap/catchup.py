@@ -1,4 +1,4 @@
-"""Apply the topic's changes to a generation that is not published yet."""
+"""Applies the topic's changes to a generation that is not published yet."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ if TYPE_CHECKING:
 def catch_up(
     context: RunContext, record: TableRecord, upto: Mapping[int, int] | None = None
 ) -> TableRecord:
-    """Run until the generation has reached the offsets, or the topic's end if none are given.
+    """Run until the generation has reached the given offsets, or the topic's end.
 
     Args:
         context: The runs' context.
-        record: The generation; CATCHING_UP.
-        upto: Offsets to reach per partition.
+        record: The generation's record, in state CATCHING_UP.
+        upto: Offsets to reach per partition; None for the topic's end.
 
     Returns:
         The current record.
 
     Raises:
-        BootstrapError: The run failed, or ended before the offsets.
+        BootstrapError: The run failed, or ended before these offsets.
     """
     table = record.table
     result = run_table(context, record, until=upto)

@@ -8,19 +8,19 @@ from cdc.sources.source_facts import Boundaries, KeyRange, TableSize
 from cdc.store.attempt import Chunk
 
 SMALL_ROWS = 50_000
-"""A table below this size is one chunk, since reading it in parallel gains nothing."""
+"""Number of rows below which a table is one chunk, since parallel reads gain nothing."""
 WAVE_SHARE = 0.2
-"""The largest part of a table in one Hudi commit, which is the most that one crash repeats."""
+"""The largest share of a table in one Hudi commit. A crash repeats at most one commit."""
 SINGLE_WAVE_BYTES = 64 * 1024 * 1024
-"""A table up to this size is one commit, since reading it again costs seconds."""
+"""Size up to which a table is one commit, since another copy of it takes seconds."""
 QUICK_BYTES = 1024 * 1024 * 1024
-"""A table up to this size is read in less than a minute, so each commit is a notable part of it."""
+"""Size up to which a table is read in less than a minute. The time of each commit matters there."""
 QUICK_START = 0.6
-"""The share of such a table in its first commit; the later ones have the usual share."""
+"""The share of such a table in its first commit. Later commits have the usual share."""
 
 
 def key_range(chunk: Chunk) -> KeyRange:
-    """The chunk as a key range of the source."""
+    """Return the chunk as a key range of the source."""
     return KeyRange(chunk.lower, chunk.upper)
 
 
@@ -29,10 +29,10 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
 
     Args:
         size: Size of the table.
-        chunk_rows: Rows of a chunk, at most.
-        chunk_bytes: Bytes of a chunk, at most.
-        parallel: Chunks that are read at the same time. A table that is not small has at least as
-            many; a table of several commits has enough for each commit.
+        chunk_rows: Maximum number of rows of a chunk.
+        chunk_bytes: Maximum size of a chunk in bytes.
+        parallel: Number of chunks that are read at the same time. A table that is not small has at
+            least this number of chunks; a table of several commits has it for each commit.
     """
     needed = max(_ceil(size.rows, chunk_rows), _ceil(size.heap_bytes, chunk_bytes), 1)
     single = size.heap_bytes <= SINGLE_WAVE_BYTES
@@ -42,7 +42,7 @@ def chunk_count(size: TableSize, *, chunk_rows: int, chunk_bytes: int, parallel:
 
 
 def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
-    """Thin the boundaries out evenly, so that they make at most that many chunks."""
+    """Return evenly selected boundaries that make at most ``chunks`` chunks."""
     points = boundaries.points
     if len(points) < chunks:
         return boundaries
@@ -53,7 +53,7 @@ def at_most(boundaries: Boundaries, chunks: int) -> Boundaries:
 def plan(boundaries: Boundaries) -> tuple[Chunk, ...]:
     """Make disjoint chunks that cover every key: one between each two neighbouring boundaries.
 
-    The estimates divide the table's size evenly, as the boundaries do.
+    Each chunk's estimate is an equal part of the table's size, as the boundaries divide it evenly.
     """
     points = boundaries.points
     count = len(points) + 1
@@ -82,16 +82,15 @@ def waves(
 ) -> tuple[tuple[Chunk, ...], ...]:
     """Group the remaining chunks into commits, in order.
 
-    A wave is as large as its share of the whole table allows, so a crash repeats no more than that
-    share. It has at least one chunk, and whole rounds of the parallel readers if they fit the
-    share.
+    A wave is as large as ``share`` allows, since a crash repeats at most one wave. A wave has at
+    least one chunk. If ``share`` allows, a wave's chunks are a multiple of the parallel readers.
 
     Args:
         chunks: The whole plan.
         parallel: Chunks that are read at the same time.
         done: Ids of the chunks that are already committed.
-        share: The largest part of the table's bytes in one wave, if chunks are smaller than that.
-        single_wave_bytes: A table up to this size is one wave.
+        share: The largest share of the table's bytes in one wave. A single larger chunk is a wave.
+        single_wave_bytes: Size in bytes up to which a table is one wave.
     """
     left = [chunk for chunk in chunks if chunk.id not in set(done)]
     if not left:
@@ -107,7 +106,7 @@ def waves(
 
 
 def _wave_chunks(chunks: int, share: float, parallel: int) -> int:
-    """Chunks of one wave: whole rounds of the readers, so no reader is idle in the last round."""
+    """Return the number of chunks in a wave: a multiple of the readers, so that none is idle."""
     most = max(1, int(chunks * share + 1e-9))
     return most - most % parallel if most > parallel else most
 

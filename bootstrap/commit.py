@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 def chunk_commit(
     record: TableRecord, attempt: Attempt, chunks: Sequence[Chunk], run_id: str
 ) -> CommitRecord:
-    """The commit of a wave; its chunk ids decide which chunks a resume skips."""
+    """Return the record of a wave's commit. A resumed copy skips the chunks of its chunk ids."""
     return CommitRecord(
         kind="chunk",
         table=record.table,
@@ -39,7 +39,7 @@ def handoff_commit(
     schema: TableSchema,
     context: RunContext,
 ) -> CommitRecord:
-    """The empty commit that hands the table to the stream, with all facts of the handoff."""
+    """Return the record of the empty commit that carries the handoff."""
     return CommitRecord(
         kind="handoff",
         table=record.table,
@@ -61,13 +61,13 @@ def handoff_commit(
 
 
 def require_planned(record: TableRecord, attempt: Attempt, commits: Iterable[CommitRecord]) -> None:
-    """Refuse a copy that does not hold each planned chunk exactly once.
+    """Refuse a copy that does not have each planned chunk exactly once.
 
-    If a process is stopped and loses its lease, it may still commit a chunk that its successor
+    A suspended process that has lost its lease may still commit a chunk that the next process
     copies again.
 
     Raises:
-        AttemptSpoiledError: A chunk is missing, or there twice.
+        AttemptSpoiledError: A chunk is missing, or was copied twice.
     """
     copied = sorted(
         chunk for commit in commits if commit.kind == "chunk" for chunk in commit.chunk_ids

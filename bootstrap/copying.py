@@ -1,4 +1,4 @@
-"""The copy of one attempt's chunks: behind the fence, under a view, in waves, with retries."""
+"""Copies one attempt's chunks: after the fence, under a view, in waves, with retries."""
 
 from __future__ import annotations
 
@@ -55,11 +55,11 @@ class Copying:
         source: The source of the rows.
         settings: The table's settings.
         record: The table, with the attempt.
-        save: Records the attempt as it grows, and returns the table's record.
+        save: Stores a changed attempt, and returns the table's record.
         lease: The table's lease.
         replica_s: Bound of the wait for the replica, in seconds.
-        failures: Failures in a row before the copy gives up.
-        rows: Rows read so far.
+        failures: Number of failures in a row after which the copy gives up.
+        rows: Number of rows read so far.
     """
 
     context: RunContext
@@ -76,9 +76,10 @@ class Copying:
         """Copy the remaining chunks; afterwards the attempt has a position at or before R.
 
         Raises:
-            AttemptSpoiledError: The table changed in a way that no event reports.
-            PermanentError: No further try can read its rows.
-            CopyError: The copy failed too often in a row; carries the last error and the lag.
+            AttemptSpoiledError: The table changed in a way that sends no event.
+            PermanentError: No retry can read the table's rows.
+            CopyError: The copy failed too often in a row. The error has the last failure and the
+                replica's lag.
             ReplicaError: The replica does not show the marker in time.
         """
         marker = self.source.write_marker()
@@ -86,11 +87,11 @@ class Copying:
         self._note(marker_id=marker.id)
         crash("bootstrap.after_marker")
         if not self.context.timeline(self._attempt).exists:
-            # A process that died while it created the table may have left a part of it.
+            # A process that died while it created the Hudi table may have left some of its files.
             delete_path(self.context.spark, self._attempt.path)
         failed, one_view = 0, True
         while True:
-            # Raises at once if a retry under another view cannot help.
+            # Raise the error at once if a retry under another view cannot succeed.
             self.source.wait_for_marker_on_replica(
                 marker, timeout_s=self.replica_s, progress=self.context.progress
             )
@@ -119,12 +120,12 @@ class Copying:
     def _copy_under_view(self, marker: Marker, *, failed: int, one_view: bool) -> bool:
         """Copy the remaining chunks, or one wave, under a view; return whether none is left.
 
-        After a view was lost each wave gets a view of its own. It lives for a shorter time, and the
-        replay from O makes that exact, too. A log has one view for all of its chunks, and so does a
-        table with the setting ``one_view``.
+        After a view was lost, each wave gets its own view, which is open for a shorter time. The
+        copy is exact nevertheless, since the stream is applied from O on. A log, and a table with
+        the setting ``one_view``, has one view for all of its chunks.
 
         Raises:
-            AttemptSpoiledError: Chunks were copied under the one view, which is gone.
+            AttemptSpoiledError: Chunks were copied under a single view, and this view is gone.
         """
         if self._one_view and self._committed():
             raise self._view_lost()
@@ -152,7 +153,8 @@ class Copying:
         self._require_fingerprint()
         if len(now) < len(left):
             return False
-        # Now the record shows that all is copied; R itself is found with the marker after the copy.
+        # From here on, the record shows that the copy is complete. R is found later, with the
+        # second marker.
         known = self._attempt.view
         if view.split is not None and known is not None:
             known = replace(known, split=str(view.split.known()))
@@ -160,10 +162,10 @@ class Copying:
         return True
 
     def _leave_cut_short(self) -> None:
-        """Go on in another folder if the table's first commit was cut short.
+        """Continue in another folder if the table's first commit was interrupted.
 
-        Its writer, or a task of it, may still add files. Hudi shows files that are older than a
-        table's first commit, so readers must never come to this folder.
+        The interrupted writer or one of its tasks may still add files. Hudi shows files that are
+        older than a table's first commit, so readers must never open this folder.
         """
         timeline = self.context.timeline(self._attempt)
         if not timeline.exists or timeline.newest_instant() is not None:
@@ -179,7 +181,7 @@ class Copying:
 
     @property
     def _one_view(self) -> bool:
-        """Whether all rows are of one moment; for a log, also of a known position."""
+        """Whether all rows are read under one view; for a log, at a known position."""
         return self.settings.appends or self.settings.one_view
 
     @property
@@ -188,7 +190,7 @@ class Copying:
         return self._one_view and not self.source.shares_views
 
     def _opened(self, marker: Marker, *, sessions: int) -> AbstractContextManager[View]:
-        """Open a view behind the fence; a log's view has a known position and is its only one."""
+        """Open a view after the fence; for a log, a view at a known position."""
         context = self.context
         if not wants_exact_view(self.source, self.settings):
             return self.source.open_view(
@@ -204,7 +206,7 @@ class Copying:
         )
 
     def _view_lost(self) -> AttemptSpoiledError:
-        """The error for a copy whose first rows were read under one view that is gone."""
+        """Return the error for a copy whose single view is gone before all chunks are copied."""
         return AttemptSpoiledError(
             f"the copy of table {self._name} was interrupted, and its one view cannot be opened"
             " again",
@@ -240,13 +242,13 @@ class Copying:
         crash("bootstrap.after_chunk_commit")
 
     def _guard_chunks(self, _timeline: Timeline) -> None:
-        """Refuse the chunks of a process that another one has taken over from."""
+        """Refuse the chunks of a process that has lost the lease."""
         self.lease.check()
 
     def _planned(self, copy: SnapshotCopy) -> tuple[Chunk, ...]:
-        """Plan the attempt's chunks once, so that a resume finds the same ones.
+        """Plan the attempt's chunks once, so that a resumed copy has the same chunks.
 
-        A copy with one view has no resume, since each view is of another moment.
+        A copy under a single view is never resumed, so its chunks are planned each time.
         """
         if self._attempt.chunks and not self._one_view:
             return self._attempt.chunks
@@ -263,7 +265,7 @@ class Copying:
         return plan(at_most(boundaries, count) if self._at_once else boundaries)
 
     def _note_plan(self, chunks: Sequence[Chunk], view: View) -> None:
-        """Record the plan and its first view."""
+        """Record the planned chunks and the first view."""
         if self._attempt.chunks and not self._one_view:
             return
         self._note(
@@ -281,7 +283,7 @@ class Copying:
     def _waves(
         self, chunks: Sequence[Chunk], done: Collection[int] = ()
     ) -> tuple[tuple[Chunk, ...], ...]:
-        """The remaining commits; only one with a bucket index, or with sessions of one view."""
+        """Return the remaining waves; only one for a bucket index or for sessions of one view."""
         single = SINGLE_WAVE_BYTES
         if self.settings.index == "bucket" or self._at_once:
             single = max(single, sum(chunk.bytes_estimate for chunk in chunks))
@@ -290,11 +292,11 @@ class Copying:
     def _require_fingerprint(self) -> None:
         """Check that no change of the table since x0 spoils the copy.
 
-        The fingerprint is read in fresh transactions before each view opens and after it closes. If
-        a rewrite is replayed in between, the view reads no rows, without any error.
+        The fingerprint is read in fresh transactions before a view opens and after the view closes.
+        If the replica replays a rewrite in between, the view reads no rows, without an error.
 
         Raises:
-            AttemptSpoiledError: A change does; names it.
+            AttemptSpoiledError: A change spoils the copy. The error names the change.
         """
         capture = self.source.capture(self.context.capture(self.record))
         now = capture.fingerprint(self.record.table, on_replica=self.source.has_replica)

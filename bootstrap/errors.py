@@ -1,4 +1,4 @@
-"""Errors of the bootstrap. Each names what failed and what to do next."""
+"""Errors of the bootstrap. Each error names the failure and the next step."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ class BootstrapError(TributaryError):
 
 
 class AttemptSpoiledError(BootstrapError):
-    """An attempt whose copy cannot be completed exactly any more; another attempt can be."""
+    """An attempt whose copy can no longer be completed exactly. Another attempt is needed."""
 
 
 class CopyError(BootstrapError):
-    """Chunks that could not be copied, after retries."""
+    """Chunks that could not be copied even after retries."""
 
 
 class HandoffTimeoutError(BootstrapError):
-    """A wait between snapshot and stream that did not end; carries the evidence of the cause."""
+    """A wait of the handoff that reached its bound. The error has evidence of the cause."""

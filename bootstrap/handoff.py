@@ -1,8 +1,8 @@
-"""The way of a registered table to its stream: copy, handoff, catch-up, publication; resumable.
+"""Executes the steps of a bootstrap: copy, handoff, catch-up, publication.
 
-Each step is recorded before the next begins, in the state store or in the lake's own timeline.
-:func:`bootstrap.steps.next_step` decides from both which step is next. After a process dies at any
-point, the same command continues from there.
+Each step is recorded before the next step begins, in the state store or in the lake's timeline.
+:func:`bootstrap.steps.next_step` finds the next step from these records. After a process dies at
+any point, the same command continues with the next step.
 """
 
 from __future__ import annotations
@@ -60,14 +60,15 @@ class Limits:
     """Bounds of a bootstrap's waits, in seconds, and of its retries.
 
     Args:
-        older_transactions_s: For transactions that are older than the publication's change.
-        replica_s: For the replica to show the marker.
-        captured_s: For the connector to capture everything before the copy, and everything that
-            the view contains.
-        readable_s: For hanging Kafka transactions.
-        copy_failures: Failures in a row before the copy gives up.
-        attempts: Attempts of one command, if a copy cannot be completed any more.
-        lease_s: For another process's lease; a killed process holds it until it expires.
+        older_transactions_s: Wait for transactions that are older than the publication's change.
+        replica_s: Wait for the replica to show the marker.
+        captured_s: Wait for the connector to capture everything before the copy, and everything
+            that the view contains.
+        readable_s: Wait for hanging Kafka transactions.
+        copy_failures: Number of failures in a row after which the copy gives up.
+        attempts: Number of attempts of one command, if copies are spoiled.
+        lease_s: Wait for another process's lease. A killed process holds its lease until the lease
+            expires.
     """
 
     older_transactions_s: float = 1800.0
@@ -85,9 +86,9 @@ class BootstrapResult:
 
     Args:
         record: The current record of the table.
-        rows: Rows that this command read; a resume reads only the rest.
-        attempts: Attempts that this command began.
-        seconds: Its duration.
+        rows: Number of rows that this command read. A resumed copy reads only the remaining rows.
+        attempts: Number of attempts that this command began.
+        seconds: Duration of the command in seconds.
     """
 
     record: TableRecord
@@ -103,20 +104,20 @@ def bootstrap_table(
     *,
     limits: Limits | None = None,
 ) -> BootstrapResult:
-    """Copy a table and hand it over to the stream, from the step where it is.
+    """Copy a table and hand it over to the stream, from its next step on.
 
     Args:
         context: The runs' context.
         connect: Kafka Connect.
-        record: The table as the state store has it.
+        record: The table's record in the state store.
         limits: Bounds of waits and retries.
 
     Returns:
-        The result; the table is INCREMENTAL, or a generation beside it is complete.
+        The result. The table is INCREMENTAL, or its next generation is complete.
 
     Raises:
-        TributaryError: It cannot continue; the table is FAILED with that error, and the same
-            command continues it.
+        TributaryError: The bootstrap cannot continue. The table is FAILED with this error, and the
+            same command continues the bootstrap.
     """
     return _Bootstrap(context, connect, record, limits or Limits()).run()
 
@@ -166,7 +167,7 @@ class _Bootstrap:
     def run(self) -> BootstrapResult:
         started = datetime.now(timezone.utc)
         while self._advance() is Step.CATCH_UP:
-            # The run takes the lease itself.
+            # The incremental run takes the lease itself.
             self._catch_up()
         took = (datetime.now(timezone.utc) - started).total_seconds()
         return BootstrapResult(self._record, self._rows, self._attempts, took)
@@ -219,7 +220,7 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin an attempt beside one that may serve readers: the store does not know how it is."""
+        """Begin another attempt, since the state store does not know the lake's handoff."""
         _log.warning(
             "attempt %s of %s is handed off in the lake, and the state store does not know it: was"
             " the store restored from a backup? The table is copied again",
@@ -237,9 +238,9 @@ class _Bootstrap:
         )
 
     def _begin_again(self) -> None:
-        """Discard the attempt: readers have never seen its path, and never will."""
+        """Discard the attempt, whose path was never published, and begin another one."""
         left = self._attempt.path
-        # In this order: what is recorded of a copy must never outlive its files.
+        # The order matters: the record of a copy must never outlive the copy's files.
         self._note(self._new_attempt())
         delete_path(self._context.spark, left)
 
@@ -265,15 +266,16 @@ class _Bootstrap:
         self._store(transition(self._record, to, at=_now()))
 
     def _wait_for_older_transactions(self) -> None:
-        """Wait for transactions that were open when the table joined the capture.
+        """Wait for transactions that were open when the table was added to the capture.
 
-        Of such a transaction, later changes are captured and earlier ones are not.
+        Only the later changes of such a transaction are captured.
 
         Also wait until everything before the fingerprint is captured, and so is below O. The copy
-        shows each change that has no event, such as a rewrite, and an event from before it would
-        be applied over the copy.
+        contains each change that sends no event, for example a rewrite. An event from before such a
+        change must not be applied over the copy.
         """
-        # From here on the table must stay as it is, and captured.
+        # From here on, the table must not change in a way that spoils the copy, and must be
+        # captured.
         fingerprint = self._fingerprint()
         settled = self._source.settle(
             timeout_s=self._limits.older_transactions_s, progress=self._context.progress
@@ -287,12 +289,12 @@ class _Bootstrap:
         crash("bootstrap.after_x0")
 
     def _record_start(self) -> None:
-        """Record O, from which the stream will apply changes, once capture is proven.
+        """Prove the capture, then record O, the first offset that the stream applies.
 
-        O is the last stable offset. A hanging Kafka transaction could hold it below changes that
-        are captured already.
+        O is the last stable offset. A hanging Kafka transaction could hold the last stable offset
+        below changes that are already captured. So this method waits for such transactions first.
         """
-        # Before the proof, so that each loss after it counts as one of this attempt.
+        # The losses are read before the proof, so that each later loss counts for this attempt.
         before = times(self._seen_losses(), self._capture.names, self._table)
         self._capture.prove(self._source.table(self._table), self._losses)
         self._require_known()
@@ -302,9 +304,9 @@ class _Bootstrap:
         crash("bootstrap.after_o")
 
     def _require_known(self) -> None:
-        """Check that the connector reads the table by the definition that the copy has.
+        """Check that the connector has the same definition of the table as the copy.
 
-        A definition that has changed since is judged by `_require_unspoiled`.
+        If the definition has changed since the fingerprint, `_require_unspoiled` judges the change.
         """
         table, now = self._source.capture(self._capture.names).described(self._table)
         known = self._attempt.fingerprint
@@ -333,22 +335,24 @@ class _Bootstrap:
         self._require_start()
         self._capture.prove(self._source.table(self._table), self._losses)
         self._require_unspoiled(self._fingerprint())  # of the primary
-        # The log of an idle source would never pass R without a new row.
+        # Without a new row, the log of an idle source would never pass R.
         marker = self._source.write_marker()
         require_same_server(self._record, marker)
         crash("bootstrap.after_second_marker")
-        # The marker is written after the copy, not when the view opens: a standby's snapshot may
-        # show later sessions a transaction that was still open at that time (a savepoint is
-        # enough). For a log, the end of the first transaction beyond the copy must be in its topic.
+        # The marker is written after the copy, not when the view opens: sessions that import a
+        # standby's snapshot late may see a transaction that was open when the snapshot was taken (a
+        # savepoint is enough). For a log, the end of the first transaction after the copy must be
+        # in its topic.
         upto = joined_bounds(self._source, self._record, marker)
         self._capture.wait_until_captured(upto, timeout_s=self._limits.captured_s)
-        # Now the connector has reported the statements of the time of the copy, too.
+        # By now, the connector has also reported the statements that were executed during the copy.
         self._require_known()
-        # Not the last stable offset: a hanging transaction can hold it below committed rows.
+        # H is not the last stable offset, which a hanging transaction can hold below committed
+        # rows.
         high = self._context.kafka.high_watermarks(self._record.topic)
         start = self._attempt.start_offsets
         if self._capture.names.append:
-            # The stream begins at this boundary, so the view's position is not needed any more.
+            # The stream begins at this boundary, so the view's position is no longer needed.
             limit = self._limits.readable_s
             start = boundary_of(
                 self._attempt, self._capture, self._context.registry, timeout_s=limit
@@ -358,7 +362,7 @@ class _Bootstrap:
         )
 
     def _commit_handoff(self) -> None:
-        """Commit the handoff to the lake as an empty commit; from here on the lake has offsets."""
+        """Commit the handoff to the lake as an empty commit. From here on, the lake has offsets."""
         self._require_start()
         crash("bootstrap.before_handoff_commit")
         described, now = self._source.capture(self._capture.names).described(self._table)
@@ -370,7 +374,7 @@ class _Bootstrap:
         crash("bootstrap.after_handoff_commit")
 
     def _guard_handoff(self, timeline: Timeline) -> None:
-        """Refuse the handoff of a copy that is incomplete or belongs to another process now."""
+        """Refuse the handoff of an incomplete copy, or of a process that has lost the lease."""
         self._lease.check()
         undone = timeline.undone()
         whole = [one for one in timeline.commits() if one.instant not in undone]
@@ -382,7 +386,7 @@ class _Bootstrap:
         crash("bootstrap.after_catching_up")
 
     def _catch_up(self) -> None:
-        """Apply the changes from O to H; until then an older image of a row may be in the lake."""
+        """Apply the changes from O to H. Before H, the lake may have an older image of a row."""
         handoff = self._attempt.handoff_offsets or {}
         try:
             self._capture.wait_until_readable(handoff, timeout_s=self._limits.readable_s)
@@ -392,13 +396,13 @@ class _Bootstrap:
         self._record = catch_up(self._context, self._record, handoff)
 
     def _publish(self) -> None:
-        """Show the table to readers: move pointer and name from the former generation to this."""
+        """Publish the table: point pointer and catalog name at this generation."""
         try:
             self._check_losses()
             shown = publish(self._context, self._record, self._settings, self._lease)
         except (SchemaError, ReplacedGenerationError, RememberedLossError) as error:
-            # A shard that does not fit the others, a generation that another one has replaced, or
-            # changes that are lost since the copy began: only another copy can be published.
+            # The shard does not fit the others, or another generation has replaced this one, or
+            # changes were lost since the copy began. Only another copy can be published.
             cause = Cause(reason=error.message, remedy=error.remedy)
             to = State.NEEDS_BOOTSTRAP
             self._store(transition(self._record, to, at=_now(), cause=cause))
@@ -461,7 +465,7 @@ class _Bootstrap:
     def _fail(self, error: TributaryError) -> None:
         """Record the error if the state allows it; the caller raises it in any case."""
         if self._context.ending:
-            return  # the command ends, and the copy is not at fault
+            return  # the command ends; the copy has no error
         current = self._context.store.newest(self._record)
         if current.state in (State.BOOTSTRAPPING, State.CATCHING_UP):
             self._store(transition(current, State.FAILED, at=_now(), cause=Cause(error=error)))

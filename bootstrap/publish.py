@@ -1,4 +1,4 @@
-"""The publication of a copy that has caught up: by the table's pointer, or among its shards."""
+"""Publishes a copy that has caught up: in the table's pointer, or in the shared table of shards."""
 
 from __future__ import annotations
 
@@ -27,16 +27,16 @@ if TYPE_CHECKING:
 def publish(
     context: RunContext, record: TableRecord, settings: TableSettings, lease: Lease
 ) -> Attempt:
-    """Show a table's attempt to readers; repeatable, since each step detects that it is done.
+    """Publish a table's attempt. A repeated call skips the steps that are done.
 
     Args:
         context: The runs' context.
-        record: The table; its attempt has caught up.
+        record: The table's record, with an attempt that has caught up.
         settings: The table's settings.
         lease: The table's lease.
 
     Returns:
-        The attempt as it is after publication.
+        The published attempt.
 
     Raises:
         SchemaError: A shard's columns or key do not fit those of the others.
@@ -66,10 +66,10 @@ def publish(
 def _joined(
     context: RunContext, record: TableRecord, shard: Shard, settings: TableSettings, lease: Lease
 ) -> Attempt:
-    """Replace a shard's rows in the table that it shares by those of its copy.
+    """Replace a shard's rows in the shared table by the rows of its copy.
 
-    Rows and offsets move in one commit, so readers see either all new rows of the shard or all old
-    ones.
+    One commit replaces rows and offsets, so readers see either all new rows of the shard or all old
+    rows.
     """
     attempt = _attempt(record)
     path, identity = shared_path(context.spark, shard), str(identity_of(shard))
@@ -108,7 +108,7 @@ def _joined(
 def _size(attempt: Attempt) -> SnapshotSize:
     rows = sum(chunk.rows_estimate for chunk in attempt.chunks)
     size = sum(chunk.bytes_estimate for chunk in attempt.chunks)
-    # Other shards come in commits of any size, so the index must be one that takes several commits.
+    # Other shards add rows in later commits, so the index must support several bulk commits.
     return SnapshotSize(rows=rows, bytes=size, commits=2)
 
 

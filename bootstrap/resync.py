@@ -1,9 +1,9 @@
-"""The next generation of a table: built beside the serving one, which it then replaces.
+"""Builds the next generation of a table while its serving generation is still updated.
 
-Each of the two has a record, a lease and a path of its own, so runs continue to apply changes to
-the serving generation while the next one is copied. The table's own lease is taken only after the
-next generation has caught up. Under that lease no run writes to the table until the next generation
-takes over, and it holds at least as much as the former.
+Each of the two generations has its own record, lease and path. So runs continue to apply changes to
+the serving generation while the next one is copied. After the next generation has caught up, the
+resync takes the table's own lease, so that no run writes to the table. The next generation then
+catches up again, and has all changes of the former one when it replaces it.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _LEFT_ALONE = frozenset({State.PAUSED, State.RETIRED})
 
 
 def is_followed(record: TableRecord) -> bool:
-    """Whether runs keep the table up to date, so its next generation is built beside it."""
+    """Whether runs keep the table up to date, so that a resync builds a second generation."""
     return State.INCREMENTAL in (record.state, record.resume_to)
 
 
@@ -37,20 +37,21 @@ def resync_table(
     *,
     limits: Limits | None = None,
 ) -> BootstrapResult:
-    """Make a new generation of a table, from the last step of an earlier try, and publish it.
+    """Build and publish a new generation of a table; continue a resync that was interrupted.
 
-    If runs follow the table, they continue, and the table serves, until the new generation takes
-    over. A table with a broken stream is not updated meanwhile, and is copied as by a bootstrap.
+    While runs follow the table, they keep its serving generation up to date until the new
+    generation replaces it. A table with a broken stream is copied as in a bootstrap, and is not
+    updated meanwhile.
 
     Args:
         context: The runs' context.
         connect: Kafka Connect.
-        record: The table as the state store has it.
+        record: The table's record in the state store.
         limits: Bounds of waits and retries.
 
     Raises:
-        TributaryError: It cannot continue; the former generation serves, and the same command
-            continues.
+        TributaryError: The resync cannot continue. The former generation serves, and the same
+            command continues the resync.
     """
     limits = limits or Limits()
     if not is_followed(record):
@@ -68,7 +69,7 @@ def resync_table(
 
 
 def _forget_given_up(context: RunContext, record: TableRecord) -> None:
-    """Drop the record of a generation that lacks changes: the table's own copy replaces it."""
+    """Delete the record of a next generation that lacks changes, before a bootstrap."""
     build = context.store.get(record.table, beside=True)
     if build is not None and build.state is State.NEEDS_BOOTSTRAP:
         with context.leases.hold(build.resource):
@@ -93,10 +94,10 @@ def _begin(context: RunContext, record: TableRecord) -> TableRecord:
 
 
 def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> TableRecord:
-    """Make the generation the table's own, once it holds everything that the former one holds.
+    """Replace the table's generation by the next one, after this one has all changes of the former.
 
     Returns:
-        The table's record: CATCHING_UP until it is published.
+        The table's record, in state CATCHING_UP until the publication.
     """
     # Most of the remaining changes are applied while runs still follow the former generation.
     build = catch_up(context, build)
@@ -104,8 +105,9 @@ def _take_place(context: RunContext, build: TableRecord, limits: Limits) -> Tabl
         former = context.store.get(build.table)
         if former is None or former.state in _LEFT_ALONE:
             raise _left_alone(former or build)
-        # The former one has read no further than the topic's stable end, and does not move now. A
-        # loss that stopped it is counted, so this run sees it if it came after the build's O.
+        # The former generation has read at most up to the topic's stable end, and no run writes to
+        # it now. A loss that stopped it is counted, so this run sees a loss from after the build's
+        # O.
         build = catch_up(context, build)
         lease.check()
         crash("resync.before_swap")

@@ -1,4 +1,4 @@
-"""The copy of a table's chunks from the source to the lake; Spark tasks read the server."""
+"""Copies a table's chunks from the source to the lake with Spark tasks."""
 
 from __future__ import annotations
 
@@ -45,9 +45,9 @@ if TYPE_CHECKING:
     from schemas.table import TableId, TableSchema
 
 FETCH_BYTES = 4 * 1024 * 1024
-"""Bytes of unwritten rows that one session may hold, by the table's mean row."""
+"""Bound in bytes of the rows that one session fetches at once, by the table's mean row size."""
 FETCH_ROWS = 10_000
-"""The most rows per round trip; more gains nothing."""
+"""Maximum number of rows per round trip. More rows gain nothing."""
 
 _WATCH_S = 1.0
 
@@ -60,12 +60,12 @@ class SnapshotCopy:
         spark: The session.
         source: The source of the rows.
         table: The source table.
-        schema: Its lake schema.
+        schema: The table's lake schema.
         lake: The attempt's own lake table.
         lake_config: The settings for hidden values.
-        guard: Called under each commit; raises FencedError to refuse it.
-        taken_at: Start of the attempt; the source time of all its rows.
-        parallel: Chunks that are read at the same time; None for Spark's number of cores.
+        guard: Called right before each commit completes; raises FencedError to refuse the commit.
+        taken_at: Start of the attempt, which is the source time of all copied rows.
+        parallel: Number of chunks that are read at the same time; None for Spark's number of cores.
     """
 
     spark: SparkSession
@@ -88,15 +88,15 @@ class SnapshotCopy:
         task: Task,
         failures: int = 0,
     ) -> int:
-        """Copy the chunks in one lake commit; rows stream through the tasks in batches.
+        """Copy chunks in one lake commit; the tasks read rows in batches.
 
         Args:
             chunks: The chunks; one Spark task each.
             view: The view that every session imports.
             commit: The record of the commit.
-            size: The whole snapshot as planned.
-            task: Counts the rows.
-            failures: Failures of the copy since its last progress.
+            size: Planned size of the whole snapshot.
+            task: Shows the number of rows.
+            failures: Number of failures of the copy since its last progress.
 
         Returns:
             Rows read.
@@ -104,7 +104,7 @@ class SnapshotCopy:
         Raises:
             CopyError: The rows cannot be read.
             FencedError: The guard refused, or another writer has taken the table over.
-            LakeError: They cannot be written, or a task failed to read them.
+            LakeError: The rows cannot be written, or a task failed to read them.
         """
         at_once = fetch_rows(size.rows, size.bytes, failures=failures)
         rows = self.rows(chunks, view, at_once=at_once)
@@ -114,10 +114,10 @@ class SnapshotCopy:
         return counter.rows
 
     def rows(self, chunks: Sequence[Chunk], view: View, *, at_once: int) -> DataFrame:
-        """The rows of the chunks under the view, with the meta columns of a snapshot.
+        """Return the rows of the chunks under the view, with the meta columns of a snapshot.
 
         Raises:
-            CopyError: The source does not answer the query as planned.
+            CopyError: The query's result differs from the planned columns.
         """
         query = self.source.snapshot_query(
             self.table,
@@ -157,16 +157,16 @@ class SnapshotCopy:
 
 
 def read_once(rows: DataFrame, source: SnapshotReader, table: TableId, view: View) -> DataFrame:
-    """Read rows once and keep them on the executors' disks, since their sessions cannot reopen.
+    """Read rows once and keep them on the executors' disks, since a view cannot be reopened.
 
     Args:
-        rows: The query of the rows; the caller releases them with ``unpersist``.
+        rows: The query of the rows. The caller releases the result with ``unpersist``.
         source: The source.
         table: The table.
-        view: The view that they are read under.
+        view: The view of the query.
 
     Raises:
-        TributaryError: They cannot be read.
+        TributaryError: The rows cannot be read.
     """
     kept = rows.persist(StorageLevel.DISK_ONLY)
     try:
@@ -183,12 +183,12 @@ def read_once(rows: DataFrame, source: SnapshotReader, table: TableId, view: Vie
 
 
 class RowCounter:
-    """Reads from Spark's own metrics how many rows the tasks of a job group have read.
+    """Counts the rows that the tasks of a job group have read, from Spark's metrics.
 
     Args:
         spark: The session.
-        group: Name of the job group, used by nothing else.
-        task: Counts the rows.
+        group: Unique name of the job group.
+        task: Shows the number of rows.
     """
 
     def __init__(self, spark: SparkSession, group: str, task: Task) -> None:
@@ -200,7 +200,7 @@ class RowCounter:
 
     @contextmanager
     def counting(self, description: str) -> Iterator[None]:
-        """Count what the block's Spark jobs read, while they run and at the end."""
+        """Count the rows that the block's Spark jobs read, while they run and at the end."""
         context = self._spark.sparkContext
         context.setJobGroup(self.group, description)
         context.setLocalProperty("spark.scheduler.pool", description)
@@ -240,17 +240,17 @@ def fetch_rows(rows: int, size_bytes: int, *, failures: int = 0) -> int:
     """Return the number of rows that a session fetches at once.
 
     Args:
-        rows: Rows of the table, estimated.
-        size_bytes: Bytes of the table, estimated.
-        failures: Failures of the copy since its last progress; each one reduces the rows, so that
-            rows far wider than the mean get through.
+        rows: Estimated number of rows of the table.
+        size_bytes: Estimated size of the table in bytes.
+        failures: Number of failures of the copy since its last progress. Each failure reduces the
+            result, so that rows far wider than the mean fit into memory.
     """
     width = max(1, size_bytes // max(1, rows))
     return max(1, min(FETCH_ROWS, FETCH_BYTES // width) >> (3 * failures))
 
 
 def wait_to_retry(failures: int) -> float:
-    """Wait before the next try, longer each time; return the seconds waited."""
+    """Wait before the next try, longer after each failure; return the time waited in seconds."""
     pause = float(min(30, 2 ** (failures - 1)))
     time.sleep(pause)
     return pause

@@ -1,4 +1,4 @@
-"""The changes that are not allowed on a table, its settings and its server during its copy."""
+"""Checks that a table, its settings and its server do not change in a way that spoils its copy."""
 
 from __future__ import annotations
 
@@ -31,14 +31,14 @@ def unspoiled(
         source: The source.
         settings: The table's settings.
         record: The table.
-        attempt: The copy, with the catalog's facts at its last check.
-        now: The facts now.
+        attempt: The attempt, with the catalog's facts at the last check.
+        now: The current facts of the catalog.
 
     Returns:
-        The attempt with the facts of now, so that the next check compares with these.
+        The attempt with the current facts, which the next check compares.
 
     Raises:
-        AttemptSpoiledError: They cannot; names each reason.
+        AttemptSpoiledError: The rows cannot be completed exactly. The error names each reason.
     """
     known = attempt.fingerprint or Fingerprint({})
     if known.digest == now.digest:
@@ -60,7 +60,7 @@ def _spoiling(
     known: Fingerprint,
     now: Fingerprint,
 ) -> Iterable[str]:
-    """The facts that spoil the copy: any change, if only the log says what was done."""
+    """Return the changes that spoil the copy; all changes, if columns have no numbers."""
     before, after = Catalog.read(known.facts), Catalog.read(now.facts)
     if after.source_kind != "postgres":
         return known.diff(now)
@@ -77,10 +77,10 @@ def _spoiling(
 
 
 def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) -> None:
-    """Check that the current settings made the rows that are already copied.
+    """Check that the copied rows were written with the current settings.
 
     Raises:
-        AttemptSpoiledError: The settings were edited meanwhile, or the key of hashes changed.
+        AttemptSpoiledError: The settings or the key of hashes were changed meanwhile.
     """
     if attempt.settings_digest not in (None, digest):
         raise AttemptSpoiledError(
@@ -92,11 +92,11 @@ def require_same_settings(record: TableRecord, attempt: Attempt, digest: str) ->
 
 
 def require_same_server(record: TableRecord, marker: Marker) -> None:
-    """Check that the primary is still the one whose view the attempt has read.
+    """Check that the primary is still the server whose view the attempt has read.
 
     Raises:
-        AttemptSpoiledError: It is another cluster, or on another timeline. The copy may then hold
-            rows that the former primary had committed and this one lacks.
+        AttemptSpoiledError: The primary is another cluster, or is on another timeline. The copy may
+            then have rows that the former primary had committed and this one lacks.
     """
     view = record.attempt.view if record.attempt is not None else None
     if view is None:

@@ -1,4 +1,4 @@
-"""The next step of a bootstrap, from the records: pure, so tests can try each prefix."""
+"""Finds the next step of a bootstrap from the records. Pure functions."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from cdc.store.table_state import RESUMABLE, State, TableRecord
 
 
 class Step(str, Enum):
-    """The steps in their order; each is recorded before the next begins."""
+    """The steps in their order. Each step is recorded before the next step begins."""
 
     BEGIN = "begin an attempt"
     BEGIN_ANOTHER = "begin another attempt beside one that the lake shows as handed off"
@@ -31,13 +31,13 @@ class Step(str, Enum):
 
 @dataclass(frozen=True)
 class LakeFacts:
-    """The facts in the timeline of the attempt's own path; the only proof of what was copied.
+    """The facts in the timeline of an attempt's path. Only these prove what was copied.
 
     Args:
-        chunks: Ids of this attempt's chunks that the active timeline names; after the handoff,
-            archiving removes them from it.
+        chunks: Ids of the attempt's chunks in the active timeline. After the handoff, archiving
+            removes these commits from the active timeline.
         handed_off: Whether the handoff of this attempt is committed.
-        position: Next offset to read per partition, of the newest commit that carries offsets.
+        position: Next offset to read per partition, from the newest commit with offsets.
     """
 
     chunks: frozenset[int] = frozenset()
@@ -49,8 +49,8 @@ def next_step(record: TableRecord, lake: LakeFacts) -> Step:
     """Return the step to take now.
 
     Args:
-        record: The table as the state store has it.
-        lake: The facts of the attempt's path.
+        record: The table's record in the state store.
+        lake: The facts in the timeline of the attempt's path.
 
     Raises:
         BootstrapError: The table's state does not allow a bootstrap.
@@ -79,7 +79,7 @@ _INSTEAD = {
     State.PAUSED: "Run `tributary resume {table}` first.",
     State.RETIRED: "Run `tributary onboard {table}`.",
 }
-"""The remedy for a table in a state with nothing to copy or to continue."""
+"""By state in which there is nothing to copy or to continue, the remedy."""
 
 
 def _copying(record: TableRecord, lake: LakeFacts) -> Step:
@@ -96,7 +96,7 @@ def _copying(record: TableRecord, lake: LakeFacts) -> Step:
         return Step.RECORD_START
     if lake.handed_off:
         # H is recorded before the handoff is committed. So a record without H is from a backup of
-        # the store, and what it says of the copy does not fit a table that changes have reached.
+        # the state store, and its facts about the copy are older than the lake table.
         known = attempt.handoff_offsets is not None
         return Step.ENTER_CATCHING_UP if known else Step.BEGIN_ANOTHER
     planned = frozenset(chunk.id for chunk in attempt.chunks)
@@ -117,7 +117,7 @@ def _catching_up(record: TableRecord, lake: LakeFacts) -> Step:
         )
     if not reaches(lake.position, handoff):
         return Step.CATCH_UP
-    # A generation that is built beside the serving one is published after it has taken over.
+    # The next generation of a resync is published after it has replaced the table's record.
     return Step.DONE if record.beside else Step.PUBLISH
 
 
