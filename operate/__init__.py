@@ -1,1 +1,1 @@
-"""The operations of a person: the composition root behind the command line."""
+"""The operations behind the command line, and the composition root."""

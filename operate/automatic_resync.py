@@ -1,7 +1,7 @@
-"""Resyncs without a command: for tables whose source changed in a way the lake cannot follow.
+"""Resyncs tables whose source changed in a way that the lake cannot follow, without a command.
 
-A table is copied again if its settings say so, and within their limits. Otherwise it waits for a
-person, and the reason is reported. A copy that was interrupted continues.
+A table is copied again if its settings request this, and within their limits. Otherwise the table
+waits for an operator, and the reason is reported. An interrupted copy is continued.
 """
 
 from __future__ import annotations
@@ -38,10 +38,10 @@ class Unattended:
         self._services = services
         self._records = records
         self.waiting: dict[TableId, str] = {}
-        """Tables whose settings request a resync that they did not get, each with the reason."""
+        """Tables whose requested resync was not done, each with the reason."""
 
     def once(self) -> list[Outcome]:
-        """Resync the tables that request it and may have it, several at a time."""
+        """Resync the tables that request this and are within their limits, several at a time."""
         now = datetime.now(timezone.utc)
         due = []
         waiting: dict[TableId, str] = {}
@@ -58,7 +58,7 @@ class Unattended:
             else:
                 waiting[record.table] = why
         outcomes = resync(self._services, due, still=self._needs_copy) if due else []
-        # Another process copies these already: a manual command, or one on another machine.
+        # Another process already copies these tables.
         held = {o.table: str(o.error) for o in outcomes if isinstance(o.error, LeaseHeldError)}
         self.waiting = {**waiting, **held}
         return [outcome for outcome in outcomes if outcome.table not in held]

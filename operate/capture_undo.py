@@ -1,7 +1,8 @@
-"""The removal of what a refused onboarding created: an unread slot keeps the log for ever.
+"""Removes the parts of a capture that a refused onboarding created.
 
-Only what was not there before is removed. The names may be shared with another installation that
-this one does not know, and this one must not drop its slot.
+A slot that nothing reads would retain the log for ever. Only parts that did not exist before the
+onboarding are removed: another installation may use the same names, and its slot must not be
+dropped.
 """
 
 from __future__ import annotations
@@ -30,9 +31,9 @@ class Found:
     """The parts of a capture before an onboarding.
 
     Args:
-        connector: Whether its connector existed.
-        kept_log: Whether the source kept its log, or needs nothing for that.
-        tables: The tables in it.
+        connector: Whether the capture's connector existed.
+        kept_log: Whether the source retained its log for the capture, or needs no slot for this.
+        tables: The captured tables.
     """
 
     connector: bool
@@ -41,7 +42,7 @@ class Found:
 
 
 def look(services: Services, names: CaptureNames) -> Found | None:
-    """Read the parts of a capture; None when tables are on the plan, since then the capture stays.
+    """Return the existing parts of a capture; None if tables on the plan need the capture.
 
     Raises:
         ConnectError: Kafka Connect cannot be queried.
@@ -58,10 +59,11 @@ def look(services: Services, names: CaptureNames) -> Found | None:
 
 
 def undo(services: Services, group: Group, before: Found | None) -> str:
-    """Remove what was not there before, unless a table is on the plan; topics stay.
+    """Remove the new parts of a capture, without topics, unless a table on the plan needs it.
 
     Returns:
-        The parts that could not be removed and how to do it by hand; empty when nothing is left.
+        The parts that could not be removed, and how to remove them by hand; empty if there are
+        none.
     """
     names = group.capture
     if before is None or on_plan(services, names):

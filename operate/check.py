@@ -1,6 +1,6 @@
-"""``check``: everything that onboarding and running need, one line each, with the remedy.
+"""``check``: one line for each thing that onboarding and runs need, with a remedy for a problem.
 
-A check that depends on a failed one is not shown; the failure is.
+If a check fails, the checks that depend on it are left out.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ OLDEST_CONNECT = (3, 3)
 
 
 def check(services: Services) -> Iterator[Check]:
-    """Run every check, and yield each line as soon as it is known."""
+    """Run all checks; yield each line as soon as its check is done."""
     yield from _guarded("state store", partial(state_store, services))
     yield from unprotected(services.config)
     records: list[TableRecord] = []
@@ -289,7 +289,10 @@ def _other_settings(
     effective: Mapping[str, str],
     reported: Collection[str],
 ) -> list[Check]:
-    """Settings of the connector that differ from the configuration; only names, to hide secrets."""
+    """Return the names of connector settings that differ from the configuration, without values.
+
+    The values may be secrets.
+    """
     wanted = wanted_connector(services, capture)
     other = sorted(
         name
@@ -308,10 +311,10 @@ def _other_settings(
 
 
 def lake(services: Services) -> list[Check]:
-    """Whether the lake can be written, by writing a file and removing it.
+    """Check that the lake can be written: write a file and remove it.
 
     Raises:
-        LakeError: It cannot.
+        LakeError: The lake cannot be written.
     """
     url = services.config.lake.url
     folder = folder_here(services.config, url)

@@ -20,7 +20,7 @@ _DAY_MS = 24 * 3600 * 1000
 
 
 def cluster(services: Services) -> list[Check]:
-    """Brokers, replication and retention."""
+    """Check brokers, replication and retention of the cluster."""
     cluster, brokers = services.kafka.ping()
     settings = services.config.kafka.topic
     lines = [Check("Kafka", "ok", f"cluster {cluster}, brokers: {brokers}")]
@@ -48,7 +48,7 @@ def cluster(services: Services) -> list[Check]:
 
 
 def topic(services: Services, record: TableRecord) -> list[Check]:
-    """Policy, partitions, retention and the size of messages of one table's topic."""
+    """Check cleanup policy, partitions, retention and message size of one table's topic."""
     name = f"topic {record.topic}"
     info = services.kafka.topic(record.topic)
     actual = services.kafka.topic_config(record.topic)
@@ -103,10 +103,10 @@ def durability(
     """The ways in which a topic can lose acknowledged changes, each with its remedy.
 
     Args:
-        topic: Its name.
-        replicas: Number of brokers that have it.
-        brokers: Number of brokers; with one there is no choice.
-        settings: Its effective settings.
+        topic: The topic's name.
+        replicas: Number of brokers with a replica of the topic.
+        brokers: Number of brokers. A single broker allows no replication, so nothing is reported.
+        settings: The topic's effective settings.
     """
     if brokers > 1 and replicas == 1:
         yield (

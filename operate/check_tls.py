@@ -1,6 +1,7 @@
-"""The lines of ``check`` about connections to other machines that a third party could read or fake.
+"""The lines of ``check`` about unprotected connections to other machines.
 
-They depend on the configuration alone: TLS that is not required may be used today and not tomorrow.
+They depend on the configuration alone. A connection may use TLS today, but only required TLS is
+certain to be used tomorrow.
 """
 
 from __future__ import annotations

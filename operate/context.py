@@ -41,7 +41,7 @@ class Services:
     Args:
         config: The configuration.
         progress: Shows long work.
-        spark: A session to share, which stays open; without it one is started on first use.
+        spark: An open session to share, which is not closed. None starts a session on first use.
 
     Safe to share among threads. Close it with :meth:`close`, or use :func:`services`.
     """
@@ -87,10 +87,10 @@ class Services:
 
     @cached_property
     def store(self) -> Store:
-        """States, leases and run history.
+        """The state store.
 
-        Every command that changes or shows anything opens it. Therefore a replica's replay that
-        a process has left paused is found and resumed here.
+        Opening the store resumes a replica's replay that a killed process has left paused, since
+        almost every command opens the store.
         """
         store = Store(self.config.state.connection_url())
         self._exit.callback(store.close)
@@ -104,7 +104,7 @@ class Services:
 
     @cached_property
     def registry(self) -> ConfluentRegistry:
-        """The registry itself."""
+        """The client of the schema registry."""
         config = self.config.kafka.registry
         client = ConfluentRegistry(
             RegistryEndpoint(
@@ -119,7 +119,7 @@ class Services:
 
     @cached_property
     def schemas(self) -> KeptSchemas:
-        """The writers' schemas, also while the registry is unavailable."""
+        """The writers' schemas; known ones are available without the registry."""
         return KeptSchemas(self.registry, self.config.kafka.registry.url, self.store)
 
     def capture(self, table: TableId) -> CaptureNames:
@@ -128,20 +128,21 @@ class Services:
         return names(table.source, self.config.source(table.source), tier)
 
     def capture_of(self, record: TableRecord) -> CaptureNames:
-        """The same for a table on the plan, whose tier was fixed when it was onboarded."""
+        """Names of the capture of a table on the plan, by the tier with which it was onboarded."""
         table = record.table
         return names(table.source, self.config.source(table.source), record.tier)
 
     def evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """The evidence of how a tier is captured now, without what its connector sends."""
+        """The current evidence of a capture, without statements and signs of life."""
         return gather(
             capture, self._servers(capture), exactly_once=self.config.connect.exactly_once
         )
 
     def stream_evidence(self, capture: CaptureNames) -> CaptureEvidence:
-        """The same, whether the connector sends changes, and whether it has always continued.
+        """The current evidence of a capture, with statements and signs of life.
 
-        A connector that reports statements has its starts in their topic, which is read whole.
+        For a connector that reports DDL statements, their whole topic is read. It shows whether the
+        connector ever started without its stored position.
         """
         topics = [*capture.own_topics, *self.store.topics(capture.source, capture.tier)]
         interval_ms = self.config.source(capture.source).heartbeat_interval_ms

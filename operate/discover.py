@@ -1,4 +1,4 @@
-"""``discover``: the tables of the sources, and which of them can travel or already do."""
+"""``discover``: lists the sources' tables, and whether each can be or is replicated."""
 
 from __future__ import annotations
 
@@ -23,10 +23,11 @@ class Entry:
     """One table of a source.
 
     Args:
-        stats: The facts of its catalog.
-        refusal: The reason why it cannot travel; None when it can, or is on the plan.
-        notes: Notes for the reader of a table that can.
-        state: Its state on the plan; None when it is not on it.
+        stats: The table's facts in the catalog.
+        refusal: The reason why the table cannot be replicated; None if it can be, or is on the
+            plan.
+        notes: Notes for the reader of a table that can be replicated.
+        state: The table's state; None if it is not on the plan.
     """
 
     stats: TableStats
@@ -36,7 +37,7 @@ class Entry:
 
     @property
     def problem(self) -> str:
-        """The reason why it cannot be onboarded, as a predicate of its name, or empty."""
+        """Why the table cannot be onboarded, as a predicate of its name; empty if it can be."""
         return "" if self.refusal is None else about(self.stats.table, self.refusal.message)
 
     @property
@@ -66,10 +67,10 @@ class Entry:
 
 
 def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
-    """List the tables of the given sources, or of all; partitions are left out.
+    """List the tables of the given sources, or of all sources, without partitions.
 
-    Only catalogs are read, since the rows of thousands of tables would take hours. Tables on the
-    plan were judged when they were onboarded; ``check`` examines them.
+    Only catalogs are read, since reading rows of thousands of tables would take hours. Tables on
+    the plan are not judged here; ``check`` examines them.
     """
     states = {
         record.table: record.state
@@ -91,7 +92,7 @@ def discover(services: Services, sources: Sequence[str] = ()) -> list[Entry]:
 
 
 def _tables(services: Services, sources: Sequence[str]) -> list[TableStats]:
-    """The sources' tables, without partitions, which travel with their roots."""
+    """Return the sources' tables without partitions, which are replicated with their roots."""
     return [
         stats
         for name in sources
@@ -102,12 +103,12 @@ def _tables(services: Services, sources: Sequence[str]) -> list[TableStats]:
 
 @dataclass(frozen=True)
 class Wanted:
-    """The tables that arguments of `onboard` mean.
+    """The tables that the arguments of `onboard` select.
 
     Args:
-        tables: In the order of the arguments.
-        by_wildcard: Those that only a wildcard matched. The name of a lake table that several
-            source tables feed names each of these, since the lake table would lack it.
+        tables: The tables, in the order of the arguments.
+        by_wildcard: The tables that only a wildcard matched. The name of a shared lake table is not
+            a wildcard: it names each of its shards.
     """
 
     tables: tuple[TableId, ...]
@@ -115,7 +116,7 @@ class Wanted:
 
 
 def at_source(services: Services, arguments: Sequence[str]) -> Wanted:
-    """Find the tables that arguments mean; wildcards match the tables of the sources."""
+    """Return the tables that arguments select; wildcards match the tables of the sources."""
     config = services.config
     known: list[TableId] = []
     if any(can_match_many(argument, config) for argument in arguments):
@@ -130,14 +131,14 @@ def at_source(services: Services, arguments: Sequence[str]) -> Wanted:
 def on_plan(
     services: Services, arguments: Sequence[str], *, retired: bool = False, paused: bool = True
 ) -> list[TableId]:
-    """Find the tables that arguments mean; wildcards match the plan, no argument means all.
+    """Return the tables that arguments select; wildcards match the plan, no argument selects all.
 
     Args:
         services: The services of the command.
         arguments: Names and wildcards.
         retired: Whether a wildcard also matches tables that were offboarded.
-        paused: Whether it also matches paused ones. A person had a reason to pause them, so
-            commands that would let them continue require their names.
+        paused: Whether a wildcard also matches paused tables. A command that lets tables continue
+            must not match them: an operator paused them for a reason.
     """
     left_out = {State.RETIRED: not retired, State.PAUSED: not paused}
     known = [

@@ -27,7 +27,7 @@ class Step:
     """One step that onboarding would take.
 
     Args:
-        kind: The kind of system that would do it.
+        kind: The kind of system that would execute the step.
         where: The server, topic or store.
         text: The statement or request as it would be sent; secrets are references.
     """
@@ -62,8 +62,8 @@ def plan(
     Args:
         services: The services of the command.
         tables: The tables.
-        with_bootstrap: Whether they would be copied at once.
-        by_wildcard: Those that only a wildcard matched.
+        with_bootstrap: Whether the tables would be copied at once.
+        by_wildcard: The tables that only a wildcard matched.
     """
     examined = examine_all(services, tables)
     steps: list[Step] = []

@@ -22,7 +22,7 @@ class ExitCode(IntEnum):
 
 
 def exit_code(*, failed: bool, needs_bootstrap: bool) -> ExitCode:
-    """The exit code of a command over several tables.
+    """Return the exit code of a command over several tables.
 
     Args:
         failed: At least one table failed.

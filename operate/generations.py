@@ -26,8 +26,8 @@ class Removed:
     """The result of a removal.
 
     Args:
-        removed: Generations that are gone.
-        left: Those that are still there.
+        removed: The removed generations.
+        left: The remaining generations.
     """
 
     removed: tuple[Generation, ...]
@@ -39,7 +39,7 @@ def look(services: Services, table: TableId) -> list[Generation]:
 
     Raises:
         StateError: The table was never on the plan.
-        LakeError: Its folder cannot be read.
+        LakeError: The table's folder cannot be read.
     """
     from cdc.lake.publish import attempt_folders, read_pointer
 
@@ -52,7 +52,7 @@ def look(services: Services, table: TableId) -> list[Generation]:
 
 
 def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Removed:
-    """Remove generations by name; without names, those beyond what the settings keep.
+    """Remove generations by name; without names, the superfluous generations.
 
     Args:
         services: The services of the command.
@@ -60,8 +60,8 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
         names: Numbers of generations, or beginnings of attempts' UUIDs.
 
     Raises:
-        StateError: A name matches none, or one that is in use; nothing was removed then.
-        LakeError: A folder cannot be deleted; the same command continues.
+        StateError: A name matches no generation, or a generation in use. Nothing was removed.
+        LakeError: A folder cannot be deleted. The same command continues the removal.
     """
     from cdc.lake.publish import delete_attempts
     from cdc.run.commits import keep_size
@@ -77,7 +77,7 @@ def remove(services: Services, table: TableId, names: Sequence[str] = ()) -> Rem
 
 
 def clean(services: Services, table: TableId) -> None:
-    """Remove what a new generation has made superfluous; a failure is left for the next time."""
+    """Remove the superfluous generations after a new one; log a failure."""
     try:
         gone = remove(services, table).removed
     except TributaryError as error:

@@ -56,7 +56,7 @@ def require(services: Services, table: TableId) -> TableRecord:
 
 
 def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
-    """Leave the table alone until it is resumed. Its changes stay in the topic meanwhile."""
+    """Stop applying changes to a table until it is resumed. The topic retains the changes."""
     require(services, table)
     with services.leases.hold(table, wait_s=LEASE_WAIT_S):
         record = require(services, table)
@@ -76,19 +76,20 @@ def pause(services: Services, table: TableId, *, reason: str) -> Outcome:
 
 
 def resume(services: Services, table: TableId) -> Outcome:
-    """Let a paused table continue where it was."""
+    """Let a paused table continue in its former state."""
     return _go_on(services, table, State.PAUSED, "resumed")
 
 
 def retry(services: Services, table: TableId) -> Outcome:
-    """Let a failed table continue where it was, and restart a failed or stopped connector.
+    """Let a failed table continue in its former state; restart a failed or stopped connector.
 
-    While Kafka Connect does not answer, the table continues, and a note says what was left out.
+    If Kafka Connect does not answer, a failed table continues, and a note says that the connector
+    was not checked.
 
     Raises:
-        ConnectError: Kafka Connect does not answer, and the table has not failed; or the connector
+        ConnectError: Kafka Connect does not answer and the table has not failed, or the connector
             fails again.
-        StateError: There is nothing to try again.
+        StateError: Table and connector have not failed.
     """
     record = require(services, table)
     names = services.capture_of(record)
@@ -103,7 +104,7 @@ def retry(services: Services, table: TableId) -> Outcome:
         )
         released = _go_on(services, table, State.FAILED, "set to be tried again")
         return replace(released, details={"notes": [note]})
-    # Another command stops it for a moment while it changes it, and must not be disturbed.
+    # A command that changes the connector may stop it for a moment, and must not be disturbed.
     with tier_capture.changing(services, names):
         woken = services.connect.wake(names.connector)
     failed = seen is not None and seen.failure is not None
@@ -142,13 +143,13 @@ def _go_on(services: Services, table: TableId, origin: State, action: str) -> Ou
 
 
 def forget_build(services: Services, table: TableId) -> bool:
-    """Give up the generation that is being built beside a table; its files stay for a while.
+    """Give up the next generation of a table; its files are removed later.
 
     Returns:
-        Whether there was one.
+        Whether there was a next generation.
 
     Raises:
-        LeaseHeldError: Another process is building it.
+        LeaseHeldError: Another process builds the next generation.
     """
     build = services.store.get(table, beside=True)
     if build is None:
@@ -159,10 +160,10 @@ def forget_build(services: Services, table: TableId) -> bool:
 
 
 def absent_sources(services: Services, tables: Iterable[TableId]) -> dict[str, SourceError]:
-    """The sources of these tables that no session reaches, each with the error.
+    """Return the tables' sources that cannot be reached, each with the error.
 
     Raises:
-        SourceError: A source refuses the session: it is there.
+        SourceError: A source can be reached, but refuses the session.
     """
     absent: dict[str, SourceError] = {}
     for name in dict.fromkeys(table.source for table in tables):
@@ -180,17 +181,18 @@ def offboard(
     delete_data: bool,
     absent: SourceError | None = None,
 ) -> Outcome:
-    """Take the table off the plan: out of the capture, so the log is not kept for it any more.
+    """Take a table off the plan and out of its capture.
 
-    The last table of a source and tier takes connector, slot and publication along.
+    With the last table of a source and tier, connector, slot and publication are removed.
 
     Args:
         services: The services of the command.
         table: The table.
-        delete_data: Also delete its lake table, with all generations and its name in the catalog,
-            and its topic; with the last table of a source and tier also the capture's own topics.
-        absent: Why the source does not answer, if the operator gives it up. Then it is not queried,
-            and a note has what stays there.
+        delete_data: Whether to delete the lake table with all generations, its name in the catalog,
+            and the table's topic. With the last table of a source and tier, the capture's own
+            topics are deleted, too.
+        absent: The error of a source that does not answer, if the operator continues without the
+            source. The source is then not queried, and a note names what remains there.
     """
     if services.store.get(table) is None:
         raise _not_on_plan(table)
@@ -231,7 +233,7 @@ def offboard(
 def _naming_absence(
     services: Services, table: TableId, absent: SourceError | None
 ) -> Iterator[None]:
-    """Let an error of a source that does not answer name the way on without it."""
+    """Add ``--source-gone`` to the remedy of an error, if the source is absent."""
     try:
         yield
     except TributaryError as error:
@@ -252,7 +254,7 @@ def _is_absent(services: Services, table: TableId) -> bool:
 def _left_there(
     services: Services, names: CaptureNames, table: TableId, absent: SourceError, *, last: bool
 ) -> list[str]:
-    """What stays behind of a table whose source does not answer, and what removes it."""
+    """Return what remains of a table on a source that does not answer, and how to remove it."""
     on_source = services.source(names.source).capture(names)
     notes = []
     if statements := on_source.removal(table, last=last):
@@ -291,7 +293,7 @@ def _delete_data(services: Services, record: TableRecord, lease: Lease) -> None:
 
 
 def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: Lease) -> None:
-    """Remove a shard's rows from the table that it shares; the last shard removes the table."""
+    """Remove a shard's rows from the shared table; with the last shard, remove the table."""
     from cdc.lake.publish import delete_path
     from cdc.lake.shards import shared_path
     from cdc.run import drop_name
@@ -307,7 +309,7 @@ def _leave_shared(services: Services, record: TableRecord, shard: Shard, lease: 
         if record.attempt is not None:
             shown = replace(record.attempt, path=path, shard=shard.name)
             drop_name(services.spark, services.config, replace(record, attempt=shown))
-        # The pointer first: a pointer to a table that is gone would look like a lost table.
+        # Remove the pointer first: a pointer to a removed table would look like a lost table.
         for what in (f"{shard.base_path}/{POINTER}", path):
             delete_path(services.spark, what)
 
@@ -325,11 +327,11 @@ def _now() -> datetime:
 
 
 def published_path(services: Services, table: TableId) -> str:
-    """Find the path of the table for readers.
+    """Return the path of a table's published generation.
 
     Raises:
         StateError: The table was never published.
-        LakeError: It was published, and its pointer is gone.
+        LakeError: The table was published, and its pointer is gone.
     """
     from cdc.lake.publish import current_path
 
@@ -360,9 +362,9 @@ def published_path(services: Services, table: TableId) -> str:
 
 
 def folder_here(config: Config, url: str) -> Path | None:
-    """The local folder of a URL of the lake, or None if only Spark can resolve the URL.
+    """Return the local folder of a lake URL; None if only Spark can resolve the URL.
 
-    A path without a scheme is on Hadoop's default file system, which settings may have replaced.
+    A path without a scheme is on Hadoop's default file system, which settings may change.
     """
     given = {*config.lake.hadoop, *(key.removeprefix(HADOOP_PREFIX) for key in config.spark.conf)}
     return None if _DEFAULT & given else local_folder(url)

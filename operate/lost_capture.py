@@ -1,7 +1,7 @@
-"""The tables of a capture that has lost changes and is recreated.
+"""Finds and resets the tables of a capture that has lost changes and must be recreated.
 
-A table's offsets have a meaning under one slot only. No record of a copy may outlive its slot:
-otherwise the changes between the two slots would be missing without a trace.
+A table's offsets are valid for one slot only. So no record of a copy may outlive its slot: the
+changes between the old and the new slot would be missing without a trace.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ _log = logging.getLogger(__name__)
 
 
 def is_copying(record: TableRecord) -> bool:
-    """Whether the table has an attempt that is not published yet, and can be discarded."""
+    """Whether the table has an unpublished attempt, which can be discarded."""
     return record.state in _COPYING or record.resume_to in _COPYING
 
 
@@ -44,7 +44,7 @@ def on_plan(services: Services, capture: CaptureNames) -> list[TableRecord]:
 def dependent(
     services: Services, capture: CaptureNames, only: TableId | None = None
 ) -> list[TableRecord]:
-    """The tables, and the generations beside them, that continue from the capture's past."""
+    """Return the tables and next generations that continue from the capture's past."""
     records = [*services.store.tables(), *services.store.builds()]
     return [record for record in _of(records, capture, only) if _depends(record)]
 
@@ -52,13 +52,13 @@ def dependent(
 def after_gtid_change(
     services: Services, capture: CaptureNames, source: SourceLog, log: LogHealth
 ) -> str | None:
-    """The reason why a capture cannot continue after its source turned GTIDs on or off.
+    """Return why a capture cannot continue after its source turned GTIDs on or off.
 
-    Its connector may repeat the old GTIDs for ever, so the stored position of Connect does not show
-    it. But then no table rests on a position that is comparable with those of the log.
+    Connect's stored position does not show this, since the connector may repeat the old GTIDs for
+    ever. But no table's position is then comparable with the log's positions.
 
     Returns:
-        None if a table rests on a comparable position, or none rests on any.
+        The reason; None if a table's position is comparable, or if no table has a position.
     """
     rests = [
         log.problem(recorded=source.position(record.attempt.reads_upto))
@@ -69,10 +69,10 @@ def after_gtid_change(
 
 
 def of_another_server(services: Services, capture: CaptureNames, source: SourceLog) -> str | None:
-    """The reason why a capture from another server cannot continue: its position is in that log.
+    """Return why a capture cannot continue if its tables were copied from another server.
 
     Returns:
-        None if a table rests on the present server, or none rests on any.
+        The reason; None if a table was copied from the current server, or if no table names one.
     """
     attempts = (record.attempt for record in on_plan(services, capture))
     views = (attempt.view for attempt in attempts if attempt is not None)
@@ -87,26 +87,27 @@ def of_another_server(services: Services, capture: CaptureNames, source: SourceL
 def cut_off(
     services: Services, capture: CaptureNames, lost: str, only: TableId | None = None
 ) -> Iterator[None]:
-    """Let no table depend on the capture's past, for the length of a block that recreates it.
+    """Let no table depend on the capture's past while a block recreates the capture.
 
-    Unpublished copies under it are discarded. The tables' leases are held meanwhile, so no other
-    process begins a copy under the old capture. A table that is followed was published and has
-    readers, so a run must report its loss first.
+    Unpublished copies are discarded. The tables' leases are held during the block, so that no other
+    process begins a copy under the old capture. A published table has readers, so a run must first
+    report its loss.
 
     Args:
         services: The services of the command.
-        capture: The capture; its lease is held.
-        lost: What has happened, as a sentence without its end.
-        only: The only table that it has happened to; None for all.
+        capture: The capture. The caller holds its lease.
+        lost: The loss, as a sentence without a period.
+        only: The only table that has lost changes; None for all tables.
 
     Raises:
-        CaptureError: A table is followed, or another process copies it.
+        CaptureError: A table is published and followed, or another process copies it.
     """
     _refuse_followed(services, capture, lost, only)
     with ExitStack() as held:
         mine = set()
         for record in dependent(services, capture, only):
-            # No wait at all: an offboarding process holds this lease and waits for the capture.
+            # Do not wait: an offboarding process holds this lease while it waits for the capture's
+            # lease.
             try:
                 held.enter_context(services.leases.hold(record.resource))
             except LeaseHeldError as error:
@@ -118,8 +119,8 @@ def cut_off(
                     slot=capture.slot,
                 ) from error
             mine.add(record.resource)
-        # Checked again under their leases. A table that began only now is proven under the new
-        # capture.
+        # Check the tables again under their leases. A table that begins its copy later is proven
+        # under the new capture.
         _refuse_followed(services, capture, lost, only)
         for record in dependent(services, capture, only):
             if record.resource in mine:
@@ -165,7 +166,7 @@ def _refuse_followed(
 
 
 def _depends(record: TableRecord) -> bool:
-    # A generation beside a table's own may record offsets at any moment.
+    # A next generation may record offsets at any moment.
     return record.state not in _CUT_OFF or record.beside
 
 

@@ -1,4 +1,4 @@
-"""Bring tables onto the plan: checks, capture, registration, bootstrap, each repeatable."""
+"""Brings tables onto the plan: checks, capture, registration, bootstrap. Each can be repeated."""
 
 from __future__ import annotations
 
@@ -40,14 +40,14 @@ def onboard(
     with_bootstrap: bool = True,
     by_wildcard: Collection[TableId] = (),
 ) -> list[Outcome]:
-    """Onboard the tables; steps that were done before are left as they are.
+    """Onboard the tables; skip the steps that are done.
 
     Args:
         services: The services of the command.
         tables: The tables.
         with_bootstrap: Whether to copy the tables at once.
-        by_wildcard: Those that only a wildcard matched: such a table is left out if it cannot
-            travel.
+        by_wildcard: The tables that only a wildcard matched. Such a table is left out if it cannot
+            be replicated.
 
     Returns:
         One outcome per table, in the order given.
@@ -71,10 +71,10 @@ def onboard(
 def refusals(
     services: Services, examined: Examined, by_wildcard: Collection[TableId]
 ) -> list[Outcome]:
-    """The outcomes of tables that cannot travel: left out if only a wildcard matched them.
+    """Return the outcomes of refused tables: left out if only a wildcard matched them, else failed.
 
-    A table on the plan was named once, and a source that does not answer says nothing about a
-    table.
+    A table on the plan always fails, since it was onboarded by name or wildcard before. An error of
+    a source that does not answer also fails, since it does not judge the table.
     """
     known = {
         record.table for record in services.store.tables() if record.state is not State.RETIRED
@@ -93,7 +93,7 @@ def refusals(
 
 
 def _begun(services: Services, tables: Sequence[TableId]) -> frozenset[TableId]:
-    """Tables whose copy continues, from its beginning if the slot was lost meanwhile."""
+    """Return the tables whose copy continues, or starts again after a lost slot."""
     records = [record for table in tables if (record := services.store.get(table)) is not None]
     return frozenset(
         record.table
@@ -126,7 +126,7 @@ def _capture(services: Services, group: tier_capture.Group) -> list[Outcome]:
 
 
 def withdraw(services: Services, group: tier_capture.Group, table: TableId) -> None:
-    """Take a table that could not be put on the plan out of the capture again."""
+    """Remove a table from the capture if it could not be put on the plan."""
     record = services.store.get(table)
     if record is None or record.state is State.RETIRED:
         tier_capture.leave(services, group.capture, table)
@@ -137,7 +137,7 @@ def _with_notes(outcome: Outcome, notes: list[str] | None) -> Outcome:
 
 
 def register(services: Services, table: TableId) -> Outcome:
-    """Put a table on the plan, or leave its place on the plan as it is."""
+    """Put a table on the plan, unless it is already there."""
     names = services.capture(table)
     now = datetime.now(timezone.utc)
     record = services.store.get(table)
@@ -168,7 +168,7 @@ def register(services: Services, table: TableId) -> Outcome:
 
 
 def bootstrap(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
-    """Copy tables that are not on their stream, and hand them over to it."""
+    """Copy the tables that do not follow their stream, and hand them over."""
     return recaptured(services, tables, copy)
 
 
@@ -177,12 +177,12 @@ def recaptured(
     tables: Sequence[TableId],
     work: Callable[[Services, Sequence[TableId]], list[Outcome]],
 ) -> list[Outcome]:
-    """Copy tables on the plan after preparing their capture again, which recreates a lost slot.
+    """Prepare the capture of tables on the plan again, which recreates a lost slot, then copy them.
 
     Args:
         services: The services of the command.
         tables: The tables.
-        work: Copies the tables that can travel and are captured.
+        work: Copies the tables that can be replicated and are captured.
 
     Returns:
         One outcome per table, in the order given.
@@ -234,8 +234,8 @@ def copy(services: Services, tables: Sequence[TableId]) -> list[Outcome]:
 
 
 def copied(done: BootstrapResult, then: str) -> Outcome:
-    """The outcome of a copy and of the step after it."""
-    # This command did not read the rows that an earlier one copied, so a row count would mislead.
+    """Return the outcome of a copy and of the step after it."""
+    # A resumed copy has no row count, since an earlier command copied some of the rows.
     copied = f"copied {done.rows:,} rows" if done.attempts else "continued its copy"
     return Outcome(
         done.record.table,
@@ -254,6 +254,6 @@ def _due(services: Services, table: TableId) -> Outcome:
     record = require(services, table)
     examine(services, table)
     if record.state is State.NEEDS_BOOTSTRAP:
-        # The generation that was being built beside it follows the same broken stream.
+        # The table's next generation follows the same broken stream.
         forget_build(services, table)
     return Outcome(table, "checked", record.state)

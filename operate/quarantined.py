@@ -19,7 +19,7 @@ _ROW_BYTES = 16
 
 
 def kept(services: Services, tables: Sequence[TableId]) -> list[Quarantined]:
-    """The records that the tables' present lake tables lack, without their bytes."""
+    """Return the quarantined records of the tables' current generations, without bytes."""
     wanted = set(tables)
     attempts = [
         str(record.attempt.id)
@@ -30,10 +30,10 @@ def kept(services: Services, tables: Sequence[TableId]) -> list[Quarantined]:
 
 
 def one(services: Services, table: TableId, offset: int, *, partition: int = 0) -> Quarantined:
-    """One record with its bytes.
+    """Return one quarantined record with its bytes.
 
     Raises:
-        StateError: There is none at that offset.
+        StateError: There is no quarantined record at this offset.
     """
     attempt = require(services, table).attempt
     found = None
@@ -50,12 +50,12 @@ def one(services: Services, table: TableId, offset: int, *, partition: int = 0) 
 
 
 def replay(services: Services, table: TableId, *, first: int | None = None) -> Outcome:
-    """Apply the records that can be read by now, with all later changes; exact, or refused.
+    """Apply the quarantined records that can be read now, with all later changes.
 
     Args:
         services: The services of the command.
         table: The table.
-        first: Only records from this offset on.
+        first: Apply only records from this offset on.
     """
     from cdc.run import replay_table
 

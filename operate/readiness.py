@@ -1,4 +1,4 @@
-"""Whether a table can travel to the lake as it is, and what to change when it cannot. Pure."""
+"""Judges whether a table can be replicated, and what to change if it cannot. Pure."""
 
 from __future__ import annotations
 
@@ -25,10 +25,9 @@ class Verdict:
     """The obstacle to onboarding a table, if there is one.
 
     Args:
-        problem: What is wrong, as half a sentence that the table's name begins; empty when
-            nothing is.
-        remedy: What to do about it.
-        notes: Notes for the reader of a table that can travel.
+        problem: The problem, as a predicate of the table's name; empty if there is none.
+        remedy: What to do about the problem.
+        notes: Notes for the reader of a table that can be replicated.
     """
 
     problem: str = ""
@@ -44,7 +43,7 @@ class Verdict:
         """Refuse the table when there is a problem.
 
         Raises:
-            CaptureError: There is one.
+            CaptureError: There is a problem.
         """
         if self.problem:
             raise CaptureError(
@@ -56,7 +55,7 @@ def judge(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool =
     """Judge whether every change of the table can be applied: by key, or appended once per row.
 
     Args:
-        table: The table as its catalog describes it.
+        table: The table in the source's catalog.
         settings: Its settings.
         nulls_are_kept: Whether the converter sends the NULL of a column with a default as NULL.
     """
@@ -107,12 +106,12 @@ DEFAULT_MESSAGE_BYTES = 1_048_588
 
 
 def too_large(table: SourceTable, largest: int | None, limit: int) -> str | None:
-    """The reason why a row's events may not fit into a message; None when they do.
+    """Return why a row's events may not fit into a message; None if they fit.
 
     Args:
         table: The table.
-        largest: Bytes of the largest row in the sample.
-        limit: Bytes of the largest message.
+        largest: Size of the largest row in the sample, in bytes.
+        limit: Largest allowed message, in bytes.
     """
     # With the whole old row in the log, an update carries both the old and the new row.
     event = (largest or 0) * (2 if table.logs_whole_rows else 1)
@@ -144,9 +143,9 @@ def _log(table: SourceTable, settings: TableSettings, *, nulls_are_kept: bool) -
 
 
 def _null_or_default(table: SourceTable, settings: TableSettings) -> list[str]:
-    """Replicated columns whose NULL arrives as a value that rows may have.
+    """Return replicated columns whose NULL arrives as a default that rows may also have as a value.
 
-    Defaults that are function calls are not constants, so a row without a value does not show them.
+    A default that is a function call is not a constant, so it is not considered.
     """
     rules = settings.columns
     return [
@@ -354,13 +353,13 @@ _SHOWN = 8
 
 
 def some(names: Sequence[str]) -> str:
-    """The first names, and the number of the others."""
+    """Return the first names and the number of the others."""
     more = len(names) - _SHOWN
     return ", ".join(names[:_SHOWN]) + (f" and {more} more" if more > 0 else "")
 
 
 def _null_defaults(table: SourceTable) -> tuple[str, ...]:
-    """Columns whose NULL the converter of Apicurio Registry 2.6 takes for "not given"."""
+    """Return the columns whose NULL Apicurio Registry 2.6's converter treats as "not given"."""
     names = [
         quote_name(column.name)
         for column in table.columns

@@ -1,4 +1,4 @@
-"""The check whether tables can travel; discover, dry runs and onboarding all use it."""
+"""Checks whether tables can be replicated, for discover, dry runs and onboarding."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ class Examined:
     """Tables that were examined together.
 
     Args:
-        notes: For each table that can travel, notes for the reader.
-        refused: Each table that cannot, with the error.
+        notes: By table that can be replicated, notes for its reader.
+        refused: By table that cannot be replicated, the error.
     """
 
     notes: dict[TableId, list[str]] = field(default_factory=dict)
@@ -43,11 +43,11 @@ class Examined:
 
     @property
     def fit(self) -> list[TableId]:
-        """The tables that can travel, in the order given."""
+        """The tables that can be replicated, in the order given."""
         return list(self.notes)
 
     def refuse(self, tables: Mapping[TableId, TributaryError]) -> None:
-        """Move tables from those that can travel to those that are refused."""
+        """Move tables from the accepted to the refused ones."""
         for table, error in tables.items():
             self.notes.pop(table, None)
             self.refused.setdefault(table, error)
@@ -56,7 +56,7 @@ class Examined:
 def examine_all(
     services: Services, tables: Sequence[TableId], *, with_rows: bool = True
 ) -> Examined:
-    """Decide which of the tables can travel, also together; nothing is changed.
+    """Decide which tables can be replicated, each alone and all together; nothing is changed.
 
     Args:
         services: The services of the command.
@@ -89,7 +89,7 @@ def examine_all(
 
 
 def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId, TributaryError]:
-    """All tables of a source whose connector would not run, each with the error."""
+    """Return all tables of a group whose connector would not run, each with the error."""
     obstacle = services.source(group.capture.source).capture_obstacle()
     if obstacle is None:
         return {}
@@ -106,24 +106,24 @@ def _uncapturable(services: Services, group: tier_capture.Group) -> dict[TableId
 
 
 def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tuple[str, ...]:
-    """Decide whether a table can travel as it is; nothing is changed.
+    """Decide whether a table can be replicated as it is; nothing is changed.
 
     Args:
         services: The services of the command.
         table: The table.
-        with_rows: Whether to read rows, too: for their size, and for rows that its key cannot find.
+        with_rows: Whether to read rows, too: for their size, and for rows that the key cannot find.
 
     Returns:
-        Notes for the reader of a table that can travel.
+        Notes for the reader of a table that can be replicated.
 
     Raises:
-        CaptureError: It cannot; the remedy names the choices. Also raised if several of the errors
-            below apply.
+        CaptureError: The table cannot be replicated, or several of the errors below apply. The
+            remedy names the choices.
         UnsupportedTypeError: Types of columns have no rule.
-        SchemaError: Its key or a column's name cannot be carried, or the settings name a column
-            that it does not have.
+        SchemaError: The lake cannot have the table's key or a column's name, or the settings name a
+            column that the table lacks.
         SourceError: There is no such table, or the source cannot be reached.
-        ConfigError: Its path in the lake is another table's, or one of the two contains the other.
+        ConfigError: The table's path in the lake overlaps with another table's path.
     """
     settings = services.config.table_settings(table)
     record = services.store.get(table)
@@ -150,7 +150,7 @@ def examine(services: Services, table: TableId, *, with_rows: bool = True) -> tu
 
 
 def _raise_all(table: TableId, *looks: Callable[[], object]) -> None:
-    """Run all checks and raise what they raise: one error as it is, several as one.
+    """Run all checks; raise a single error as it is, and several errors as one.
 
     Raises:
         TributaryError: A check failed.
@@ -178,7 +178,7 @@ def _numbered(texts: Sequence[str]) -> str:
 
 
 def about(table: TableId, message: str) -> str:
-    """The message without the table's name at its beginning, for use after that name."""
+    """Return a message without the table's name at its beginning."""
     for name in (f"table {table}", str(table)):
         if message.startswith((f"{name}: ", f"{name} ")):
             return message[len(name) :].lstrip(": ")
@@ -202,7 +202,7 @@ def _require_schema(
     *,
     has_key: bool,
 ) -> None:
-    """Refuse columns that cannot travel, also if the table has no key."""
+    """Refuse columns that cannot be replicated, also if the table has no key."""
     columns = source.schema(table, settings).columns if has_key else source.columns(table, settings)
     refuse_shard_column(table.table, columns, services.config.shard(table.table))
 
@@ -220,7 +220,7 @@ def _size(services: Services, table: SourceTable) -> Iterator[str]:
 
 
 def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterator[str]:
-    """Refuse a table with rows that its key cannot find; a check that takes too long is a note."""
+    """Refuse a table with rows that its key cannot find; yield a note after a time-out."""
     if not key:
         return
     try:
@@ -241,10 +241,11 @@ def _key(source: TableReader, table: SourceTable, key: Sequence[str]) -> Iterato
 def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSettings) -> None:
     """Refuse a table that needs an exact view if its source cannot open one.
 
-    Without it, a log's copy and stream could not be separated.
+    Without an exact view, the copy and the stream of a log could not be separated.
 
     Raises:
-        CaptureError: No view of a known position can be opened; names the choices.
+        CaptureError: The source cannot open a view at a known position. The error names the
+            choices.
     """
     if not wants_exact_view(source, settings):
         return
@@ -262,7 +263,7 @@ def require_exact_view(source: SnapshotReader, table: TableId, settings: TableSe
 
 
 def free_path(services: Services, table: TableId) -> str:
-    """Return the table's path in the lake, unless it overlaps with another table's.
+    """Return the table's path in the lake; refuse a path that overlaps with another table's path.
 
     Paths of retired tables count, too.
 
@@ -272,7 +273,7 @@ def free_path(services: Services, table: TableId) -> str:
     path, shard = services.config.table_path(table), services.config.shard(table)
     others = [record for record in services.store.tables() if record.table != table]
     taken = {record.base_path: record.table for record in others}
-    # The folder of the whole table contains its shards' copies.
+    # The folder of a shared table contains its shards' copies.
     strangers = [one for one in others if shard is None or not is_beside(one, shard)]
     taken |= {one.shard.base_path: one.table for one in strangers if one.shard is not None}
     other = overlapping(path, taken)

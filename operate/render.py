@@ -31,7 +31,7 @@ PLAIN_INTERVAL_S = 5.0
 _UNLIMITED_WIDTH = 10_000
 _MOMENT_S = 1.0
 _FEW = 1000
-"""Units below which a rate is meaningless, since most of the time passes before the first unit."""
+"""Number of units below which no rate is shown. Most of the time passes before the first unit."""
 
 
 class Output(str, Enum):
@@ -126,7 +126,7 @@ class Renderer:
 
     @contextmanager
     def progress(self) -> Iterator[protocol.Progress]:
-        """Show progress on stderr for the length of a block: bars on a terminal, or plain lines."""
+        """Show progress on stderr during a block: bars on a terminal, otherwise plain lines."""
         if not sys.stderr.isatty():
             yield PlainProgress()
             return
@@ -184,9 +184,9 @@ def _for_shell(word: re.Match[str]) -> str:
 def describe(
     count: int, total: int | None, unit: str, elapsed_s: float, *, finished: bool = False
 ) -> str:
-    """The progress of a task, as ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``.
+    """Return a task's progress, as ``600,000 of 2,000,000 rows, 150,000 rows/s, 9 s left``.
 
-    Totals are estimates, so the last line omits them; a few units make no rate.
+    The last line has no total, since totals are estimates. A small number of units has no rate.
     """
     if not count and total is None:
         return f"{seconds(elapsed_s)}"
@@ -298,7 +298,7 @@ class _PlainTask:
                     self._say(finished=True)
 
     def _passed_unseen(self) -> bool:
-        """Whether it was a wait that ended at once, which is not worth a line."""
+        """Whether the task was a wait that ended at once, which is not shown."""
         silent = not self._count and not self._said
         return silent and time.monotonic() - self._began < _MOMENT_S
 
@@ -311,7 +311,7 @@ class _PlainTask:
         elapsed = now - self._began
         text = describe(self._count, self._total, self._unit, elapsed, finished=finished)
         if finished:
-            # Tasks end in `finally`: an exception on its way out means that this one is not done.
+            # Tasks end in `finally`. If an exception is being raised, the task is not done.
             text = f"{'done' if sys.exc_info()[0] is None else 'stopped'}, {text}"
         elif self._note:
             text = f"{text}; {self._note}"
@@ -321,6 +321,6 @@ class _PlainTask:
 
 
 def _console(stream: TextIO) -> Console:
-    """A console that truncates nothing when its output goes to a file or a pipe."""
+    """Return a console that truncates nothing if its output is a file or a pipe."""
     width: dict[str, Any] = {} if stream.isatty() else {"width": _UNLIMITED_WIDTH}
     return Console(file=stream, highlight=False, soft_wrap=True, **width)

@@ -25,13 +25,13 @@ def resync(
     *,
     still: Callable[[TableRecord], bool] = lambda _: True,
 ) -> list[Outcome]:
-    """Copy tables again, beside what they serve, or continue where an earlier try was left.
+    """Build and publish new generations of tables, or continue interrupted resyncs.
 
     Args:
         services: The services of the command.
         tables: The tables.
-        still: Whether a table still needs the copy at its turn, since another process may have
-            made it.
+        still: Returns whether a table still needs its resync, since another process may have done
+            it.
     """
     return recaptured(services, tables, partial(_resync, still=still))
 

@@ -1,4 +1,4 @@
-"""The tables that request another copy by themselves, and the reasons why one waits for it."""
+"""Finds the tables whose settings request a resync, and the reasons why a resync must wait."""
 
 from __future__ import annotations
 
@@ -21,9 +21,10 @@ _COPYING = frozenset({State.BOOTSTRAPPING, State.CATCHING_UP})
 
 
 def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
-    """Whether the settings request resyncs, and the table needs one or one was interrupted.
+    """Whether the settings request resyncs, and the table needs a resync or has an interrupted one.
 
-    Lost history is not a reason: its cause must be found first, or it may be lost again.
+    A table with lost history is not a candidate: an operator must find the cause first, or history
+    may be lost again.
     """
     if settings.on_incompatible != "resync":
         return False
@@ -36,13 +37,13 @@ def is_candidate(record: TableRecord, settings: TableSettings) -> bool:
 def waits_for(
     record: TableRecord, settings: TableSettings, rows: int | None, now: datetime
 ) -> str | None:
-    """The reason why a candidate is not copied again now, or None when it is.
+    """Return why a candidate is not copied again now; None if it is copied.
 
     Args:
         record: The table.
         settings: Its settings.
-        rows: Its estimated number of rows; None when it is unknown.
-        now: The time.
+        rows: The table's estimated number of rows; None if unknown.
+        now: The current time.
     """
     limits = settings.resync
     if record.state is State.FAILED:
@@ -60,7 +61,7 @@ def waits_for(
 def why_not_copied(
     services: Services, record: TableRecord, settings: TableSettings, now: datetime
 ) -> str | None:
-    """The reason why a table that requests a resync gets none now.
+    """Return why a table's requested resync must wait now.
 
     Args:
         services: The services of the command. A limit may need the table's size from its source.
@@ -69,7 +70,7 @@ def why_not_copied(
         now: The time.
 
     Returns:
-        The reason; None when the table gets its resync, or requests none.
+        The reason; None if the table is resynced, or requests no resync.
     """
     if not is_candidate(record, settings):
         return None

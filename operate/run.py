@@ -33,7 +33,7 @@ _FOLLOWED = frozenset({State.INCREMENTAL, State.RETIRED})
 
 
 class Runs:
-    """Runs of the chosen tables, all of them over one Spark session.
+    """Runs of the chosen tables in one Spark session.
 
     Args:
         services: The services of the command.
@@ -48,7 +48,7 @@ class Runs:
         self.silences: list[Silence] = []
         """The captures that sent no changes at the last check."""
         self.expiring: list[Expiring] = []
-        """Topics that may drop unread changes, by the same check."""
+        """The topics that may drop unread changes, from the last check."""
 
     def once(self) -> list[RunResult]:
         """Run once for the tables that have new changes."""
@@ -58,9 +58,9 @@ class Runs:
         return results
 
     def watch(self) -> None:
-        """Check which captures deliver no changes, and which topics do not keep them.
+        """Find the captures that send no changes, and the topics that may drop unread changes.
 
-        A failure of this check is a warning: it does not concern the changes themselves.
+        A failure of this check is only a warning, since it does not affect the changes themselves.
         """
         context, records = self._services.run_context, self._records()
         try:
@@ -86,11 +86,11 @@ class Runs:
     ) -> None:
         """Run until SIGINT or SIGTERM, or until tasks of Spark hold cores for ever.
 
-        The current run is finished first.
-        If that takes longer than `GRACE_S`, it is cut off: the next run begins at the last commit.
+        A signal lets the current run finish. A run that takes longer than `GRACE_S` is interrupted,
+        and the next command continues from the last commit.
 
-        Tables whose settings request it are copied again beside the runs. Such a copy is
-        interrupted within a minute, and the next run continues it.
+        Tables whose settings request a resync are copied again in a thread beside the runs. A
+        signal interrupts such a copy within a minute, and the next command continues it.
         """
         stop, ending = threading.Event(), list[threading.Timer]()
         copying = threading.Thread(
@@ -147,18 +147,18 @@ class Runs:
             )
 
     def waiting(self) -> list[TableRecord]:
-        """The tables that a run does not keep up to date, and that wait for a person."""
+        """The tables that runs do not keep up to date, and that need an operator."""
         return [record for record in self._records() if record.state not in _FOLLOWED]
 
     @property
     def not_resynced(self) -> dict[TableId, str]:
-        """Tables whose settings request a resync but that must wait, each with the reason."""
+        """The tables whose requested resync must wait, each with the reason."""
         return dict(self._unattended.waiting)
 
     def exit_code(self) -> ExitCode:
         """The exit code, from the tables' states after the run.
 
-        A table whose first copy failed is reported, but is not a failure of a run: it has no
+        A table whose first copy failed is reported, but does not fail the run, since it has no
         readers yet.
         """
         states = {record.state for record in self._records() if not record.never_published}

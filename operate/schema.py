@@ -1,4 +1,4 @@
-"""``schema``: a table's columns on each side, and the meaning of planned or past changes."""
+"""``schema``: a table's columns on each side, and the effects of planned or past changes."""
 
 from __future__ import annotations
 
@@ -25,13 +25,13 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Side:
-    """One column on all sides; None on a side that lacks it.
+    """One column on all sides; its type is None on a side that lacks it.
 
     Args:
-        name: The column.
-        source: Its type at the source.
-        registry: Its type in the newest schema of the topic.
-        lake: Its type in the lake.
+        name: The column's name.
+        source: The column's type at the source.
+        registry: The column's type in the newest schema of the topic.
+        lake: The column's type in the lake.
     """
 
     name: str
@@ -119,12 +119,12 @@ def difference(services: Services, table: TableId) -> Difference:
 
 
 def check(services: Services, table: TableId, ddl: str) -> Answer:
-    """Return the effect that statements would have on the table now; they are not run.
+    """Return the effect that DDL statements would have on a table; they are not executed.
 
     Raises:
-        DdlError: A statement is not understood, or does not fit the table.
+        DdlError: A statement cannot be parsed, or does not fit the table.
         StateError: The table is not on the plan, or was not copied yet.
-        SchemaError: The key that the settings name would not be unique, or allow NULL.
+        SchemaError: The key in the settings would not be unique, or would allow NULL.
         UnsupportedTypeError: A new column would have a type without a rule.
     """
     handoff, compared, before, truncates = _now(services, table)
@@ -143,7 +143,7 @@ def check(services: Services, table: TableId, ddl: str) -> Answer:
 
 
 def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
-    """The changes of the table's schema, oldest first."""
+    """Return the changes of the table's schema, oldest first."""
     require(services, table)
     return services.store.schema_history(table)
 
@@ -151,7 +151,7 @@ def history(services: Services, table: TableId) -> Sequence[SchemaEntry]:
 def _now(
     services: Services, table: TableId
 ) -> tuple[Handoff, Comparison, StatementEffects | None, Truncates]:
-    """The lake's handoff, the comparison of lake and source, and what the log has since."""
+    """Return the lake's handoff, its comparison with the source, and later statements."""
     from cdc.lake.shards import timeline_of
 
     record = require(services, table)

@@ -1,4 +1,4 @@
-"""The tables of a command: its names and wildcards, matched with the source or the plan."""
+"""Expands a command's table names and wildcards to tables of the source or of the plan."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def can_match_many(argument: str, config: Config) -> bool:
-    """Whether a table argument may mean several tables."""
+    """Whether a table argument may select several tables."""
     return is_wildcard(argument) or argument in config.sharded
 
 
@@ -37,14 +37,14 @@ def sources_of(arguments: Sequence[str], config: Config) -> list[str]:
 def expand(
     arguments: Sequence[str], config: Config, known: Iterable[TableId], *, where: str
 ) -> list[TableId]:
-    """Turn table arguments into tables, in the order given, each once.
+    """Return the tables that arguments select, in the order given, each once.
 
     Args:
-        arguments: ``[source:]schema.table``, whose parts may hold ``*``, ``?`` and ``[...]``; or
-            the name of a lake table that several source tables feed.
+        arguments: ``[source:]schema.table``, whose parts may have ``*``, ``?`` and ``[...]``; or
+            the name of a lake table that several shards share.
         config: The configuration, for the default source.
         known: Tables that a wildcard can match.
-        where: Origin of these tables, for the error.
+        where: Origin of the known tables, for the error.
 
     Raises:
         InvalidIdentifierError: An argument does not name a table.
@@ -73,7 +73,7 @@ def expand(
 
 
 def _feeds(table: TableId, shared: str, config: Config) -> bool:
-    """Whether a table feeds a lake table; false if the settings contradict themselves."""
+    """Whether a table is a shard of a lake table; False if the settings are contradictory."""
     try:
         return fed_by(table, config.tables) == shared
     except ConfigError:

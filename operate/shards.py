@@ -1,4 +1,4 @@
-"""The rules for source tables that feed one lake table together."""
+"""The rules for shards: source tables that feed one lake table together."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ class SharedStatus:
     """The current status of a lake table that several source tables feed.
 
     Args:
-        name: Its name.
-        base_path: Its folder.
-        shards: Number of shards in it.
-        joining: Shards whose first copy is not in it yet.
-        held_back: Shards in it that are not kept up to date, each with its state.
-        watermark: Event time up to which all of its shards are complete; None while one has none.
-        freshness_s: Seconds since then.
-        late: Whether that is older than the strictest of the shards' targets.
+        name: The lake table's name.
+        base_path: The lake table's folder.
+        shards: Number of published shards.
+        joining: Shards whose first copy is not published yet.
+        held_back: Published shards that are not kept up to date, each with its state.
+        watermark: Event time up to which all shards are complete; None if a shard has no watermark.
+        freshness_s: Seconds since the watermark.
+        late: Whether ``freshness_s`` is above the smallest freshness target of the shards.
     """
 
     name: str
@@ -55,7 +55,7 @@ class SharedStatus:
 
 
 def shared_tables(tables: Iterable[TableStatus]) -> tuple[SharedStatus, ...]:
-    """The lake tables that several of these tables feed, each as fresh as its oldest shard."""
+    """Return the shared lake tables of these tables, with the freshness of the oldest shard."""
     found: dict[str, list[tuple[Shard, TableStatus]]] = {}
     for table in tables:
         shard = table.record.shard
@@ -97,10 +97,10 @@ def is_beside(record: TableRecord, shard: Shard) -> bool:
 
 
 def refuse_shard_column(table: TableId, columns: Iterable[Column], shard: Shard | None) -> None:
-    """Refuse a table that has a column of the shard column's name.
+    """Refuse a table that has a column with the shard column's name.
 
     Raises:
-        ConfigError: It has one.
+        ConfigError: The table has such a column.
     """
     if shard is None:
         return

@@ -39,11 +39,11 @@ class CaptureStatus:
     Args:
         source: The source.
         tier: The tier.
-        log: The source's log; None when the source could not be queried.
-        connector: State of the connector that reads it.
-        beat_at: Time of the newest heartbeat in Kafka, by the source's clock: every commit before
-            it has been captured. None before the first one, or when it is unknown.
-        problem: What is wrong; None when nothing is.
+        log: The source's log; None if the source could not be queried.
+        connector: State of the connector that reads the log.
+        beat_at: Time of the newest heartbeat in Kafka, by the source's clock. Every earlier commit
+            has been captured. None if there is no heartbeat, or if it is unknown.
+        problem: The problem; None if there is none.
     """
 
     source: str
@@ -81,16 +81,16 @@ class TableStatus:
         events_behind: Offsets between the last commit and the end of the topic, an upper bound of
             the events; None when there is no commit or Kafka could not be queried.
         watermark: Event time up to which the table is complete: the watermark of its last commit.
-            If the lake holds the whole topic and the connector writes in transactions, the time of
-            its newest heartbeat, less the allowed lateness, can be later and then counts.
+            If the lake has the whole topic and the connector writes in transactions, the time of
+            the newest heartbeat, less the allowed lateness, counts if it is later.
         freshness_s: Seconds since the watermark; None without one.
-        target_s: The largest age allowed, in seconds.
-        quarantined: Number of records that were left out; the watermark stays before the first.
+        target_s: The freshness target, in seconds.
+        quarantined: Number of quarantined records. The watermark stays before the first of them.
         notes: Notes for the reader.
-        build: The generation that is being built beside it, if there is one.
-        runs: Its last runs, newest first, if the table was named.
-        lost: Why its stream no longer continues the lake table; None if it does. The next run marks
-            the table.
+        build: The record of the table's next generation; None if there is none.
+        runs: The table's last runs, newest first, if the command named the table.
+        lost: Why the stream no longer continues from the lake table; None if it does. The next run
+            marks the table.
     """
 
     record: TableRecord
@@ -106,7 +106,7 @@ class TableStatus:
 
     @property
     def late(self) -> bool:
-        """Whether a table that is kept up to date is older than its target."""
+        """Whether an INCREMENTAL table is older than its freshness target."""
         following = self.record.state is State.INCREMENTAL
         return following and self.freshness_s is not None and self.freshness_s > self.target_s
 
@@ -190,9 +190,9 @@ class Status:
 
 
 def status(services: Services, tables: Sequence[TableId]) -> Status:
-    """Return the status of the given tables, or of all when none are given.
+    """Return the status of the given tables; of all tables if none are given.
 
-    If a service cannot be reached, only its own figures are missing; the rest is shown.
+    If a service cannot be reached, only its own figures are missing.
     """
     wanted = set(tables)
     records = [
@@ -201,7 +201,8 @@ def status(services: Services, tables: Sequence[TableId]) -> Status:
         if (record.table in wanted if wanted else record.state is not State.RETIRED)
     ]
     evidence = _evidence(services, records)
-    # Read before the ends of the topics: every commit before a beat is in its topic by then.
+    # Read the heartbeats before the ends of the topics: every commit before a heartbeat is then
+    # below its topic's end.
     captures = tuple(_capture(services, one) for one in evidence.values())
     ends, trouble = _ends(services, records)
     lacking = Quarantine(services.store).counts()
@@ -242,7 +243,7 @@ def _building(build: TableRecord) -> dict[str, Any]:
 
 
 def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterator[str]:
-    """Notes about the serving generation while the next one is not published yet."""
+    """Yield notes about the serving generation while the next generation is not published."""
     if build is not None:
         why = build.error.message if build.error is not None else build.reason
         yield (
@@ -258,12 +259,12 @@ def _generation_notes(record: TableRecord, build: TableRecord | None) -> Iterato
 
 @dataclass(frozen=True)
 class _Look:
-    """What was read once for all tables.
+    """Facts that were read once for all tables.
 
     Args:
-        now: When, aware UTC.
+        now: Time of the read, aware UTC.
         ends: End offsets per partition, by topic; empty if the cluster cannot be reached.
-        trouble: Why not.
+        trouble: Why the cluster cannot be reached; None if it can.
         lacking: Number of quarantined records, by attempt.
         evidence: The evidence of captures, by source and tier.
         beats: Time of a capture's newest heartbeat, by source and tier.
@@ -311,7 +312,7 @@ def _table(
     quarantined = 0 if record.attempt is None else look.lacking.get(str(record.attempt.id), 0)
     watermark = None if commit is None else commit.watermark
     whole = record.state is State.INCREMENTAL and behind == 0 and not quarantined
-    # Without transactions Kafka may have a beat before it has the earlier events.
+    # Without Kafka transactions, a heartbeat may be in Kafka before earlier events are.
     if whole and beat_at is not None and services.config.connect.exactly_once:
         watermark = plan.watermark(watermark, {0: beat_at}, lateness)
     freshness = None if watermark is None else max(0.0, (now - watermark).total_seconds())
@@ -322,7 +323,7 @@ def _table(
 
 
 def _left_out(services: Services, record: TableRecord) -> list[str]:
-    """The columns that were added after a frozen table was copied."""
+    """Return the columns that were added after a frozen table was copied."""
     names: dict[str, None] = {}
     for entry in services.store.schema_history(record.table):
         if entry.generation != record.generation or entry.outcome != "followed":
@@ -372,7 +373,7 @@ def _capture(services: Services, evidence: CaptureEvidence) -> CaptureStatus:
 
 @contextmanager
 def _noted(problems: list[str]) -> Iterator[None]:
-    """Turn a failed query into one of the problems; the rest is shown all the same."""
+    """Add an error of the block to the problems, so that the rest of the status is shown."""
     try:
         yield
     except TributaryError as error:

@@ -25,9 +25,10 @@ class Outcome:
         table: The table.
         action: The action, in the past tense; with an error, the action that was tried.
         state: The table's state afterwards; None when it is not on the plan.
-        error: The reason why it failed, or was left out.
+        error: The reason why the table failed or was left out.
         details: Plain values for ``--output json``.
-        left_out: Whether only a wildcard matched it and it cannot travel, which is not a failure.
+        left_out: Whether only a wildcard matched the table, and the table cannot be replicated.
+            This is not a failure.
     """
 
     table: TableId
@@ -44,7 +45,7 @@ class Outcome:
 
     @property
     def needs_bootstrap(self) -> bool:
-        """Whether only another bootstrap helps the table."""
+        """Whether the table needs another bootstrap."""
         return requires_bootstrap(self.error) or self.state is State.NEEDS_BOOTSTRAP
 
     def to_json(self) -> dict[str, Any]:
@@ -63,7 +64,7 @@ class UnexpectedError(TributaryError):
 
 
 def unexpected(table: TableId, error: Exception) -> UnexpectedError:
-    """Give an unforeseen error the form of the others; its text may hold no secret."""
+    """Return an unforeseen error as a typed error, without secrets."""
     lines = redact(str(error)).strip().splitlines()
     return UnexpectedError(
         f"table {table}: unexpected {type(error).__name__}: {lines[0] if lines else 'no message'}",
@@ -92,7 +93,7 @@ class Problem:
 
 
 def problems(outcomes: Iterable[Outcome]) -> list[Problem]:
-    """The errors of tables; equal errors of several tables become one."""
+    """Return the errors of tables as problems; equal errors become one problem."""
     alike: dict[tuple[str, str], list[tuple[TableId, TributaryError]]] = {}
     for outcome in outcomes:
         if outcome.error is not None:
@@ -116,8 +117,8 @@ def exit_code_of(outcomes: Iterable[Outcome], *, strict: bool = False) -> ExitCo
 
     Args:
         outcomes: One per table.
-        strict: Whether a table that a wildcard left out is also a failure. It always is if all
-            tables were left out.
+        strict: Whether a table that was left out is a failure. If all tables were left out, this is
+            always a failure.
     """
     seen = list(outcomes)
     left_out = any(outcome.left_out for outcome in seen)
@@ -135,7 +136,7 @@ def for_each(
     action: str,
     parallel: int = 1,
 ) -> list[Outcome]:
-    """Do something with each table; a failure of one becomes its outcome and stops no other.
+    """Call ``work`` for each table; a failure becomes the table's outcome and stops no other table.
 
     Args:
         tables: The tables.
@@ -160,7 +161,7 @@ def for_each(
 
 
 def unfinished(record: TableRecord) -> str | None:
-    """The next command for a table that is not published yet; None for one that is."""
+    """Return the next command for an unpublished table; None for a published table."""
     if record.state not in (State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_UP):
         return None
     return f"Run `tributary bootstrap {record.table}`, unless another process copies it now."

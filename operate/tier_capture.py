@@ -1,8 +1,9 @@
-"""The capture of a tier: topics, publication, slot and connector, through which changes flow.
+"""Creates and changes the capture of a tier: topics, publication, slot and connector.
 
-With PostgreSQL, adding a table changes only the publication, which is the only filter, and the
-connector keeps running. A connector of a binlog gets a longer list of tables. It restarts for that
-and continues from its position: the other tables' changes wait for seconds, and none is lost.
+With PostgreSQL, the publication is the only filter. Adding a table changes only the publication,
+and the connector keeps running. With MySQL and MariaDB, the connector has a list of tables. It
+restarts with the longer list and continues from its position: the other tables' changes wait for
+seconds, and no change is lost.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ class Group:
 
     Args:
         capture: Names of the shared capture.
-        tables: The tables to bring in.
+        tables: The tables to capture.
     """
 
     capture: CaptureNames
@@ -104,19 +105,20 @@ def _refuse_shared_names(captures: Sequence[CaptureNames]) -> None:
 
 @contextmanager
 def changing(services: Services, capture: CaptureNames) -> Iterator[None]:
-    """Change the shared capture of a source and tier, while no other process does.
+    """Hold the lease of a capture while a block changes the capture.
 
-    Without it, the last table could leave and take the slot along while another one arrives.
+    Without the lease, one process could drop the slot after the last table while another process
+    adds a table.
 
     Raises:
-        LeaseHeldError: Another process changes it for longer than the bound of the wait.
+        LeaseHeldError: Another process holds the lease for longer than the bound of the wait.
     """
     with services.leases.hold(capture.resource, wait_s=_LEASE_WAIT_S):
         yield
 
 
 def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, CaptureError]:
-    """Find the tables whose topic another table has or requests, each with the error."""
+    """Return the tables whose topic belongs to another table, each with the error."""
     known = {
         record.table
         for record in services.store.tables()
@@ -141,13 +143,13 @@ def refuse_shared_topics(services: Services, group: Group) -> dict[TableId, Capt
 
 
 def prepare(services: Services, group: Group) -> None:
-    """Create what is missing so that every further change of the tables is captured.
+    """Create the missing parts of a capture, so that every later change is captured.
 
     Each step can be repeated, so an interrupted command is simply run again.
 
     Raises:
-        CaptureError: The settings break the handoff; or the slot is gone or lost, or the connector
-            ran with other settings, while tables follow it; or nothing travels through it.
+        CaptureError: The settings break the handoff. Or tables follow the capture, and its slot is
+            gone or lost, or its connector ran with other settings. Or no heartbeat comes through.
         KafkaError: A topic cannot be made or has a policy that loses changes.
         ConnectError: The connector is refused, fails, or does not start in time.
         SourceError: The source refuses.
@@ -155,7 +157,8 @@ def prepare(services: Services, group: Group) -> None:
     capture, source = group.capture, services.source(group.capture.source)
     on_source = source.capture(capture)
     wanted = wanted_connector(services, capture, group.tables)
-    # Before anything is created: a connector that was created with them would always be refused.
+    # Check the settings before anything is created: a connector with these settings would be
+    # refused later.
     _refuse_unsound(services, capture, wanted)
     for topic in topics(group):
         services.kafka.ensure_topic(topic, config=capture.topic_config(topic))
@@ -192,7 +195,7 @@ def prepare(services: Services, group: Group) -> None:
 
 
 def _looks(source: Source, group: Group) -> dict[TableId, str]:
-    """The digests of the tables' catalogs; none for a binlog, which each copy waits for anyway."""
+    """Return the digests of the tables' catalogs; none for a binlog, where each copy waits."""
     if group.capture.tells_definitions:
         return {}
     found = source.capture(group.capture).fingerprints(group.tables)
@@ -200,10 +203,10 @@ def _looks(source: Source, group: Group) -> dict[TableId, str]:
 
 
 def _captured(services: Services, capture: CaptureNames, source: Source, upto: LogPosition) -> bool:
-    """Wait for some polls of the log until everything up to a position is captured.
+    """Wait a short time until everything up to a position is captured; return whether it is.
 
-    If it is, no table has to wait for that by itself before its copy, unless its catalog changes
-    until then. If the connector lags, each copy waits, and names what it waits for.
+    If it is, the tables' copies need not wait for this, unless a catalog changes before its copy.
+    If the connector lags, each copy waits and shows what it waits for.
     """
 
     def behind() -> bool:
@@ -220,14 +223,15 @@ def _captured(services: Services, capture: CaptureNames, source: Source, upto: L
 def _require_known(
     services: Services, capture: CaptureNames, source: Source, tables: Sequence[TableId]
 ) -> None:
-    """Check that a connector that reports definitions knows those of the tables to capture.
+    """Check that a binlog's connector knows the definitions of the tables to capture.
 
-    The first change of an unknown table, or of one with more columns than the server has, would
-    stop it for all tables. The definition of a table that was just created follows within moments.
+    The connector would stop for all tables at the first change of a table that it does not know, or
+    that has more columns in the connector's definition than on the server. The connector reports
+    the definition of a new table within moments.
 
     Raises:
-        CaptureError: The connector does not report one of them in time, or has more columns of it
-            than the server.
+        CaptureError: The connector does not report a table in time, or has more columns of the
+            table than the server.
     """
     effective = services.connect.connector(capture.connector)
     if not capture.tells_definitions or effective is None:
@@ -268,7 +272,7 @@ def _require_known(
 
 
 def topics(group: Group) -> list[str]:
-    """The topics that the group needs, its tables' topics first."""
+    """Return the topics that the group needs, its tables' topics first."""
     capture = group.capture
     return [*(capture.topic(table) for table in group.tables), *capture.own_topics]
 
@@ -295,7 +299,7 @@ def wanted_connector(
 
 
 def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
-    """The source tables whose changes are captured now."""
+    """Return the source tables whose changes are captured now."""
     effective = services.connect.connector(capture.connector)
     listed = None if effective is None else captured_tables(effective, capture)
     if listed is None:
@@ -305,9 +309,9 @@ def members(services: Services, capture: CaptureNames) -> frozenset[TableId]:
 
 
 def leave(services: Services, capture: CaptureNames, table: TableId) -> bool:
-    """Take a table out of the capture; return whether it was in it.
+    """Remove a table from the capture; return whether the table was captured.
 
-    The other tables' changes keep flowing. A connector with a list of tables gets a shorter list
+    The capture of the other tables continues. A connector with a list of tables gets a shorter list
     and continues from its position.
     """
     sent = services.source(capture.source).capture(capture).sent_tables
@@ -328,12 +332,12 @@ def _configure(
     wanted: Mapping[str, str],
     joining: Sequence[TableId],
 ) -> None:
-    """Create the connector, or give it the wanted settings if no table can lose changes by that.
+    """Create the connector, or change its settings if no table can lose changes by this.
 
-    A connector that ran with settings that lose changes is corrected only once no table continues
-    from what it captured meanwhile, since the gap cannot be detected afterwards. A connector
-    without tables on this plan may belong to another installation, and keeps its settings while
-    they are sound.
+    If a connector ran with settings that lose changes, its settings are corrected only after no
+    table continues from the changes that it captured. Otherwise the gap could not be detected
+    later. A connector without tables on this plan may belong to another installation. It keeps its
+    settings if they lose no changes.
     """
     running = services.connect.connector(capture.connector)
     ours = bool(on_plan(services, capture))
@@ -348,7 +352,8 @@ def _configure(
         changed = {**running, **followed}
         if (listed := captured_tables(running, capture)) is not None:
             _refuse_unlisted(services, capture, listed, joining)
-            # Without the plan's other tables: one that had left the list has lost changes.
+            # The list omits the plan's other tables: a table that was missing in the list has lost
+            # changes.
             changed |= listing(capture, {*listed, *joining})
         services.connect.put_connector(capture.connector, changed, progress=services.progress)
 
@@ -356,7 +361,7 @@ def _configure(
 def _refuse_unlisted(
     services: Services, capture: CaptureNames, listed: Sequence[TableId], tables: Sequence[TableId]
 ) -> None:
-    """Refuse tables in use that have left the connector's list; discard unpublished copies."""
+    """Refuse published tables that the connector's list lacks; discard unpublished copies."""
     lost = [
         record
         for record in dependent(services, capture)
@@ -390,7 +395,7 @@ def _joined(findings: Sequence[Finding]) -> str:
 
 
 def _heal_log(services: Services, capture: CaptureNames, source: Source) -> None:
-    """Recreate the capture when its log has lost changes and no table follows it."""
+    """Recreate the capture if its log has lost changes and no table follows it."""
     evidence = services.evidence(capture)
     evidence.require_answers()
     log, made = known(evidence.log), known(evidence.connector) is not None
@@ -416,16 +421,16 @@ def dismantle(
     delete_topics: bool = False,
     on_source: bool = True,
 ) -> list[str]:
-    """Remove the connector of a tier, and its parts on the source, after its last table has left.
+    """Remove a tier's connector and its parts on the source, after the tier's last table.
 
     Args:
         services: The services of the command.
         capture: The capture.
-        delete_topics: Also delete the capture's own topics; tables' topics stay with the tables.
-        on_source: Whether to remove what the source has; without, the source is not queried.
+        delete_topics: Whether to delete the capture's own topics. Tables' topics are not deleted.
+        on_source: Whether to remove the parts on the source. If False, the source is not queried.
 
     Returns:
-        The removed parts, in words.
+        The removed parts, for messages.
     """
     there = services.source(capture.source).capture(capture)
     removed = []
@@ -436,7 +441,7 @@ def dismantle(
     if on_source and (sent := there.sent_tables) is not None:
         sent.drop()
         removed.append(sent.title)
-    # Nothing writes to them any more.
+    # No process writes to these topics any more.
     topics = capture.own_topics if delete_topics else ()
     removed += [f"topic {topic}" for topic in topics if services.kafka.delete_topic(topic)]
     return removed

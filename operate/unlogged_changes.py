@@ -1,4 +1,4 @@
-"""Row changes that partitions and replica identities keep out of the log, or make fail. Pure."""
+"""Finds row changes that would not be logged, or would fail, once a table is published. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _REFUSED = "PostgreSQL refuses UPDATE and DELETE"
 
 
 def not_logged(table: SourceTable) -> Obstacle | None:
-    """Find a partition whose changes are not in the log, although a copy would have its rows."""
+    """Return a problem if changes of a partition are not logged, although a copy has its rows."""
     for leaf in table.leaves:
         if leaf.kind != "table":
             return (
@@ -28,10 +28,10 @@ def not_logged(table: SourceTable) -> Obstacle | None:
 
 
 def refused_changes(table: SourceTable, key: Sequence[str]) -> Obstacle | None:
-    """Find the changes that PostgreSQL itself would refuse once the table is published.
+    """Return a problem if PostgreSQL would refuse changes of the table once it is published.
 
-    PostgreSQL checks the replica identity of the partition that holds a row, never the root's. A
-    new partition has the identity that comes with the primary key of the root, or none.
+    PostgreSQL checks the replica identity of the partition with the row, never the root's. A new
+    partition has the root's primary key as its identity, or no identity.
     """
     return (
         _deferrable(table)

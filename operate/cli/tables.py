@@ -1,4 +1,4 @@
-"""The commands that decide which tables travel: discover, onboard, bootstrap and the others."""
+"""The commands that choose and copy tables: discover, onboard, bootstrap and the others."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The shop of `tributary demo`: written to while its tables travel to the lake."""
+"""The shop of `tributary demo`, whose tables are written to while they are replicated."""

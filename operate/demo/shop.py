@@ -7,7 +7,7 @@ from dataclasses import dataclass
 SCHEMA = "shop"
 
 TABLES: tuple[str, ...] = ("customers", "products", "orders", "order_lines", "carts")
-"""The tables that travel to the lake, in the order in which the demo shows them."""
+"""The replicated tables, in the order in which the demo shows them."""
 
 KEYLESS = "page_views"
 """A table without a key, which `onboard` refuses."""

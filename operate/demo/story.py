@@ -45,7 +45,7 @@ class Results:
         shop: The shop.
         onboarded: One outcome per table, including the refused one.
         runs: The incremental runs.
-        verified: One verification per table that travelled.
+        verified: One verification per replicated table.
         failures: The outcomes of tables that failed.
         transactions: Transactions that the writers committed, by deed.
         seconds: Duration of each step by name.
@@ -61,7 +61,7 @@ class Results:
 
     @property
     def ok(self) -> bool:
-        """Whether every table travelled and is equal, and the keyless one was refused."""
+        """Whether each table is replicated and equal, and the table without a key was refused."""
         return (
             len(self.verified) == len(self.shop.tables)
             and all(one.equal and one.rows_compared > 0 for one in self.verified)

@@ -1,1 +1,1 @@
-"""The comparison of source and lake, row for row, while both move."""
+"""Compares source and lake row by row while both change."""

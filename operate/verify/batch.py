@@ -23,7 +23,7 @@ def verify_tables(
         tables: The tables.
 
     Returns:
-        The results, in the order given, and the tables that could not be verified.
+        The results in the order given, and the outcomes of tables that could not be verified.
     """
     found: dict[TableId, Verification] = {}
 

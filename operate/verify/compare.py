@@ -33,9 +33,9 @@ class Comparison:
     Args:
         source_rows: Rows read from the source.
         lake_rows: Rows read from the lake.
-        keys: Different keys on either side.
-        differing: Number of keys that differ, or are in the lake twice.
-        suspects: These keys, up to the given limit.
+        keys: Number of distinct keys on both sides together.
+        differing: Number of keys whose rows differ, or that are in the lake twice.
+        suspects: The differing keys, up to the given limit.
     """
 
     source_rows: int
@@ -52,10 +52,11 @@ class BagComparison:
     Args:
         source_rows: Rows read from the source.
         lake_rows: Rows read from the lake.
-        rows: Different rows on either side.
-        differing: Rows that one side has more often than the other, counted by the excess.
-        surplus: Such rows, up to the given limit, each with the source's excess over the lake; it
-            is negative if the lake has the row more often.
+        rows: Number of distinct rows on both sides together.
+        differing: Number of rows that only one side has. A row that one side has n times more often
+            counts n times.
+        surplus: These rows, up to the given limit, each with its count in the source minus its
+            count in the lake.
     """
 
     source_rows: int
@@ -68,7 +69,7 @@ class BagComparison:
 def source_rows(
     spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: TableSchema
 ) -> DataFrame:
-    """Rows that were fetched by key, as a frame of lake types with nothing hidden yet."""
+    """Return rows that were fetched by key as a data frame of lake types, without masking."""
     shown = schema.shown().columns
     ddl = ", ".join(f"{_quoted(column.name)} {column.lake_type}" for column in shown)
     names = [column.name for column in schema.columns]
@@ -77,7 +78,7 @@ def source_rows(
 
 
 def as_table(lake: DataFrame, schema: TableSchema) -> DataFrame:
-    """The lake's live rows with the source's columns; a column that the lake lacks is NULL."""
+    """Return the lake's live rows with the source's columns; a missing column is NULL."""
     if DELETED in lake.columns:
         lake = lake.where(~F.coalesce(F.col(DELETED), F.lit(False)))
     present = {name.lower() for name in lake.columns}
@@ -98,7 +99,7 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
         source: The source's columns in lake types.
         lake: The same columns of the lake (see :func:`as_table`).
         schema: The table.
-        limit: The most differing keys to return.
+        limit: Maximum number of differing keys to return.
     """
     key = [F.col(_quoted(name)) for name in schema.key]
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
@@ -114,7 +115,7 @@ def compare(source: DataFrame, lake: DataFrame, schema: TableSchema, *, limit: i
         )
         .withColumn("_differs", (F.col("_s") != 1) | (F.col("_l") != 1) | ~F.col("_same"))
     )
-    # On disk: it is smaller than the shuffle's own files and is read twice.
+    # The result is kept on disk, since it is read twice and is smaller than the shuffle's files.
     kept = grouped.select(*key, "_s", "_l", "_differs").persist(StorageLevel.DISK_ONLY)
     try:
         totals = kept.agg(
@@ -146,7 +147,7 @@ def compare_bags(
         source: The source's columns in lake types.
         lake: The same columns of the lake (see :func:`as_table`).
         schema: The table.
-        limit: The most differing rows to return; rows are read again only if some differ.
+        limit: Maximum number of differing rows to return. Rows are read again only if some differ.
     """
     one, none = F.lit(1).cast("bigint"), F.lit(0).cast("bigint")
     ours = source.select(*_row_digest(schema), one.alias("_s"), none.alias("_l"))
@@ -181,7 +182,7 @@ def compare_bags(
 def _shown(
     rows: DataFrame, wanted: DataFrame, schema: TableSchema
 ) -> list[tuple[int, dict[str, object]]]:
-    """One row, as text, for each wanted digest."""
+    """Return one row as text for each wanted digest."""
     columns = [F.col(_quoted(column.name)) for column in schema.columns]
     found = (
         rows.select(F.struct(*columns).alias("_row"), *_row_digest(schema))
@@ -194,7 +195,7 @@ def _shown(
 
 
 def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]:
-    """Key and one digest per column of each row. Collects, so the rows must be few."""
+    """Return key and digests of each row, one digest per column; for few rows only."""
     key = [F.col(_quoted(name)) for name in schema.key]
     columns = [
         F.concat(
@@ -212,7 +213,7 @@ def digests(rows: DataFrame, schema: TableSchema) -> list[tuple[Key, RowDigest]]
 def with_keys(
     spark: SparkSession, lake: DataFrame, schema: TableSchema, keys: Iterable[Key]
 ) -> DataFrame:
-    """The rows with one of the keys. The keys must be few, since they go to every task."""
+    """Return the rows with one of the keys; the keys are sent to every task, so must be few."""
     ddl = ", ".join(f"{_quoted(name)} {schema.column(name).lake_type}" for name in schema.key)
     wanted = spark.createDataFrame(list(keys), schema=ddl)
     return lake.join(F.broadcast(wanted), on=list(schema.key), how="left_semi")
@@ -246,7 +247,7 @@ def _key(row: Any, schema: TableSchema) -> Key:
 
 
 def _python(value: Any, lake_type: str) -> object:
-    """A key value in the source layer's form, and hashable."""
+    """Return a key value in the form of `cdc.sources`, and hashable."""
     if isinstance(value, bytearray):
         return bytes(value)
     if isinstance(value, datetime) and lake_type == "timestamp":

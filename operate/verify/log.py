@@ -1,9 +1,9 @@
-"""The verification of a table without a key: both sides as of one position, as bags of rows.
+"""Verifies a table without a key: compares both sides at one position, as bags of rows.
 
-Rows without a key cannot be read again one by one, so both sides are read as of the same position.
-A view of the source contains exactly the transactions that ended at or before S. The lake must
-contain their rows, which are its rows before the first event beyond S. Equal means that each row
-occurs in the lake as often as in the source at S. Later changes are left to the next verification.
+Rows without a key cannot be read again one by one. So both sides are read at the same position S. A
+view of the source contains exactly the transactions that ended at or before S. The lake's rows of
+these transactions are its rows before the first event after S. The two sides are equal if each row
+occurs in the lake as often as in the view. The next verification covers later changes.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from cdc.sources.views import View
 
 PASSES = 3
-"""The most passes, if a TRUNCATE spoils a comparison."""
+"""Maximum number of passes. A pass is repeated if a TRUNCATE spoils it."""
 _REPORTED = 1_000
 
 
@@ -48,7 +48,7 @@ class LogComparison:
         settings: The table's settings.
         ranges: The ranges of the table that are read at the same time.
         read_source: Reads the source's rows of the ranges under a view.
-        advance: Brings the lake to offsets, or past them.
+        advance: Applies changes until the lake has reached or passed offsets.
         wait_s: Bound of each wait, in seconds.
     """
 
@@ -99,7 +99,7 @@ class LogComparison:
                 if view.split is None:
                     raise AssertionError("an exact view has a position")
                 split = view.split.known()
-                # The log of an idle source would never pass S without a new row.
+                # Without a new row, the log of an idle source would never pass S.
                 capture.wait_until_captured(source.write_marker().position, timeout_s=self.wait_s)
                 boundary = find_boundary(
                     capture, context.registry, origin, split, timeout_s=self.wait_s

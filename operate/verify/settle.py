@@ -1,16 +1,16 @@
-"""The decision whether a key that differs is a fault or only on its way. Pure.
+"""Decides whether a differing key is a fault, or only a change that is not applied yet. Pure.
 
-The source is written to while it is compared, so one difference proves nothing. For each key in
-question, a round samples the source's row repeatedly. The first sample is after a position P was
-read, and the last is after the lake's commit was read. That commit contains everything up to P, so
-the lake must show one of the sampled rows, however often the row changed meanwhile.
+The source is written to during the comparison, so one difference proves nothing. For each suspect
+key, a round samples the source's row repeatedly. The first sample is taken after a position P was
+read, and the last one after the lake's commit was read. This commit contains everything up to P. So
+the lake must have one of the sampled rows, even if the row changed often.
 
-- If it does, the key is equal.
-- If the row did not change in the samples and the lake shows something else, that is a difference.
-  It must be seen in two rounds in a row. So a row that changed and changed back between two samples
-  cannot cause a false alarm.
-- A row that changed all the time and was never seen equal is sampled again, and is reported at the
-  end.
+- If the lake has one of the sampled rows, the key is equal.
+- If all samples are equal and the lake has another row, this is a difference. Only a difference in
+  two rounds in a row is reported. So a row that changed and changed back between two samples cannot
+  cause a false alarm.
+- A row that changed in every round and was never equal is sampled again, and is finally reported as
+  unsettled.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ RowDigest = tuple[str, ...]
 """One digest per column."""
 
 CONFIRMATIONS = 2
-"""Rounds in a row in which a difference must be seen."""
+"""Number of rounds in a row in which a difference must be seen."""
 
 
 @dataclass(frozen=True)
@@ -34,9 +34,9 @@ class Sighting:
     """The samples of one key in one round.
 
     Args:
-        at_source: The different rows at the source; None means no row.
-        in_lake: The lake's row, None for no row.
-        lake_rows: Rows with this key in the lake.
+        at_source: The distinct sampled rows of the source; None represents a missing row.
+        in_lake: The lake's row; None for a missing row.
+        lake_rows: Number of rows with this key in the lake.
     """
 
     at_source: frozenset[RowDigest | None]
@@ -82,7 +82,7 @@ class Suspect:
 
     Args:
         key: Values of the key columns.
-        seen: Rounds in a row in which the same difference was seen.
+        seen: Number of rounds in a row in which the same difference was seen.
         last: The last sighting; None before the first round.
     """
 

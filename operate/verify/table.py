@@ -1,4 +1,4 @@
-"""The verification of one table: a pass over all rows, then rounds over the keys that differed."""
+"""Verifies one table: a pass over all rows, then rounds over the keys that differed."""
 
 from __future__ import annotations
 
@@ -42,11 +42,11 @@ if TYPE_CHECKING:
     from operate.context import Services
 
 MAX_SUSPECTS = 20_000
-"""The most differing keys that are checked one by one."""
+"""Maximum number of differing keys that are checked one by one."""
 MAX_PASSES = 3
-"""Passes over all rows while more keys differ than that."""
+"""Maximum number of passes over all rows while more than `MAX_SUSPECTS` keys differ."""
 MAX_ROUNDS = 12
-"""The most rounds over the keys that differ; those that still change then are reported."""
+"""Maximum number of rounds over the differing keys. Keys that still change are then reported."""
 WAIT_S = 600.0
 """Bound of each wait: for the replica, for the capture, for the lake."""
 _POLL_S = 0.5
@@ -55,7 +55,7 @@ _REPORTED = 1_000
 
 @dataclass(frozen=True)
 class Difference:
-    """A key for which source and lake differ for good.
+    """A key for which source and lake differ persistently.
 
     Args:
         kind: ``missing`` or ``extra`` in the lake, ``different``, or ``duplicate`` in the lake.
@@ -74,7 +74,8 @@ class Verification:
 
     Args:
         table: The table.
-        rows_compared: Different keys on either side; for a table without a key, different rows.
+        rows_compared: Number of distinct keys on both sides; for a table without a key, of distinct
+            rows.
         source_rows: Rows read from the source.
         lake_rows: Rows read from the lake.
         differences: Persistent differences, up to a thousand. A row without a key is listed once,
@@ -83,12 +84,12 @@ class Verification:
         unsettled: Keys that changed all the time and were never seen equal, up to a thousand.
         unsettled_count: Number of unsettled keys, including those that were too many to check.
         checked_again: Keys that differed in the pass, because they were being written.
-        rounds: Rounds over them.
-        position: Position of the source's log that the comparison reaches at least; for a table
+        rounds: Number of rounds over these keys.
+        position: Position of the source's log that the comparison covers at least; for a table
             without a key, exactly.
         offsets: Next offsets of the lake's last commit.
         instant: The instant of that commit.
-        seconds: Its duration.
+        seconds: Duration of the verification in seconds.
     """
 
     table: TableId
@@ -136,12 +137,12 @@ class Verification:
 
 
 def verify_table(services: Services, context: RunContext, table: TableId) -> Verification:
-    """Compare a table with its source row for row, while both move.
+    """Compare a table with its source row by row while both change.
 
     Args:
         services: The services of the command.
         context: The runs' context, since runs bring the lake up to date.
-        table: The table; it must be kept up to date.
+        table: The table, in state INCREMENTAL.
 
     Raises:
         StateError: The table is not published.
@@ -194,7 +195,7 @@ class _Verification:
         )
 
     def _lake_settings(self, services: Services) -> TableSettings:
-        """The table's settings; for a frozen table they name the columns that the lake took."""
+        """Return the table's settings; for a frozen table, they name the lake's columns."""
         settings = services.config.settings_on_plan(self._id, self._tier)
         latest = self._context.timeline(self._attempt).latest_offsets()
         if latest is None or latest.record.handoff is None:
@@ -329,7 +330,7 @@ class _Verification:
         return hidden(rows, self._schema, self._services.config.lake)
 
     def _round(self, pending: tuple[Suspect, ...], number: int) -> Mapping[Key, Sighting]:
-        """Sample the keys at the source while the lake moves past the start of the sampling."""
+        """Sample the keys at the source until the lake has passed the start of the sampling."""
         keys = [suspect.key for suspect in pending]
         task = self._services.progress.start(
             f"compare {self._id} again, round {number}", len(keys), "keys"
@@ -352,7 +353,10 @@ class _Verification:
         return sightings(keys, at_source, sampler.absent, in_lake)
 
     def _advance(self, upto: Mapping[int, int] | None = None) -> None:
-        """Bring the lake past offsets, or to the topic's end, by this or another process's run."""
+        """Wait until a run has brought the lake to offsets, or to the topic's end.
+
+        This process runs the table itself if no other process does.
+        """
         target = upto or self._services.kafka.high_watermarks(self._topic)
         self._capture.wait_until_readable(target, timeout_s=WAIT_S)
 
@@ -390,7 +394,7 @@ class _Verification:
 
 
 def _stopped(table: TableId, result: RunResult) -> TributaryError:
-    """The error for a run that verify needed and that failed."""
+    """Return the error for a failed run that verify needs."""
     error = result.error
     kind = LostHistoryError if result.state is State.NEEDS_BOOTSTRAP else LakeError
     return kind(
