@@ -1,4 +1,4 @@
-"""The connector's configuration: the settings that the handoff's proof needs, and no secrets."""
+"""Builds the connector's configuration, without secrets."""
 
 from __future__ import annotations
 

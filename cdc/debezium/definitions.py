@@ -38,15 +38,15 @@ _ID = re.compile(r'"((?:[^"]|"")*)"\."((?:[^"]|"")*)"')
 
 @dataclass(frozen=True)
 class KnownColumn:
-    """A column as the connector knows it. By this it reads the values of the table's rows.
+    """A column in the connector's definition of a table, which it uses to read the table's rows.
 
     Args:
-        name: Its name.
-        type_name: Its type, as the statement names it: ``INT UNSIGNED``.
+        name: The column's name.
+        type_name: The column's type in the statement: ``INT UNSIGNED``.
         length: Length or precision; None if the statement has none.
         scale: Scale; None if the statement has none.
-        charset: Character set of its text; None if the connector knows none.
-        nullable: Whether it may be NULL.
+        charset: Character set of the column's text; None if the connector knows none.
+        nullable: Whether the column may be NULL.
         labels: The labels of an enum or a set, in quotes, as the statement writes them.
     """
 
@@ -66,14 +66,14 @@ class DefinitionChange:
     Args:
         kind: CREATE, ALTER (also RENAME, with the new name) or DROP; None if the statement names no
             table.
-        table: The table; None in the same case.
+        table: The table; None if the statement names no table.
         statement: The statement, as the connector sends it.
         gtid: GTID of its transaction; None in a snapshot, or if the server has no GTIDs.
         place: The binlog place, as text, that covers the first byte of the statement's event.
-        snapshot: Whether it was read from the catalog, since the connector had no position.
+        snapshot: Whether the connector read the definition from the catalog, since it had no stored
+            position.
         offset: Offset of the record in the topic.
-        columns: The table's columns after the statement, as the connector knows them; none after a
-            DROP.
+        columns: The connector's columns of the table after the statement; none after a DROP.
     """
 
     kind: str | None
@@ -162,10 +162,10 @@ def definition_changes(
 
 
 class Definitions:
-    """What connectors report, of which this process reads each record once.
+    """The statements that connectors report. This process reads each record only once.
 
-    Their topics are never cut off, and runs look into them every few seconds. Safe to share among
-    threads.
+    The topics of statements are never truncated, and runs read them every few seconds. Safe to
+    share among threads.
 
     Args:
         kafka: The cluster.
@@ -192,7 +192,7 @@ class Definitions:
                 known = _Read(topic_id, self._kafka.start_offsets(topic)[0], ())
             end = self._kafka.stable_offsets(topic)[0]
             while known.next < end:
-                # Each part has a time limit of its own, and what was read stays read.
+                # Each part has its own time limit. Parts that were read are not read again.
                 upto = min(known.next + _PART, end)
                 more = definition_changes(self._kafka, self._registry, capture, known.next, upto)
                 known = _Read(topic_id, upto, (*known.changes, *more))

@@ -1,4 +1,4 @@
-"""Reading the heartbeat row: the server that the stream comes from, and its last sign of life."""
+"""Reads heartbeats from their topic: the server of the stream, and the time of its last beat."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ def came_lately(sent: datetime | None, bound_s: float) -> bool:
 
 @dataclass(frozen=True)
 class Heartbeat:
-    """One beat, as the stream carries it.
+    """One heartbeat in its topic.
 
     Args:
         owner: Name of the slot, or of the connector if its kind has no slot.
@@ -101,7 +101,7 @@ def wait_for_heartbeat(
     progress: Progress | None = None,
     require_running: Callable[[], object] | None = None,
 ) -> None:
-    """Wait until a beat has travelled from the database to Kafka.
+    """Wait until a heartbeat that the connector wrote to the database is in Kafka.
 
     Only a beat shows that changes flow, since a connector retries some failures forever while
     Connect reports it as RUNNING:
@@ -116,7 +116,8 @@ def wait_for_heartbeat(
         after: Last stable offset of the heartbeat topic before the connector was started.
         timeout_s: Limit for the wait, in seconds.
         progress: Where to show the wait.
-        require_running: Raises an error if the connector has failed meanwhile, with the reason.
+        require_running: Called during the wait; raises an error with the reason if the connector
+            has failed.
 
     Raises:
         CaptureError: No beat came in time.
@@ -144,10 +145,10 @@ def wait_for_heartbeat(
 def wait_while_sending(
     kafka: KafkaAdmin, topics: Collection[str], wait: Callable[[], None]
 ) -> None:
-    """Repeat a wait for a heartbeat for as long as its connector sends changes.
+    """Repeat a wait for a heartbeat while the connector sends changes.
 
-    The heartbeats of a connector that still sends a large transaction, or is far behind, come later
-    than its changes.
+    A connector that sends a large transaction or a backlog sends its heartbeats after these
+    changes.
 
     Args:
         kafka: The cluster.
@@ -155,8 +156,8 @@ def wait_while_sending(
         wait: The wait; raises a CaptureError if no heartbeat came in time.
 
     Raises:
-        CaptureError: No heartbeat came, and the topics stood still meanwhile; or the bound of all
-            waits together has passed.
+        CaptureError: No heartbeat came and the topics did not grow, or all waits together have
+            reached their bound.
     """
 
     def end() -> int:

@@ -19,7 +19,7 @@ _ENTRY = re.compile(rf"({_NAME})\\\.({_NAME})")
 _CODE = re.compile(r"\\x\{([0-9a-f]+)\}")
 
 OWN = tuple((SCHEMA, name) for name in (HEARTBEAT_TABLE, MARKER_TABLE))
-"""Our own tables, which are in every list."""
+"""This product's own tables, which are in every list."""
 
 
 def entry(database: str, table: str) -> str:

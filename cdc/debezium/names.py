@@ -58,17 +58,17 @@ class CaptureNames:
 
     @property
     def placeholder(self) -> str:
-        """What this capture's events carry in place of an unchanged TOAST value.
+        """The text that this capture's events have in place of an unchanged TOAST value.
 
-        Each capture has its own placeholder. So a source table may store text that was copied from
-        another capture's events: that capture's placeholder is then ordinary text.
+        Each capture has its own placeholder. So a table may store another capture's placeholder as
+        ordinary text.
         """
         digest = hashlib.sha256(f"{self.topic_prefix}\0{self.slot}".encode()).hexdigest()
         return f"__tributary_unavailable_{digest[:32]}__"
 
     @property
     def resource(self) -> str:
-        """The resource that a process leases to change what the tables of this capture share."""
+        """The resource whose lease a process holds while it changes this capture."""
         return f"the capture of {self.source}, tier {self.tier}"
 
     @property
@@ -94,7 +94,7 @@ class CaptureNames:
 
     @property
     def schema_history_topic(self) -> str:
-        """The topic in which a binlog's connector keeps, for itself, all tables' definitions."""
+        """The topic in which a binlog's connector stores all tables' definitions for itself."""
         return f"{self.topic_prefix}.schema_history"
 
     @property
@@ -109,12 +109,13 @@ class CaptureNames:
 
     @property
     def tells_transactions(self) -> bool:
-        """Whether it reports begin and end of transactions, and each event's number in its own."""
+        """Whether the connector reports transactions, and each event's number in its transaction.
+        """
         return self.append
 
     @property
     def own_topics(self) -> tuple[str, ...]:
-        """The topics of the capture beside those of the tables."""
+        """The capture's topics other than its tables' topics."""
         own: tuple[str, ...] = (self.heartbeat_topic, self.marker_topic)
         if self.tells_definitions:
             own = (*own, self.schema_change_topic, self.schema_history_topic)
@@ -122,7 +123,7 @@ class CaptureNames:
 
     @property
     def evidence_topics(self) -> tuple[str, ...]:
-        """The own topics with facts that no event of a table shows."""
+        """The capture's own topics with facts that no table's topic has."""
         passing = (self.heartbeat_topic, self.marker_topic)
         return tuple(topic for topic in self.own_topics if topic not in passing)
 

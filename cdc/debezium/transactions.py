@@ -1,7 +1,7 @@
-"""The end of each transaction, which the connector of logs reports in a topic of its own.
+"""Reads the ends of transactions, which the connector of append tables reports in their own topic.
 
-A row's own position does not show it: a transaction that was open when a view was taken has rows
-below the view's position, and its commit is above.
+A row's position does not show the end of its transaction. A transaction that was open when a view
+was opened may have rows below the view's position and a commit above it.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ class TransactionReader:
     ) -> frozenset[int]:
         """Return the ids of the transactions that ended at or before a position.
 
-        The ends are in the order of the log, so this stops at the first end beyond the position.
+        The ends are in the order of the log, so the read stops at the first end after the position.
 
         Args:
             topic: The connector's topic of transactions.
             split: The position.
-            start: First offsets, recorded before the position was.
+            start: First offsets, recorded before the position.
             end: Offsets at which everything up to the position has been captured.
             timeout_s: Limit for the read of one partition, in seconds.
 

@@ -167,7 +167,7 @@ class KafkaAdmin:
         return self._of_one(topic, self.start_offsets_many([topic]))
 
     def stable_offsets(self, topic: str) -> dict[int, int]:
-        """Return, per partition, the last stable offset: all below it is committed or aborted."""
+        """Return, per partition, the last stable offset: no open transaction is below it."""
         return self._of_one(topic, self.stable_offsets_many([topic]))
 
     def high_watermarks(self, topic: str) -> dict[int, int]:
@@ -181,15 +181,15 @@ class KafkaAdmin:
     def truncated(
         self, logs: Iterable[Reached], *, timeout_s: float | None = None
     ) -> dict[Reached, str | KafkaError | None]:
-        """Find logs that were cut off below an offset that they had reached.
+        """Find partitions whose log was truncated below an offset that it had reached.
 
         Args:
-            logs: The offsets that they had reached.
-            timeout_s: Limit for all logs together, in seconds; that of one request by default.
+            logs: The offsets that the logs had reached.
+            timeout_s: Limit for all logs together, in seconds; by default the limit of one request.
 
         Returns:
-            For each log how it was cut off, None if it was not, or an error if its leader does not
-            answer.
+            By log, a description of the truncation; None if there was none; an error if the leader
+            does not answer.
         """
         deadline = time.monotonic() + (timeout_s or self._client.timeout_s)
         return records.truncated(self._client, logs, deadline=deadline)
@@ -345,8 +345,8 @@ class KafkaAdmin:
     ) -> dict[str, dict[int, End]]:
         """Read the offsets again until all partitions of every existing topic have answered.
 
-        A new topic can be described before its partitions answer. Without this wait it would be
-        left out, which means that it does not exist.
+        A new topic can be described before its partitions answer. Without this wait, the topic
+        would be missing in the result, as if it did not exist.
         """
         level = (
             ck.IsolationLevel.READ_COMMITTED if committed else ck.IsolationLevel.READ_UNCOMMITTED

@@ -64,8 +64,9 @@ class KafkaClient:
         self.servers = config.bootstrap_servers
         self.last_error = ""
         self.renew: Callable[[], object] | None = None
-        """Refreshes the client's metadata. Otherwise a client keeps the leaders and the controller
-        that it knows for minutes, even if they are gone."""
+        """Refreshes the client's metadata. Without a refresh, a client uses old leaders and an old
+        controller for minutes, even if they are gone.
+        """
         self.settings: dict[str, Any] = {
             **config.librdkafka_config(),
             "error_cb": self._remember,

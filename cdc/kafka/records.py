@@ -107,11 +107,10 @@ def newest(
 def truncated(
     client: KafkaClient, logs: Iterable[Reached], *, deadline: float
 ) -> dict[Reached, str | KafkaError | None]:
-    """Find logs that were cut off below an offset that they had reached.
+    """Find partitions whose log was truncated below an offset that it had reached.
 
-    Before it reads, the client requests from each leader the end of the given epoch
-    (OffsetForLeaderEpoch). If the log was cut off below the offset, the epoch ends at the cut, even
-    if the log was refilled since.
+    The client requests from each leader the end of the given epoch (OffsetForLeaderEpoch). If the
+    log was truncated below the offset, the epoch ends there, even if the log was refilled later.
 
     Args:
         client: The cluster.
@@ -119,8 +118,8 @@ def truncated(
         deadline: When to give up, as a time of ``time.monotonic()``.
 
     Returns:
-        For each log how it was cut off, None if it was not, or an error if its leader does not
-        answer.
+        By log, a description of the truncation; None if there was none; an error if the leader does
+        not answer.
     """
     asked: dict[tuple[str | None, int | None], Reached] = {
         (one.topic, one.partition): one for one in logs

@@ -10,7 +10,7 @@ NEVER_COMPACTED = {"min.compaction.lag.ms": str(2**63 - 1), "max.compaction.lag.
 
 
 def never_compacted(settings: Mapping[str, str]) -> bool:
-    """Return whether compaction spares every record of a topic with these settings."""
+    """Return whether compaction keeps every record of a topic with these settings."""
     (lag, *_) = NEVER_COMPACTED
     return int(settings.get(lag, "0")) >= int(NEVER_COMPACTED[lag])
 
@@ -21,9 +21,9 @@ class TopicInfo:
 
     Args:
         name: The topic's name.
-        id: Its UUID; a topic that is deleted and created again gets another one.
-        partitions: Number of its partitions.
-        replicas: Number of replicas of the partition that has the fewest.
+        id: The topic's UUID. A recreated topic has another UUID.
+        partitions: Number of partitions.
+        replicas: Number of replicas of the partition with the fewest replicas.
     """
 
     name: str

@@ -1,1 +1,1 @@
-"""From Kafka records to the rows of one lake commit: decode, key updates, fold, masking."""
+"""Turns Kafka records into the rows of one lake commit: decode, key updates, fold, masking."""

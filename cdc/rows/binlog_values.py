@@ -68,17 +68,17 @@ def _ewkb(raw: str) -> LakeValue:
 
 
 def doubt_test(raw: str, field: DebeziumField, column: Column, table: TableSchema) -> str | None:
-    """Spark SQL that is true where a binlog event may not show the source's value.
+    """Spark SQL that is true if a binlog event may have another value than the source.
 
     Args:
         raw: The field, in Spark SQL.
         field: The field as the writer declared it.
         column: The lake's column.
-        table: The lake's columns and key. Without a key, an empty JSON object counts as itself: the
-            source cannot be queried for such a row, and a new row rarely has the other meaning.
+        table: The lake's columns and key. Without a key, an empty JSON object is taken as it is:
+            the row cannot be read from the source, and a new row rarely has the other meaning.
 
     Returns:
-        The expression, or None when the value of this type is always clear.
+        The expression; None if values of this type are always certain.
     """
     if column.source_type == _JSON and field.avro_type == "string":
         doubt = json_text.ambiguous(raw)
@@ -150,9 +150,9 @@ def _has_gtid(schema: DebeziumSchema) -> bool:
 
 
 def not_of_a_log(lacking: str, *, from_binlog: bool) -> str:
-    """Cases of Spark SQL: why a table without a key cannot apply an event.
+    """Branches of a Spark SQL CASE: the reasons why a table without a key cannot apply an event.
 
-    Such a row cannot be found again, neither to change it nor to read a value from the source.
+    A row without a key cannot be found again, neither for a change nor for a read from the source.
 
     Args:
         lacking: Names of the columns whose value is not certain, an array or NULL.

@@ -1,4 +1,4 @@
-"""From Kafka records to changes in one normal form, decoded in the JVM by the writer's schema id.
+"""Decodes Kafka records in the JVM, by their schema id, into changes in one normal form.
 
 The normal form has one row per record, or two if an update changed a key (see
 :class:`EventRules`). A row has the lake's meta columns, the table's columns in lake types, and
@@ -49,7 +49,7 @@ UNKNOWN_SCHEMA = "unknown schema id"
 """``PROBLEM`` of a record whose schema was not given to :func:`decode`."""
 
 TAGGED = "its GTID has a tag, and the connector sends such transactions again"
-"""``PROBLEM`` of a record of MySQL that is whole, and may be of an older transaction."""
+"""``PROBLEM`` of a readable MySQL record that may repeat an older transaction."""
 
 SCHEMA_ID_SQL = "TRY_CAST(conv(hex(substring(value, 2, 4)), 16, 10) AS INT)"
 """Spark SQL of the schema id in a record's ``value``."""
@@ -65,12 +65,12 @@ def decode(
     *,
     ingested_at: datetime,
 ) -> DataFrame:
-    """Bring records into normal form, each by the schema it was written with.
+    """Decode records into normal form, each with the schema that it was written with.
 
     No record is dropped, and no record raises an error: a record that cannot be read has a
-    ``PROBLEM``. If its schema is not in ``schemas``, that problem is :data:`UNKNOWN_SCHEMA`.
-    Avro's own decoders ignore bytes after the body. Here they are a problem, since a record looks
-    so when its id now means another schema.
+    ``PROBLEM``. If ``schemas`` lacks the record's schema, this is :data:`UNKNOWN_SCHEMA`. Bytes
+    after the Avro body are a problem, too, although Avro's decoders ignore them: they occur if the
+    schema id now belongs to another schema.
 
     Args:
         records: Rows with Kafka's ``value``, ``partition`` and ``offset``.
@@ -146,10 +146,10 @@ def _event(schema_id: int) -> str:
 
 
 def _hex(schema_id: int) -> str:
-    """Return the id as a record has it, in hexadecimal.
+    """Return a schema id in hexadecimal, as in a record.
 
-    It is a text, since a number would be part of the code that Spark generates: two tables with the
-    same columns could then not share the compiled code.
+    The id is a text, since a number would be part of the code that Spark generates. Tables with the
+    same columns could then not share compiled code.
     """
     return f"{schema_id:08X}"
 
@@ -157,7 +157,7 @@ def _hex(schema_id: int) -> str:
 def _normal(
     events: DataFrame, plans: Mapping[int, EventPlan], table: TableSchema, ingested_at: datetime
 ) -> DataFrame:
-    # "A value was sent" is a column beside the lake's value, so that neither is computed twice.
+    # A separate column records whether a value was sent, so that no value is computed twice.
     checked = {
         column: f"_given_{place}"
         for place, column in enumerate(table.columns)
@@ -270,9 +270,9 @@ def _problem(
 
 
 def constant(value: SparkColumn) -> SparkColumn:
-    """Return a literal as an array's element, which is not part of the code that Spark generates.
+    """Return a constant that is not part of the code that Spark generates: an element of an array.
 
-    With a literal, each batch would compile the same projection again and run it cold.
+    With a literal in the generated code, Spark would compile each batch's projection again.
     """
     first = F.expr(f"CAST({OFFSET} - {OFFSET} AS INT)")
     return F.array(value)[first]

@@ -1,4 +1,4 @@
-"""From changes to rows: what a batch contains, the last image of each key, its missing values.
+"""Turns changes into rows: summarizes a batch, takes each key's last image, fills missing values.
 
 The functions work on the normal form of :mod:`cdc.rows.decode`, in the order of the log (the Kafka
 offset). They return lazy frames, except :func:`summarize` and :func:`problems`, which run a job.
@@ -44,7 +44,7 @@ _LIFE, _RANK, _FOUND = scratch("life"), scratch("rank"), scratch("found")
 
 @dataclass(frozen=True)
 class Problem:
-    """A record that cannot be applied, and why."""
+    """A record that cannot be applied, with the reason."""
 
     partition: int
     offset: int
@@ -54,7 +54,7 @@ class Problem:
 
 @dataclass(frozen=True)
 class Summary:
-    """What a batch contains.
+    """The content of a batch.
 
     Args:
         counts: Records by operation, tombstones as ``tombstone``. Records that cannot be applied
@@ -64,12 +64,13 @@ class Summary:
         problems: Number of records that cannot be applied, including those of unknown schemas.
         unavailable: Columns whose value some record lacks.
         unclear: Whether such a value may have changed, so that an earlier value cannot be used.
-        moved: Inserts and snapshot reads that lack a value: rows that were moved to another key.
+        moved: Number of inserts and snapshot reads that lack a value: rows that were moved to
+            another key.
         source_ts: Latest source time per partition.
         position: Position of the last event in the log.
         first_truncate: Offset of the first TRUNCATE, or None.
         last_truncate: Offset of the last TRUNCATE, or None.
-        unseen: Transactions of its records that the given snapshot does not show.
+        unseen: Transactions of the batch's records that are not visible in the given snapshot.
     """
 
     counts: Mapping[str, int]
@@ -96,8 +97,8 @@ def summarize(changes: DataFrame, snapshot: str = "") -> Summary:
 
     Args:
         changes: The batch in normal form. A caller that reads it again should persist it first.
-        snapshot: The transactions that the reading of the source's catalog shows; empty if its
-            log contains all statements.
+        snapshot: Snapshot of the source in which the catalog was read; empty if the source's log
+            contains all DDL statements.
     """
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
     fine = F.col(PROBLEM).isNull()
@@ -190,9 +191,9 @@ def fold(
 ) -> DataFrame:
     """Return the last image of each key.
 
-    A value that the last event lacks comes from an earlier event of the same life. A life of a key
-    starts with an insert and ends with a delete. Values are never carried from one life to the
-    next, since another row may have had the key before.
+    If the last event lacks a value, the value is taken from an earlier event of the same life. A
+    life of a key starts with an insert and ends with a delete. Values are never taken from an
+    earlier life, which may belong to another row.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
@@ -201,8 +202,8 @@ def fold(
         soft_delete: Whether a deleted row keeps its values. A delete event has no values, so all
             its columns count as lacking.
         after_offset: Leave out changes up to this offset, which are those before a TRUNCATE.
-        gaps: Whether events may be missing, or values unclear. An earlier event then cannot fill
-            the value that a later event lacks; only a deleted row keeps its known values.
+        gaps: Whether events may be missing, or values unclear. Values are then not taken from
+            earlier events, except for deleted rows.
 
     Returns:
         One row per key in normal form, with ``MISSING`` and ``MOVED`` in place of the decoder's
@@ -238,7 +239,7 @@ def _fold_lives(
     before = order.rowsBetween(Window.unboundedPreceding, -1)
     starts = F.col(OP).isin("c", "r")
     ends = F.col(OP) == "d"
-    # A delete belongs to the life that it ends.
+    # A delete belongs to the life that ends with it.
     life = F.count(F.when(starts, 1)).over(until_here) + F.count(F.when(ends, 1)).over(before)
     lives = rows.withColumn(_LIFE, life)
 
@@ -303,8 +304,8 @@ def fill(
         table: The table.
         columns: Columns whose values ``rows`` has.
         moved: Whether ``rows`` are also valid for rows that were moved to their key in this batch.
-            The lake's table is not: it may still hold another row with that key.
-        absent_is_deleted: Whether a key that is not in ``rows`` has been deleted since.
+            False for the lake's rows, since the lake may still have another row with that key.
+        absent_is_deleted: Whether a key that is missing in ``rows`` was deleted later.
     """
     wanted = F.col(MISSING).isNotNull()
     if not moved:

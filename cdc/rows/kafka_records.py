@@ -1,4 +1,4 @@
-"""The records of a topic between offsets."""
+"""Reads the records of a topic between offsets."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _NOT_OF_ANOTHER_KEY = "NOT coalesce(exists(headers, h -> h.key = '__debezium.old
 
 @dataclass(frozen=True)
 class Range:
-    """A piece of a topic: one commit's worth.
+    """A range of a topic's offsets, for one commit.
 
     Args:
         start: First offset per partition.
@@ -27,7 +27,7 @@ class Range:
 
     @property
     def offsets(self) -> int:
-        """The number of offsets in the range; some may not hold an event."""
+        """The number of offsets in the range. Some offsets may have no event."""
         return sum(self.end[partition] - at for partition, at in self.start.items())
 
 
@@ -48,14 +48,14 @@ def read_changes(
         topic: The topic.
         piece: What to read.
         tasks: The number of pieces to read in; at least one per partition is used.
-        inserts_only: Leave out an insert that is a row's new key. The connector sends an update of
-            its key as a delete and an insert, and marks that insert with a header.
+        inserts_only: Whether to leave out the insert of a key update. The connector sends an update
+            of its key as a delete and an insert, and marks the insert with a header.
 
     Raises (when the frame is used): Spark's error when an offset is no longer in the topic.
     """
     reader = spark.read.format("kafka").option("subscribe", topic)
-    # A batch ends with the marker of a Kafka transaction, which is not a record: the broker waits
-    # this long for more. All records are already there and are sent at once.
+    # A batch ends with the marker of a Kafka transaction, which is not a record. The broker waits
+    # this long for further records. All records exist already and are sent at once.
     reader = reader.option("kafka.fetch.max.wait.ms", "20")
     for key, value in java_config.items():
         reader = reader.option(f"kafka.{key}", value)

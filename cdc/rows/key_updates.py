@@ -1,6 +1,6 @@
-"""Updates of a table's key that is not the connector's: one event becomes two rows.
+"""Splits an update of a table's key into two rows, if the table's key is not the connector's key.
 
-The connector does the same for its own key: a delete of the former key, and an insert.
+For its own key, the connector itself sends such an update as a delete and an insert.
 """
 
 from __future__ import annotations

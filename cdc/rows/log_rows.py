@@ -1,4 +1,4 @@
-"""Rows of a table without a key, from its events: each inserted row once."""
+"""Takes the rows of a table without a key from its events, each inserted row once."""
 
 from __future__ import annotations
 
@@ -39,15 +39,16 @@ def inserted(
 ) -> DataFrame:
     """Return the rows that a batch of a log inserts, each with a place that identifies it.
 
-    The place is a partition and an offset of the topic. For a binlog it is the place in the binlog:
-    a connector that lost its connection in the middle of a transaction reads that transaction
-    again, and sends its first rows twice. :func:`reached` proves that the places identify the rows.
+    The place is a partition and an offset of the topic; for a binlog, it is the place in the
+    binlog. Offsets would not identify rows of a binlog: a connector that lost its connection within
+    a transaction reads the transaction again, and sends its first rows twice. :func:`reached`
+    proves that the places identify the rows.
 
     Args:
         changes: The batch in normal form; records with a problem are left out.
         after_offset: Leave out changes up to this offset, which are those before a TRUNCATE.
         from_binlog: Whether the changes are from a binlog.
-        beyond: How far the earlier batches reached.
+        beyond: The place that the earlier batches have reached in the binlog.
     """
     rows = changes.filter(F.col(OP).isin("c", "r"))
     if after_offset is not None:
@@ -62,19 +63,19 @@ def inserted(
 
 @dataclass(frozen=True)
 class Reached:
-    """How far a log was read in a binlog; it identifies an event that is sent again.
+    """The place that a log has reached in the binlog, by which repeated events are recognized.
 
-    - A connector that lost its connection in the middle of a transaction reads that transaction
-      again: its places and numbers begin again.
-    - A connector that was restarted continues in the middle of the transaction: its places go on,
-      and its numbers begin again. After a lost connection, the numbers then differ from those that
-      the same events had before.
+    - A connector that lost its connection within a transaction reads the transaction again: places
+      and numbers of its events start again.
+    - A restarted connector continues within the transaction: places continue, and numbers start
+      again. So the same event may later have another number.
 
-    So an event was there before if its place is not beyond the furthest one, whatever its number.
+    So an event is a repeated one if its place is not after the furthest place, regardless of its
+    number.
 
     Args:
-        transaction: The last transaction, as :func:`cdc.rows.decode.decode` numbers transactions.
-        furthest: The furthest place of its events.
+        transaction: Number of the last transaction, from :func:`cdc.rows.decode.decode`.
+        furthest: The furthest place of this transaction's events.
         last: The place of the event that was read last.
         order: The number of that event.
     """
@@ -95,18 +96,18 @@ class Reached:
 
 
 def reached(changes: DataFrame, before: Reached | None, table: TableId) -> Reached | None:
-    """Return how far a batch of an append table reaches in the binlog.
+    """Return the place that a batch of an append table has reached in the binlog.
 
-    It runs two small jobs over the batch, which the caller has persisted.
+    This function runs two small jobs over the batch, which the caller has persisted.
 
     Args:
         changes: The batch in normal form.
-        before: How far the earlier batches reached.
+        before: The place that the earlier batches have reached.
         table: The table, for messages.
 
     Raises:
-        LostHistoryError: The row numbers of a transaction do not continue where they ended before,
-            so they do not identify its rows.
+        LostHistoryError: The places of a transaction's events are not in the order of their
+            numbers, so places do not identify its rows.
     """
     events = changes.filter(F.col(PROBLEM).isNull() & F.col(POSITION).isNotNull())
     events = events.select(TRANSACTION, OFFSET, POSITION, ORDER)
@@ -125,7 +126,7 @@ def reached(changes: DataFrame, before: Reached | None, table: TableId) -> Reach
 
 
 def _prove_places(events: DataFrame, before: Reached | None, table: TableId) -> None:
-    """Refuse a transaction in which an event with a greater number has no later place."""
+    """Refuse a transaction whose places are not in the order of its events' numbers."""
     in_turn = Window.partitionBy(TRANSACTION).orderBy(OFFSET)
     former = {name: F.lag(name).over(in_turn) for name in (POSITION, ORDER)}
     if before is not None:

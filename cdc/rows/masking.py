@@ -1,8 +1,7 @@
-"""What the lake gets in place of values that a table's settings hide.
+"""Replaces the values of hashed and masked columns.
 
-Values are hidden in their lake types, by one function for all readers: the copy, the stream, rows
-that are read by key, and both sides of verify. So all of them return the same text for the same
-value.
+One function hides values, in their lake types, for all readers: the copy, the stream, rows that are
+read by key, and both sides of verify. So all of them return the same text for the same value.
 """
 
 from __future__ import annotations

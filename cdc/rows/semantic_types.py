@@ -1,7 +1,7 @@
-"""What a decoded stream value becomes in the lake, as Spark SQL expressions over ``from_avro``.
+"""Converts decoded values of events to lake values, as Spark SQL expressions over ``from_avro``.
 
-The writer's schema says what a value means (Debezium's semantic type). The table's schema says what
-the lake holds. If they do not fit, the column has changed its type and the table stops.
+The writer's schema has the meaning of a value (Debezium's semantic type), and the table's schema
+has the lake's type. If the two do not fit, the column has changed its type, and the table stops.
 """
 
 from __future__ import annotations
@@ -37,8 +37,8 @@ class LakeValue:
 
     Args:
         sql: Spark SQL; null for a null.
-        total: Whether only a null becomes null. If not, a value that becomes null is one that the
-            lake type cannot hold exactly.
+        total: Whether only a null becomes null. If False, a value that the lake's type cannot
+            represent exactly also becomes null.
     """
 
     sql: str
@@ -83,10 +83,10 @@ def lake_value(raw: str, field: DebeziumField, column: Column, table: TableId) -
 def placeholder_test(raw: str, field: DebeziumField, placeholder: str) -> str | None:
     """Spark SQL that is true for the placeholder that the connector sends for an unchanged value.
 
-    A real value that equals the placeholder counts as one, since the event does not distinguish
-    them. The value is then filled from the table or the source. They have the same value, except
-    if the update that is being read has just set it; so the placeholder is a text that no
-    application stores. Numbers, dates and booleans do not have a placeholder.
+    A stored value that equals the placeholder is treated as the placeholder, since the event does
+    not distinguish the two. It is then filled from the lake or the source. This is wrong only if
+    the update itself has set the value, so the placeholder is a text that no application stores.
+    Numbers, dates and booleans have no placeholder.
 
     Returns:
         The expression, or None when the type does not have a placeholder.
@@ -138,7 +138,7 @@ def default_test(raw: str, field: DebeziumField) -> str | None:
 
 
 def garbled_test(raw: str, field: DebeziumField) -> str | None:
-    """Spark SQL that is true for text that is not UTF-8, which readers of the lake fail on.
+    """Spark SQL that is true for text that is not UTF-8. Readers of the lake fail at such text.
 
     Returns:
         The expression, or None when the value is not a text or an array of texts.
@@ -185,8 +185,8 @@ def _scalar(raw: str, field: DebeziumField, lake: str) -> LakeValue | None:
             return LakeValue(f"CAST({raw} AS BIGINT) * 1000")
         if name.endswith("time.NanoTime") and lake == "bigint":
             return LakeValue(f"{raw} DIV 1000")
-        # A lake type is narrower than the event's if the source's column was narrowed since: the
-        # value must fit exactly.
+        # If the source's column was narrowed after the event, the lake's type is narrower than the
+        # event's, and the value must fit exactly.
         if kind in ("int", "long") and not name:
             exact = f"CASE WHEN CAST({cast} AS BIGINT) = {raw} THEN {cast} END"
             fits = (kind == "int" and lake in ("int", "bigint")) or lake == "bigint"

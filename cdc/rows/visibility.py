@@ -1,4 +1,4 @@
-"""Which events of a batch are of transactions that a reading of the source does not show."""
+"""Finds the events whose transactions are not visible in a snapshot of the source."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The only modules that talk SQL to a source."""
+"""The only modules that send SQL to a source."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from cdc.sources.postgres.source import PostgresSource
 
 
 def open_source(name: str, config: SourceConfig) -> Source:
-    """The source of that name; connects on first use.
+    """Return a source, which connects on first use.
 
     Args:
         name: Key of the source in the configuration.
-        config: Its section.
+        config: The source's section of the configuration.
     """
     if isinstance(config, PostgresSourceConfig):
         return PostgresSource(name, config)

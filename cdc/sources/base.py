@@ -1,4 +1,4 @@
-"""What a source database offers to the layers above: one protocol per use, over plain values."""
+"""The protocols of a source database, one per use."""
 
 from __future__ import annotations
 
@@ -52,80 +52,82 @@ __all__ = [
 
 
 class PartitionFiles(Protocol):
-    """What files show of partitions that come, or lose their rows, without an event.
+    """The files of partitions, which show attached partitions and lost rows that send no event.
 
-    A partition is named by the number that its fingerprint has.
+    A partition is identified by its number in the fingerprint.
     """
 
     def empty(self, partitions: Collection[int]) -> frozenset[int]:
-        """The partitions whose file is empty now."""
+        """Return the partitions whose file is empty now."""
 
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
-        """The partitions with a new file since a reading of the catalog and no row from before it.
+        """Return the partitions that may have been truncated since a read of the catalog.
+
+        Such a partition has a new file since then, and no row from before.
 
         Args:
             table: The table.
-            files: Each partition's file at that reading, by the partition.
-            since: The transaction id below which all had ended at that reading.
+            files: Each partition's file at that read, by partition.
+            since: The transaction id below which all transactions had ended at that read.
         """
 
     def written_together(self, partitions: Collection[int]) -> int | None:
-        """The one transaction that wrote the catalog rows of these partitions last, or None.
+        """Return the one transaction that last wrote these partitions' catalog rows, or None.
 
-        TRUNCATE of their root does so. Upkeep (VACUUM FULL, pg_repack) has one for each partition.
+        TRUNCATE of the root is one transaction; VACUUM FULL has one for each partition.
         """
 
 
 class TableReader(Protocol):
-    """The tables of a source, as its catalog describes them, and what the lake gets of them."""
+    """The tables in a source's catalog, and their columns in the lake."""
 
     @property
     def name(self) -> str:
         """Key of the source in ``tributary.yaml``."""
 
     def tables(self) -> list[TableStats]:
-        """All user tables, without our own, sorted by name."""
+        """Return all user tables without those of this product, sorted by name."""
 
     def table(self, table: TableId) -> SourceTable:
-        """The table as the primary's catalog describes it.
+        """Return the table in the primary's catalog.
 
         Raises:
             SourceError: There is no such table.
         """
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """The columns that reach the lake, as in `schema`; the table need not have a usable key.
+        """Return the replicated columns, as in `schema`; the table need not have a usable key.
 
         Raises:
-            UnsupportedTypeError: A column that is kept has a type without a rule.
-            SchemaError: A column name that the lake cannot carry.
+            UnsupportedTypeError: A replicated column has a type without a rule.
+            SchemaError: The lake does not allow a column's name.
         """
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
-        """The lake schema: column rules applied, generated columns left out, the record key.
+        """Return the table's lake schema: the replicated columns and the record key.
 
         Raises:
-            UnsupportedTypeError: A column that is kept has a type without a rule.
-            SchemaError: No usable key in ``mode: upsert``, or a column name that the lake cannot
-                carry.
+            UnsupportedTypeError: A replicated column has a type without a rule.
+            SchemaError: There is no usable key in ``mode: upsert``, or the lake does not allow a
+                column's name.
         """
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """The table as statements would leave it; no statement is run.
+        """Return the table as it would be after DDL statements; no statement is executed.
 
         Raises:
-            DdlError: A statement is not understood, or does not fit the table.
+            DdlError: A statement cannot be parsed, or does not fit the table.
         """
 
     def largest_row(self, table: SourceTable) -> int | None:
-        """Bytes of the largest of some sampled rows; None when there are none.
+        """Return the size in bytes of the largest row in a sample; None if the table is empty.
 
         Raises:
             SourceError: The sample takes too long, or the table cannot be read.
         """
 
     def key_obstacle(self, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-        """Why existing rows cannot be found by the lake's key, and what to do; None if they can.
+        """Return why the lake's key cannot find existing rows, and the remedy; None if it can.
 
         Raises:
             SourceError: The check takes too long, or the table cannot be read.
@@ -133,11 +135,11 @@ class TableReader(Protocol):
 
     @property
     def partition_files(self) -> PartitionFiles | None:
-        """The files of partitions; None if statements in the log report what happens to them."""
+        """The files of partitions; None if the log has the DDL statements on partitions."""
 
 
 class SourceLog(Protocol):
-    """The log of a source: positions in it, our markers, and which changes it has."""
+    """The log of a source: its positions, markers, and waits."""
 
     @property
     def name(self) -> str:
@@ -147,62 +149,63 @@ class SourceLog(Protocol):
         """The identity of the server."""
 
     def position(self, text: str) -> LogPosition:
-        """The position of this source whose ``str`` is the text.
+        """Parse a position of this source.
 
         Raises:
-            StateError: The text is not of that form.
+            StateError: The text is not a position.
         """
 
     def commit_position(self, last: str) -> str | None:
-        """The log position at or before which only commits lie that precede an event.
+        """Return the log position up to which every commit precedes an event.
 
         Args:
             last: The event's ``POSITION``.
 
         Returns:
-            The position as text; None if the source's events do not show it.
+            The position as text; None if events of this source do not show it.
         """
 
     def current_position(self) -> LogPosition:
-        """The primary's position; every commit so far lies at or before it."""
+        """Return the primary's position. Every commit so far is at or before it."""
 
     def write_marker(self) -> Marker:
         """Write a new marker row on the primary."""
 
     def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
-        """Make sure that no transaction is captured in part after tables were added to a capture.
+        """Wait until no transaction can be captured in part after tables were added to a capture.
 
-        If a transaction was open while the tables were added, its later changes may be captured
-        and its earlier ones not.
+        If a transaction was open while the tables were added, only its later changes may be
+        captured.
 
         Raises:
-            SourceError: Time ran out; names the blocking sessions and prepared transactions.
+            SourceError: The wait reached its bound. The error names the blocking sessions and
+                prepared transactions.
         """
 
     def nudge(self) -> None:
-        """Advance the capture's position, on sources where only the next change advances it."""
+        """Advance the capture's position, on sources where only a change advances it."""
 
     def cascades_unseen(self) -> bool:
         """Whether foreign keys change rows without an event."""
 
 
 class RowLookup(Protocol):
-    """Single values and rows, read again from a source."""
+    """Reads of single rows and values from a source."""
 
     @property
     def name(self) -> str:
         """Key of the source in ``tributary.yaml``."""
 
     def stored_value(self, table: SourceTable, column: Column, stored: str) -> StoredValue:
-        """The value that a column has in rows older than the column.
+        """Return the value of a column in rows that are older than the column.
 
         Args:
             table: The table.
-            column: The column as the lake gets it.
-            stored: One of its ``old_values``.
+            column: The column in the lake.
+            stored: One of the column's ``old_values``.
 
         Raises:
-            SourceError: The lake cannot hold it.
+            SourceError: The lake's type cannot represent the value.
         """
 
     def fetch_by_key(
@@ -214,36 +217,37 @@ class RowLookup(Protocol):
         *,
         on_replica: bool = False,
     ) -> list[dict[str, Any]]:
-        """The rows with those keys as Python values of the lake types, without absent keys.
+        """Return the rows with the given keys as Python values of the lake types; skip absent keys.
 
         Args:
             table: The table.
-            schema: Its lake schema.
-            keys: Values in the order of ``schema.key``, as the lake has them.
-            columns: What to fetch besides the key columns, which are always fetched.
-            on_replica: Read from the replica instead of the primary.
+            schema: The table's lake schema.
+            keys: Key values of the lake, in the order of ``schema.key``.
+            columns: Columns to fetch in addition to the key columns.
+            on_replica: Whether to read from the replica instead of the primary.
         """
 
     def count(self, table: SourceTable, *, on_replica: bool = False) -> int:
-        """The number of rows, counted."""
+        """Count the rows of a table."""
 
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> None:
-        """Wait until the primary shows the changes of transactions that are in the stream.
+        """Wait until transactions of the stream are visible on the primary.
 
         Args:
-            transactions: The transactions' ids as the stream has them.
+            transactions: The transactions' ids in the stream.
             timeout_s: Bound of the wait, in seconds.
-            progress: Where the wait is shown.
+            progress: Shows the wait.
 
         Raises:
-            SourceError: Time ran out; names the sessions that still hold the transactions back.
+            SourceError: The wait reached its bound. The error names the sessions that delay the
+                transactions.
         """
 
 
 class Replay(Protocol):
-    """The replay of a replica, which a view of a known position pauses."""
+    """The replay of a replica. Opening an exact view pauses it."""
 
     @property
     def name(self) -> str:
@@ -253,7 +257,7 @@ class Replay(Protocol):
         """Whether the replica's replay is paused, or its pause is requested."""
 
     def resume_replay(self) -> None:
-        """Resume the replica's replay, even if another process or a person paused it.
+        """Resume the replica's replay, even if another process or an operator paused it.
 
         Raises:
             ReplicaError: Replay is still paused.
@@ -261,7 +265,7 @@ class Replay(Protocol):
 
 
 class SnapshotReader(Protocol):
-    """Copies of tables: views of a source, and the queries that read under them."""
+    """Views of a source, and the queries that read tables under a view."""
 
     @property
     def name(self) -> str:
@@ -272,26 +276,26 @@ class SnapshotReader(Protocol):
         """Whether snapshots are read from a replica."""
 
     def replica_position(self) -> ReplicaPosition | None:
-        """How far the replica is, or None without a replica."""
+        """Return the replica's position; None without a replica."""
 
     @property
     def shares_views(self) -> bool:
-        """Whether a session can take over the view of another session.
+        """Whether a session can import the view of another session.
 
-        If not, all sessions that read under a view of a known position open at the same time,
-        while the block of `open_exact_view` runs. No session can join them later.
+        If not, all sessions of an exact view open at the same time, within the block of
+        `open_exact_view`. No session can join later.
         """
 
     def wait_for_marker_on_replica(
         self, marker: Marker, *, timeout_s: float, progress: Progress
     ) -> None:
-        """Wait until the replica shows the marker and is a standby of the marker's primary.
+        """Wait until the replica shows the marker, and check that it is a standby of the primary.
 
-        Returns at once when there is no replica.
+        Without a replica, return at once.
 
         Raises:
-            ReplicaError: Time ran out (with the lag, and whether replay is paused), or the
-                replica is not a standby of this primary.
+            ReplicaError: The wait reached its bound, or the replica is not a standby of this
+                primary. The error has the lag, and whether replay is paused.
         """
 
     def open_view(
@@ -299,11 +303,11 @@ class SnapshotReader(Protocol):
     ) -> AbstractContextManager[View]:
         """Open a view that contains the marker, on the replica if there is one, or on the primary.
 
-        The session that exports the view stays open until the context ends. On the primary this
+        The session that exports the view is open until the context ends. On the primary, this
         method also waits for older transactions.
 
         Raises:
-            ReplicaError: The server is not what it must be.
+            ReplicaError: The server is another server, or has the wrong role.
             SnapshotLostError: The replica cancelled the session.
         """
 
@@ -317,34 +321,35 @@ class SnapshotReader(Protocol):
         timeout_s: float,
         progress: Progress,
     ) -> AbstractContextManager[View]:
-        """Open a view that contains the marker and has a `View.split`.
+        """Open an exact view: a view that contains the marker and has a `View.split`.
 
         Args:
-            marker: Must be visible in the view.
-            sessions: How many sessions read at the same time, each once; see `shares_views`.
+            marker: The marker that the view must contain.
+            sessions: Number of sessions that read at the same time, each once (see `shares_views`).
             from_primary: Whether to read the primary even if there is a replica.
-            resuming: Resumes replay at the end of its block; see `cdc.sources.replay_pause`.
+            resuming: Context that resumes replay at its end (see `cdc.sources.replay_pause`).
             timeout_s: Bound of each wait, in seconds.
-            progress: Where waits are shown.
+            progress: Shows the waits.
 
         Raises:
-            ReplicaError: Replay cannot be paused, or the server is not what it must be.
+            ReplicaError: Replay cannot be paused, or the server is another server, or has the wrong
+                role.
             SourceError: Transactions of the primary stay open for too long.
             SnapshotLostError: The replica cancelled the session.
         """
 
     def exact_view_obstacle(self, *, from_primary: bool) -> tuple[str, str] | None:
-        """Why `open_exact_view` cannot open a view, and what to do about it; None if it can."""
+        """Return why `open_exact_view` cannot open a view, and the remedy; None if it can."""
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that sessions can still read under the view, and that its server is the same one.
+        """Check that sessions can still read under the view, on the same server.
 
         Raises:
             SnapshotLostError: The view is gone, or the replica was promoted or re-cloned.
         """
 
     def size(self, table: SourceTable) -> TableSize:
-        """Rows and bytes by the current size of the table."""
+        """Return estimates of the table's rows and bytes from its current size."""
 
     def sample_boundaries(
         self,
@@ -354,10 +359,10 @@ class SnapshotReader(Protocol):
         *,
         size: TableSize | None = None,
     ) -> Boundaries:
-        """Cut the key into up to ``chunks`` ranges of about the same number of rows.
+        """Return keys that cut the table into up to ``chunks`` ranges of about equal size.
 
-        Any boundaries give disjoint ranges that cover the table, so they need not be read under
-        the view. They are read from the replica if there is one.
+        Any keys make disjoint ranges that cover the table, so the keys need not be read under the
+        view. They are read from the replica if there is one.
         """
 
     def snapshot_query(
@@ -369,60 +374,60 @@ class SnapshotReader(Protocol):
         view: View | None,
         fetch_size: int = 10_000,
     ) -> SnapshotQuery:
-        """The query by which Spark reads the ranges, under the view, or as of now if it is None."""
+        """Return Spark's query of the ranges under a view; without a view, as of now."""
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """The error that a failed read by Spark means, from the text of its exception.
+        """Return the typed error of a failed read by Spark, from the text of its exception.
 
-        A lost view becomes `SnapshotLostError`, a session on the wrong server `ReplicaError`, a
-        value that the lake cannot hold a `SourceError` that names the column. The result is None
-        if the text is not of a failed read of this source.
+        The error is `SnapshotLostError` for a lost view, `ReplicaError` for a session on the wrong
+        server, and `SourceError` with the column's name for a value that the lake's type cannot
+        represent. The result is None if the text is not from a failed read of this source.
         """
 
 
 class SentTables(Protocol):
-    """The server's own list of the tables whose changes it sends to one capture."""
+    """The server's list of the tables of one capture, such as a publication."""
 
     @property
     def title(self) -> str:
-        """Its kind and name."""
+        """Kind and name of the list."""
 
     def add(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Add the tables that it lacks; returns the ones that were added."""
+        """Add tables that the list lacks; return the added tables."""
 
     def remove(self, tables: Sequence[TableId]) -> list[TableId]:
-        """Remove the tables that it has; returns the ones that were removed."""
+        """Remove tables from the list; return the removed tables."""
 
     def tables(self) -> list[TableId]:
-        """The application's tables in it; empty when it does not exist."""
+        """Return the application's tables in the list; empty if the list does not exist."""
 
     def drop(self) -> None:
-        """Drop it if it exists."""
+        """Drop the list if it exists."""
 
 
 class KeptLog(Protocol):
-    """The part of the log that the server keeps for one capture until its connector has read it."""
+    """The log that the server retains for one capture until the connector has read it."""
 
     @property
     def title(self) -> str:
-        """The kind and name of what keeps it."""
+        """Kind and name of the object that retains the log, such as a slot."""
 
     def exists(self) -> bool:
-        """Whether the server keeps the log for the capture."""
+        """Return whether the server retains the log for the capture."""
 
     def create(self) -> bool:
-        """Keep the log from now on; returns whether it was not kept before.
+        """Retain the log from now on; return whether it was not retained before.
 
         Raises:
-            CaptureError: The name serves something else.
+            CaptureError: The name belongs to an object with another purpose.
         """
 
     def drop(self, *, timeout_s: float = 30.0) -> bool:
-        """Let the log go, waiting until its reader has gone; returns whether it was kept."""
+        """Stop retaining the log once its reader is gone; return whether it was retained."""
 
 
 class SourceCapture(Protocol):
-    """One capture, as far as the source has a part in it."""
+    """The source's part of one capture."""
 
     @property
     def sent_tables(self) -> SentTables | None:
@@ -430,69 +435,65 @@ class SourceCapture(Protocol):
 
     @property
     def kept_log(self) -> KeptLog | None:
-        """The log that is kept; None if the server keeps its log whether or not it is read."""
+        """The log retained for the capture; None if the retention does not depend on captures."""
 
     def prepare(self) -> None:
-        """Create what is missing: schema ``tributary``, its tables and grants, and `sent_tables`.
+        """Create the missing parts: schema ``tributary``, its tables and grants, `sent_tables`.
 
-        The schema's own tables are captured from the start.
+        The tables of this schema are captured from the start.
         """
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
-        """The statements that capturing these tables would run now; nothing is run."""
+        """Return the statements that would capture these tables; no statement is executed."""
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """The statements that take a table out on the source; nothing is run, nor read.
+        """Return the statements that remove a table on the source, without a query.
 
         Args:
             table: The table.
-            last: Whether the capture goes with it.
+            last: Whether the capture is removed with this table.
         """
 
     def unreadable(self) -> str | None:
-        """Why the capture cannot continue to read the kept log; None if it can."""
+        """Return why the connector cannot read the retained log any further; None if it can."""
 
     def log_health(self) -> LogHealth:
-        """The state of the log that the capture depends on."""
+        """Return the health of the log that the capture depends on."""
 
     def audit(self) -> list[str]:
-        """The problems that keep changes of all tables from being captured as they must be."""
+        """Return the problems due to which changes of all tables are not captured in full."""
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """The problems that keep only this table's changes from being captured as they must be."""
+        """Return the problems due to which only this table's changes are not captured in full."""
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """The rights that logins lack to replicate the table, and the statements that grant them.
-
-        None if no right is missing.
-        """
+        """Return the missing rights to replicate the table, and the GRANT statements, or None."""
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:
-        """The table and its fingerprint, read from the primary's catalog at one moment.
+        """Return the table and its fingerprint, read from the primary's catalog at one moment.
 
         Raises:
             SourceError: There is no such table.
         """
 
     def fingerprint(self, table: TableId, *, on_replica: bool) -> Fingerprint:
-        """The catalog facts of the table and of its capture, read in a fresh transaction."""
+        """Return the catalog's facts of table and capture, read in a fresh transaction."""
 
     def fingerprints(self, tables: Collection[TableId]) -> dict[TableId, Fingerprint]:
-        """The fingerprints of many tables, of one moment; tables that are gone are left out."""
+        """Return the fingerprints of tables, read at one moment; missing tables are left out."""
 
 
 class Source(TableReader, SourceLog, RowLookup, Replay, SnapshotReader, Protocol):
-    """A configured source. A function that needs a part of it takes only the protocol of that part.
+    """A configured source. A function takes only the narrowest protocol that it needs.
 
-    Every method may be called from any thread, and raises `cdc.errors.SourceError` when the server
-    cannot be reached or refuses.
+    Methods are thread-safe, and raise `cdc.errors.SourceError` if the server cannot be reached.
     """
 
     def checks(self) -> list[Check]:
-        """Pre-flight of connections, versions, settings, privileges and the replica."""
+        """Check connections, versions, settings, privileges and the replica."""
 
     def capture_obstacle(self) -> tuple[str, str] | None:
-        """Why no table of the source can be captured now, and what to do; None if tables can."""
+        """Return why no table can be captured now, and the remedy; None if tables can be."""
 
     def capture(self, names: CaptureNames) -> SourceCapture:
-        """The capture of those names, whether or not it exists."""
+        """Return the capture with these names, whether or not it exists."""

@@ -1,4 +1,4 @@
-"""One error that names all columns that keep a table from being replicated, and what to set."""
+"""One error for all columns due to which a table cannot be replicated, with the settings to add."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ def refusal(
     types: Mapping[str, UnsupportedTypeError],
     names: Mapping[str, str],
 ) -> SchemaError:
-    """The error for a table with such columns.
+    """Return the error for a table with columns that cannot be replicated.
 
     Args:
         table: The table.
-        key: Its key. The key's columns can neither be looked up by key nor be left out.
-        settings: Its settings.
+        key: The table's key. A key column can neither be read by key nor be left out.
+        settings: The table's settings.
         types: Columns whose type has no rule, each with its error.
         names: Columns whose name the lake cannot have, each with the reason.
     """
@@ -88,7 +88,7 @@ def _remedy(
 def _setting(
     table: TableId, settings: TableSettings, asked: Sequence[str], away: Sequence[str]
 ) -> str:
-    """The table's entry in ``tributary.yaml``, in one line to paste."""
+    """Return the table's entry in ``tributary.yaml``, in one line to paste."""
     columns: dict[str, object] = {}
     if asked:
         columns["as"] = {**settings.columns.as_, **dict.fromkeys(asked, "string")}

@@ -1,4 +1,4 @@
-"""Pause a replica's replay for a moment, and make sure that it resumes even if this process dies.
+"""Pauses a replica's replay for a moment, and resumes it even if this process dies.
 
 Replay resumes in one of three ways:
 
@@ -27,18 +27,18 @@ if TYPE_CHECKING:
     from cdc.store.state_store import Store
 
 WAIT_S = 120.0
-"""How long to wait for another process that pauses the same replica, in seconds."""
+"""Bound of the wait for another process that pauses the same replica, in seconds."""
 
 _log = logging.getLogger(__name__)
 
 
 @contextmanager
 def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
-    """The right to pause replay of the source's replica for the length of a block.
+    """Allow a block to pause replay of the source's replica; resume replay after the block.
 
     Raises:
-        ReplicaError: Replay is already paused, but not by us, or it cannot be resumed.
-        LeaseHeldError: Another process holds this right for longer than we wait.
+        ReplicaError: Another process or an operator has paused replay, or replay cannot be resumed.
+        LeaseHeldError: Another process holds the right to pause for longer than `WAIT_S`.
     """
     with leases.hold(_resource(source.name), wait_s=WAIT_S):
         if source.name in store.paused_replays():
@@ -59,9 +59,9 @@ def resuming(source: Replay, store: Store, leases: Leases) -> Iterator[None]:
 
 
 def settle(store: Store, leases: Leases, open_source: Callable[[str], Replay]) -> None:
-    """Resume each replay that a process left paused when it died.
+    """Resume each replay that a killed process has left paused.
 
-    The next command tries again to resume what cannot be resumed now.
+    If a replay cannot be resumed now, the next command tries again.
 
     Args:
         store: Records the replays that were about to be paused.

@@ -1,4 +1,4 @@
-"""Which columns of a source table reach the lake, as which types, and what the record key is."""
+"""Selects the replicated columns of a source table, their lake types, and the record key."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ Avro, and with it Hudi, accepts these names.
 
 
 def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
-    """The lake schema of a table.
+    """Return the lake schema of a table.
 
     Raises:
-        UnsupportedTypeError: A column that is kept has a type without a rule.
-        SchemaError: A name cannot be a lake column, or there is no usable key.
+        UnsupportedTypeError: A replicated column has a type without a rule.
+        SchemaError: The lake does not allow a column's name, or there is no usable key.
     """
     columns = lake_columns(table, settings)
     key = record_key(table, settings)
@@ -52,7 +52,7 @@ def lake_schema(table: SourceTable, settings: TableSettings) -> TableSchema:
 
 
 def _require_one_to_one(table: SourceTable, schema: TableSchema) -> None:
-    """Refuse a key if two of its values in the source may be one value in the lake."""
+    """Refuse a key if two different values in the source may be equal in the lake."""
     rule = rules(table, schema)
     for column in map(schema.column, schema.key):
         if not rule[column.name].one_to_one:
@@ -67,14 +67,15 @@ def _require_one_to_one(table: SourceTable, schema: TableSchema) -> None:
 
 
 def lake_columns(table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-    """The columns that reach the lake, whether or not there is a usable key.
+    """Return the replicated columns, whether or not there is a usable key.
 
-    Generated columns are left out, since the log does not carry them. Columns that the settings
+    Generated columns are left out, since the log does not contain them. Columns that the settings
     name and the table lacks are left out, too; :func:`require_named` refuses them.
 
     Raises:
-        UnsupportedTypeError: Columns that are kept have types without a rule; names all of them.
-        SchemaError: Names that cannot be lake columns.
+        UnsupportedTypeError: Replicated columns have types without a rule. The error names all of
+            them.
+        SchemaError: The lake does not allow a column's name.
     """
     wanted = set(settings.columns.include) or {column.name for column in table.columns}
     kept = [
@@ -120,10 +121,10 @@ def _column(table: SourceTable, column: SourceColumn, settings: TableSettings) -
 
 
 def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """Columns that the settings name and the table lacks: dropped, or not added yet.
+    """Return the columns that the settings name and the table lacks.
 
-    A rule may name a column by its old or its new name in `columns.renames`. The column is there if
-    the table has either.
+    With `columns.renames`, a setting may use a column's old or new name, and the table has the
+    column if it has either name.
     """
     rules = settings.columns
     there = {column.name for column in table.columns}
@@ -142,12 +143,12 @@ def not_there(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 def require_named(table: SourceTable, settings: TableSettings) -> None:
     """Refuse to copy a table whose settings name a column that the table lacks.
 
-    The name may be a misspelling of another column, whose values would reach the lake as they are.
-    A table that is already followed is not refused: its columns come and go, and a rule may be
-    written before its column is added.
+    The name may be misspelled, so that values that must be hidden would reach the lake. A table
+    that is already followed is not refused: a setting may name a column that is not added yet, or
+    is already dropped.
 
     Raises:
-        SchemaError: Names the first such column.
+        SchemaError: The table lacks a column. The error names the first.
     """
     for name in not_there(table, settings):
         raise SchemaError(
@@ -159,7 +160,7 @@ def require_named(table: SourceTable, settings: TableSettings) -> None:
 
 
 def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
-    """The columns that identify a row: configured ones, or the primary key; none for a log.
+    """Return the columns that identify a row: configured or primary key; none for a log.
 
     Raises:
         SchemaError: There is no key, or the configured columns allow NULL or are not unique.
@@ -204,10 +205,10 @@ def record_key(table: SourceTable, settings: TableSettings) -> tuple[str, ...]:
 
 
 def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
-    """The type rule of each column of the schema.
+    """Return the type rule of each column of the schema.
 
     Raises:
-        SchemaError: A column of the schema is no longer in the table, or has no rule.
+        SchemaError: The table lacks a column of the schema, or a column's type has no rule.
     """
     types = {column.name: column.type for column in table.columns}
     found = {}
@@ -230,7 +231,7 @@ def rules(table: SourceTable, schema: TableSchema) -> dict[str, TypeRule]:
 
 
 def _unusable_names(names: list[str]) -> dict[str, str]:
-    """Columns whose name the lake cannot have, each with the reason."""
+    """Return the columns whose name the lake does not allow, each with the reason."""
     by_folded: dict[str, str] = {}
     found = {}
     for name in names:

@@ -1,6 +1,6 @@
-"""The servers of a source of any kind: where they are, who logs in, and how often it is tried.
+"""The servers of a source of any kind: endpoints, logins, and retries.
 
-The `Connections` of a kind add how a session is opened, and what the errors of its driver mean.
+The `Connections` of each kind open sessions, and translate the errors of the driver.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ CONNECT_TIMEOUT_S = 10
 LOCKED = "Another session holds a lock. Run the command again when that session has ended."
 READ_ONLY = "Point `primary` at the server that takes writes: this one is read-only."
 OTHERWISE = "Look at the server's log at this time; then run the command again."
-"""The remedies of errors that mean the same on every server."""
+"""The remedies of errors that are common to all kinds of servers."""
 _ATTEMPTS = 3
 _LOGINS: tuple[Login, ...] = (
     ("admin", False),
@@ -48,7 +48,7 @@ class Servers(Generic[C, E]):
 
     Args:
         source: Key of the source, for messages.
-        config: Where the servers are and who logs in.
+        config: The source's endpoints and logins.
     """
 
     def __init__(self, source: str, config: C) -> None:
@@ -57,18 +57,18 @@ class Servers(Generic[C, E]):
 
     def endpoint(self, *, on_replica: bool) -> E:
         """The endpoint of the replica or the primary; the primary's if there is no replica."""
-        # A configuration has endpoints of its own kind, which the type variables do not say.
+        # A configuration has endpoints of its own kind. The type variables cannot express this.
         config: Any = self.config
         endpoint: E = (config.replica if on_replica else None) or config.primary
         return endpoint
 
     def credential(self, role: Role) -> Credential:
-        """The login for that purpose."""
+        """Return the login of a role."""
         credential: Credential = getattr(self.config.credentials, role)
         return credential
 
     def where(self, *, on_replica: bool) -> str:
-        """The server as messages name it."""
+        """Return the server's name in messages."""
         endpoint = self.endpoint(on_replica=on_replica)
         kind = "replica" if on_replica and self.config.replica else "primary"
         return f"{kind} {endpoint.host}:{endpoint.port}"
@@ -106,11 +106,11 @@ class Servers(Generic[C, E]):
 
 
 def connected(connect: Callable[[], T], is_passing: Callable[[Exception], bool]) -> T:
-    """Connect, and try again soon if the server starts, stops or has no session free.
+    """Connect; retry soon if the server is starting, stopping or has no free session.
 
     Args:
         connect: Connects once.
-        is_passing: Whether an error may pass; any other is raised at once.
+        is_passing: Returns whether an error is temporary. Any other error is raised at once.
     """
     for attempt in stamina.retry_context(
         on=is_passing, attempts=_ATTEMPTS, timeout=CONNECT_TIMEOUT_S * _ATTEMPTS
@@ -130,7 +130,7 @@ def check_logins(
         login: Logs in, and returns the line of ``check``.
 
     Returns:
-        The lines, and the logins that work.
+        The lines, and the successful logins.
     """
     lines: list[Check] = []
     works: set[Login] = set()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from schemas.catalog import SourceKind
 
 ReplicaIdentity = Literal["default", "nothing", "full", "index"]
-"""What PostgreSQL's log keeps of an old row, by table."""
+"""A table's replica identity: the columns of the old row in PostgreSQL's log."""
 TableKind = Literal["table", "partitioned", "unlogged", "foreign", "hypertable", "chunk", "other"]
 """The kind of a table. ``partitioned`` is the root of partitions, which hold its rows.
 
@@ -27,9 +27,9 @@ TableKind = Literal["table", "partitioned", "unlogged", "foreign", "hypertable",
 
 
 StoredValue = tuple[str | None, TypeRule]
-"""The value that a column has in rows older than the column, and the rule of the column's type.
+"""The value of a column in rows older than the column, and the rule of its type.
 
-The value is the text of what the rule reads; None is NULL.
+The value is text in the form that the rule reads; None represents NULL.
 """
 
 
@@ -38,9 +38,10 @@ class TableStats:
     """One line of ``discover``.
 
     Args:
-        table: Which table.
-        kind: ``partitioned`` is the root of a partitioned table.
-        rows_estimate: Rows by the server's statistics; None when it was never analyzed.
+        table: The table.
+        kind: The table's kind.
+        rows_estimate: Number of rows in the server's statistics; None if the table was never
+            analyzed.
         total_bytes: Bytes on disk with TOAST and indexes, over all partitions.
         primary_key: Its columns in key order; empty without one.
         replica_identity: What the log keeps of an old row; None if the source has no such setting,
@@ -62,16 +63,16 @@ class SourceColumn:
     """One live column of a source table, in catalog order.
 
     Args:
-        name: Exactly as in the catalog.
-        type: Its type, taken apart.
+        name: The name in the catalog.
+        type: The parsed type.
         nullable: Whether the table allows NULL.
-        generated: Whether it is a generated column that the log does not carry.
+        generated: Whether this is a generated column, which the log does not contain.
         default_sql: The default as the catalog prints it.
-        old_values: The values that the column has in rows older than it. The catalog stores such a
-            value when a column is added with a default, and keeps it when the default is dropped.
-            Each is the text of an array with one element. Partitions with the same value share one
-            entry; None is for partitions without a stored value.
-        number: Its number in the catalog, which no later column of the table gets; None if the
+        old_values: The values of the column in rows that are older than the column. The catalog
+            stores such a value when a column is added with a default, even after the default is
+            dropped. Each value is the text of an array with one element. Partitions with the same
+            value share one entry; None represents partitions without a stored value.
+        number: The column's number in the catalog, which the table never uses again; None if the
             server does not number columns.
     """
 
@@ -89,10 +90,11 @@ class Leaf:
     """A partition that holds rows.
 
     Args:
-        table: Which table.
-        kind: What it is.
-        replica_identity: What the log keeps of its old rows; the root's has no effect on that.
-        identity_columns: Columns that identify an old row in the log; empty when nothing does.
+        table: The partition.
+        kind: The partition's kind.
+        replica_identity: The partition's own replica identity. The root's replica identity has no
+            effect on its rows.
+        identity_columns: Columns that identify an old row in the log; empty if none do.
     """
 
     table: TableId
@@ -103,11 +105,11 @@ class Leaf:
 
 @dataclass(frozen=True)
 class SourceTable:
-    """A source table as its catalog describes it.
+    """A table in a source's catalog.
 
     Args:
-        table: Which table.
-        kind: What it is.
+        table: The table.
+        kind: The table's kind.
         columns: Live columns in catalog order.
         primary_key: Its columns in key order; empty without one.
         unique_indexes: Column tuples of valid, immediate, complete unique indexes on plain columns
@@ -116,17 +118,17 @@ class SourceTable:
             since its log has whole rows.
         identity_columns: Columns that identify an old row in the log; empty for ``nothing``.
         owner: The owning role.
-        source_kind: The kind of its source, whose SQL remedies are written in.
+        source_kind: The kind of the table's source, for the SQL in remedies.
         partition_root: The root, when this table is itself a partition.
         updated: Rows updated since the server's statistics began.
         deleted: Rows deleted since then.
-        hazards: What could stop the connector for all tables of its tier, one sentence each.
+        hazards: Facts that could stop the connector for all tables of the tier, one sentence each.
         children: Tables that inherit from it, without partitions.
-        leaves: The partitions that hold its rows.
-        withheld: Generated columns that are not published. They make the server refuse UPDATE and
-            DELETE once the table is published, if its replica identity is the whole old row.
-        number: Its number in the catalog, which stays when it is renamed; None if the server does
-            not number tables.
+        leaves: The partitions with the table's rows.
+        withheld: Generated columns that are not published. If the replica identity is ``full``, the
+            server refuses UPDATE and DELETE of a published table with such columns.
+        number: The table's number in the catalog, which a rename does not change; None if the
+            server does not number tables.
     """
 
     table: TableId
@@ -163,11 +165,11 @@ class SourceTable:
 
 @dataclass(frozen=True)
 class Look:
-    """What a source shows of a table at one moment, and of how the table became so.
+    """A table at one moment: its catalog, and the statements that led to it.
 
     Args:
-        table: The table as the catalog has it.
-        fingerprint: The catalog's facts.
+        table: The table in the catalog.
+        fingerprint: The facts of the catalog.
         statements: The effects of the statements in the log since the catalog that the lake
             follows; None if the catalog shows every change.
     """
@@ -179,13 +181,14 @@ class Look:
 
 @dataclass(frozen=True)
 class Planned:
-    """A table as planned statements would leave it.
+    """A table as it would be after planned statements.
 
     Args:
         table: The table after the statements.
         fingerprint: Its catalog facts after the statements.
-        beyond_catalog: Changes that the statements show and the catalog could not show.
-        statements: What the log will report of the statements; None if the catalog alone is enough.
+        beyond_catalog: Changes that only the statements show, not the catalog.
+        statements: The effects of the statements as the log will report them; None if the catalog
+            shows every change.
     """
 
     table: SourceTable
@@ -199,12 +202,12 @@ class ServerIdentity:
     """The identity of a server: of its cluster for PostgreSQL, of the server itself for MySQL.
 
     Args:
-        system_identifier: PostgreSQL: given by initdb, the same on all physical replicas; None if
-            the server does not let us read it. MySQL: the id of this one server.
-        timeline: Raised by every promotion; None if the server does not let us read it, or has no
-            timelines.
-        in_recovery: Whether it is a standby now. MySQL: whether it is read-only.
-        unknown: Whether it has lost what it is recognized by.
+        system_identifier: PostgreSQL: the identifier from initdb, which all physical replicas
+            share; None if the login may not read it. MySQL: the id of this server.
+        timeline: The timeline, which each promotion increases; None if the login may not read it,
+            or the server has no timelines.
+        in_recovery: Whether the server is a standby now. MySQL: whether it is read-only.
+        unknown: Whether the row that identifies the server is missing.
     """
 
     system_identifier: str | None
@@ -219,8 +222,8 @@ class Settled:
 
     Args:
         by: The proof as text: x0, or a marker's id.
-        captured: The position that must be captured before the offsets of the tables' topics mean
-            anything; None if the source alone has proven it.
+        captured: The position that must be captured before O is recorded; None if the source alone
+            has given the proof.
     """
 
     by: str
@@ -233,8 +236,9 @@ class Marker:
 
     Args:
         id: Primary key of the row.
-        system_identifier: Of the primary that wrote it; None if it may not be read.
-        timeline: Of that primary; None if it may not be read, or the server has no timelines.
+        system_identifier: Identifier of the primary; None if the login may not read it.
+        timeline: Timeline of the primary; None if the login may not read it, or the server has no
+            timelines.
         position: The end of the log, read after the commit of the row.
     """
 
@@ -249,7 +253,7 @@ Stored = Callable[[], LogPosition | None]
 
 
 class LogHealth(Protocol):
-    """The log of a source, as far as one capture depends on it."""
+    """The health of a source's log for one capture."""
 
     @property
     def title(self) -> str:
@@ -261,21 +265,22 @@ class LogHealth(Protocol):
 
     @property
     def retained_bytes(self) -> int | None:
-        """Size of the log that is kept; None if it is not known."""
+        """Size of the retained log in bytes; None if it is not known."""
 
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """Why changes that were not captured are lost, in words; None when none are.
+        """Return why uncaptured changes are lost; None if none are lost.
 
         Args:
-            stored: The position that Connect has stored, read later than this health; None when
-                there is none or it is not known.
-            recorded: A position that a lake table relies on, and so was certainly captured.
+            stored: The position that Connect has stored, read after this health; None if there is
+                none or it is not known.
+            recorded: A position that is certainly captured, since a lake table has the log up to
+                it.
         """
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """The position up to which Kafka has acknowledged everything; None while it is not known.
+        """Return the position up to which Kafka has acknowledged all changes; None if unknown.
 
         Args:
             stored: Reads the position that Connect has stored.
@@ -283,19 +288,19 @@ class LogHealth(Protocol):
         """
 
     def facts(self) -> dict[str, Any]:
-        """The facts of the log that people see, as plain values."""
+        """Return the facts of the log for people, as plain values."""
 
 
 @dataclass(frozen=True)
 class ReplicaPosition:
-    """How far a replica is.
+    """The position of a replica.
 
     Args:
-        replayed: Applied up to here; None if the server has no such function.
-        received: Received up to here; None without a stream.
-        lag_bytes: From the primary's position to ``replayed``; None when unknown.
-        lag_seconds: Age of the last replayed commit, 0 when nothing is left to replay; None when
-            unknown.
+        replayed: Position up to which the log is applied; None if the server does not report it.
+        received: Position up to which the log is received; None without a stream.
+        lag_bytes: Bytes between the primary's position and ``replayed``; None if unknown.
+        lag_seconds: Age of the last replayed commit in seconds, 0 if nothing is left to replay;
+            None if unknown.
         paused: Whether replay is paused.
     """
 
@@ -308,11 +313,12 @@ class ReplicaPosition:
 
 @dataclass(frozen=True)
 class KeyRange:
-    """Rows with ``lower <= key < upper``; an end that is None is open.
+    """The rows with ``lower <= key < upper``.
 
     Args:
-        lower: The values of the key's columns as the source prints them, in key order.
-        upper: The same.
+        lower: Values of the key columns as the source prints them, in key order; None for no lower
+            bound.
+        upper: The upper bound in the same form; None for no upper bound.
     """
 
     lower: tuple[str, ...] | None = None
@@ -321,10 +327,10 @@ class KeyRange:
 
 @dataclass(frozen=True)
 class TableSize:
-    """How much there is to copy.
+    """The size of a table to copy.
 
     Args:
-        rows: Estimated from the table's present size.
+        rows: Number of rows, estimated from the table's current size.
         heap_bytes: Bytes of rows on disk with TOAST, without indexes, over all partitions.
     """
 
@@ -338,7 +344,7 @@ class Boundaries:
 
     Args:
         points: Strictly rising keys as text; ``n`` points make ``n + 1`` ranges.
-        size: The table's size, as estimated on the way.
+        size: The table's estimated size.
     """
 
     points: tuple[tuple[str, ...], ...]
@@ -347,7 +353,7 @@ class Boundaries:
 
 @dataclass(frozen=True)
 class SnapshotQuery:
-    """What Spark needs to read a table: one JDBC partition per predicate.
+    """A query with which Spark reads a table: one JDBC partition per predicate.
 
     ``spark.read.jdbc(q.url, q.table, predicates=list(q.predicates), properties=q.properties)``,
     then ``.selectExpr(*q.select)`` gives the source columns as lake types, in lake order.
@@ -369,13 +375,13 @@ class SnapshotQuery:
 
 @dataclass(frozen=True)
 class Check:
-    """One line of pre-flight.
+    """One line of ``check``.
 
     Args:
-        name: What was looked at.
+        name: The checked object.
         status: The result.
-        detail: What was seen.
-        remedy: What to do; empty when ``ok``. The remedy of a note need not be followed.
+        detail: The observation.
+        remedy: What to do; empty if ``ok``. The remedy of a note is optional.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Views, the consistent images of a source that sessions read, and their position in its log."""
+"""Views: consistent images of a source, and their positions in the source's log."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Split(Protocol):
     """S of a view: the view contains exactly the transactions that ended at or before S."""
 
     def known(self) -> LogPosition:
-        """S, once the sessions that read under the view are open.
+        """Return S. Call this only after the sessions of the view are open.
 
         Raises:
-            cdc.errors.SourceError: The sessions could not be opened so that S is known.
+            cdc.errors.SourceError: The sessions were not opened at one position.
         """
 
     def failure(self) -> TributaryError | None:
-        """Why S will never be known; None while no failure is known."""
+        """Return the error due to which S will never be known; None if there is no such error."""
 
 
 @dataclass(frozen=True)
@@ -52,15 +52,15 @@ class View:
     """One consistent image of the source that all sessions of a copy read.
 
     Args:
-        snapshot_id: The id by which sessions of one server share the view, or open at the same
-            time. It is empty if each session has a view of its own; then the replay from O makes
-            the copy exact.
-        upper_bound: The position that the server had reached when the view was opened. Sessions
-            that have views of their own may see more.
-        opened_at: When it was opened, in UTC.
-        on_replica: Whether the sessions go to the replica.
+        snapshot_id: The id with which sessions of one server share the view, or open at the same
+            time. Empty if each session has its own view; the stream from O then makes the copy
+            exact.
+        upper_bound: The server's position when the view was opened. Sessions with their own views
+            may see later commits.
+        opened_at: Time at which the view was opened, UTC.
+        on_replica: Whether the sessions read the replica.
         marker: The marker that every session must see inside the view.
-        identity: The server the view was opened on.
+        identity: The server of the view.
         warnings: Checks that the server does not permit, one sentence each.
         split: S; None if only a bound is known.
     """
@@ -76,9 +76,9 @@ class View:
 
 
 def wants_exact_view(source: SnapshotReader, settings: TableSettings) -> bool:
-    """Whether copies of a table need a view of a known position.
+    """Whether copies of a table need an exact view: a view at a known position.
 
-    A log needs it, since no event may be replayed over its copy. A table with ``one_view`` needs it
-    if sessions of the source cannot share another kind of view.
+    A log needs an exact view, since no event of its copied rows may be applied again. A table with
+    ``one_view`` needs an exact view if sessions of the source cannot share a view otherwise.
     """
     return settings.appends or (settings.one_view and not source.shares_views)

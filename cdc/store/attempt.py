@@ -1,4 +1,4 @@
-"""One try at one generation of a table, as the state store keeps it."""
+"""The attempt: one try at one generation of a table."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ class Chunk(Part):
     """A range of a table's key that one task reads.
 
     Args:
-        id: Its number in the plan, from 0. A commit names the chunks that it holds by this number.
+        id: The chunk's number in the plan, from 0. Commits name their chunks by this number.
         lower: First key of the chunk as the source prints it; None in the first chunk.
         upper: First key of the next chunk; None in the last chunk.
-        rows_estimate: Rows expected.
-        bytes_estimate: Bytes expected, as the source stores them.
+        rows_estimate: Estimated number of rows.
+        bytes_estimate: Estimated size in the source, in bytes.
     """
 
     id: int
@@ -32,10 +32,10 @@ class Chunk(Part):
 
 @dataclass(frozen=True)
 class CopyView(Part):
-    """The image of the source that a copy reads. If a resume opens more, this is the first one.
+    """The first view of a copy.
 
     Args:
-        snapshot: Name by which the sessions share the view; empty if each has a view of its own.
+        snapshot: Name by which sessions share the view; empty if each session has its own view.
         upper_bound: Log position that the server had replayed when the view opened, as text.
         opened_at: When the view opened, aware UTC.
         on_replica: Whether the copy reads a replica.
@@ -60,16 +60,16 @@ class Attempt(Part):
     Args:
         id: Identity of the attempt; part of its path.
         started_at: When it began, aware UTC.
-        path: Base path of the Hudi table that this attempt writes. No other attempt ever uses it.
+        path: Base path of the Hudi table of this attempt. No other attempt uses this path.
         topic_id: UUID of the topic when O was recorded.
         start_offsets: O, the first offset per partition that the stream will apply.
         start_epochs: Epoch of each partition's leader when O was recorded.
         marker_id: Identity of the marker row written after O.
         x0: The proof that no transaction is captured in part: a transaction id, or a marker's id.
         chunks: The planned chunks; empty before they are planned.
-        view: The image of the source that it copies.
+        view: The view that is copied.
         fingerprint: The table's catalog facts in the view.
-        settings_digest: Digest of the settings that determine its rows.
+        settings_digest: Digest of the settings that determine the copied rows.
         reads_upto: R, an upper bound of the position that the view can contain, as text.
         handoff_offsets: H, the offset per partition at which everything up to R is captured.
         transaction_offsets: Offsets of the topic of transactions, recorded before O; None unless
@@ -77,9 +77,9 @@ class Attempt(Part):
         transaction_topic_id: UUID of the topic of transactions; None unless the table is a log.
         statements_upto: End offset of the topic of statements before O; None if the connector does
             not have such a topic.
-        losses: How many losses of its capture and table had been seen before O was recorded.
-        shard: The shard's name once its rows are in the shared table; ``path`` is then the path of
-            that table. None before, and for a table that is not a shard.
+        losses: Number of losses of capture and table that were counted before O was recorded.
+        shard: The shard's name after its rows are in the shared table; ``path`` is then the shared
+            table's path. None before that, and for a table that is not a shard.
     """
 
     id: UUID

@@ -1,4 +1,4 @@
-"""How often runs have restarted a failed connector, so that they do not restart it forever."""
+"""Counts the restarts of failed connectors, so that no connector is restarted forever."""
 
 from __future__ import annotations
 
@@ -15,12 +15,14 @@ if TYPE_CHECKING:
     from cdc.store.state_store import Store
 
 LIMIT = 8
-"""Restarts in a row, in about two hours; after them a person must restart the connector."""
+"""Maximum number of restarts in a row, in about two hours. Then an operator must restart the
+connector.
+"""
 
 _FIRST_PAUSE_S = 30.0
 _LAST_PAUSE_S = 3600.0
 _SETTLED_S = 600.0
-"""A connector has recovered if it still runs this long after its next restart would be due."""
+"""A connector has recovered if it still runs this many seconds after its next restart is due."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +32,7 @@ class Restarted:
     Args:
         times: Restarts in a row.
         next_at: When the next restart is due, by the state store's clock; None if none is planned.
-        now: Whether the caller must do the last of these restarts now.
+        now: Whether the caller must restart the connector now.
     """
 
     times: int
@@ -75,7 +77,7 @@ class Restarts:
             connection.execute(sa.delete(restart_rows).where(_is(connector), long_ago))
 
     def forget(self, connector: str) -> None:
-        """Reset the count, since a person has restarted the connector."""
+        """Reset the count, since an operator has restarted the connector."""
         with self._store.transaction() as connection:
             connection.execute(sa.delete(restart_rows).where(_is(connector)))
 

@@ -1,8 +1,7 @@
-"""One codec for all that outlives the process: lake commits, the pointer, the state store's rows.
+"""The codec of all durable documents: lake commits, the pointer, the state store's rows.
 
-A document is a frozen dataclass. The codec accepts it only with exactly the keys of this version,
-and with values of their types. The error names an unknown or missing key, or another format; the
-codec guesses nothing.
+A document is a frozen dataclass. The codec accepts only exactly the keys of this version, with
+values of their types. The error names an unknown or missing key, or another format version.
 """
 
 from __future__ import annotations
@@ -25,14 +24,15 @@ else:
     Document = TypeVar("Document")
 
 NOT_STORED: Mapping[str, bool] = {"not_stored": True}
-"""Metadata of a field that is not in the document; it has its default after a read."""
+"""Metadata of a field that is not stored in the document. After a read, the field has its default.
+"""
 
 
 class Part:
     """Base of the frozen dataclasses that are documents, or parts of them.
 
-    Every field is a key of the document. A field's default is only for code that makes a value: a
-    document without the key is refused.
+    Every field is a key of the document. A field's default applies only to new values in code: a
+    stored document without the key is refused.
     """
 
     __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(extra="forbid", strict=True)
@@ -56,7 +56,8 @@ class Codec(Generic[Document]):
     """Writes and reads one kind of document.
 
     Args:
-        kind: Its type, with a field ``format`` whose default is the version of the format.
+        kind: The type of the document, with a field ``format`` whose default is the format's
+            version.
         error: The error for a text that is not such a document.
         remedy: What to do about such a text.
     """
@@ -100,7 +101,7 @@ class Codec(Generic[Document]):
             raise self._error(f"{name} {reason}", remedy=self._remedy, **context) from problem
 
     def _other_format(self, text: str | bytes, problem: ErrorDetails) -> str | None:
-        """Report another version of the document, since it explains all other problems."""
+        """Return the problem of another format version, which explains all other problems."""
         document = None if problem["type"] == "json_invalid" else json.loads(text)
         if not isinstance(document, dict) or "format" not in document:
             return None

@@ -20,7 +20,7 @@ from cdc.store.timeouts import connect_args
 from schemas.redaction import keep_secret
 
 BUSY_TIMEOUT_S = 30
-"""How long a statement waits for another writer of the store."""
+"""Bound of a statement's wait for another writer of the store, in seconds."""
 
 
 def open_engine(url: str) -> Engine:
@@ -78,7 +78,7 @@ def shown(url: URL) -> str:
     Any other parameter may be a secret of its driver, with a name that only the driver knows.
     """
     place = {name: value for name, value in url.query.items() if name in ("host", "port")}
-    # Not rendered by the library, which would write a path as %2Fvar%2Frun.
+    # The library does not render this part, since it would write a path as %2Fvar%2Frun.
     bare = url.set(query={}).render_as_string(hide_password=True)
     parameters = "&".join(f"{name}={value}" for name, value in place.items())
     return f"{bare}?{parameters}" if parameters else bare
@@ -115,9 +115,9 @@ def _open_to_others(file: Path) -> bool:
 
 
 def _close_to_others(file: Path) -> None:
-    """Create the file, or restrict it, so that only its owner reads it: it holds whole messages.
+    """Let only the owner read the file, which has whole messages; create it if it is missing.
 
-    SQLite gives the same permissions to the files that it writes beside this file.
+    SQLite gives the same permissions to its other files beside this file.
 
     Raises:
         OSError: The folder or the file cannot be created.

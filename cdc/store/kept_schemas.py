@@ -20,15 +20,15 @@ _log = logging.getLogger(__name__)
 class KeptSchemas:
     """A registry's schemas by id; a schema that was ever read is available without the registry.
 
-    Each process first tries to read each id from the registry, and uses the kept schema only if
-    the registry does not answer. A successful read shows whether the registry has lost its store
-    and gives out its ids again; it is not repeated. Safe to share among threads.
+    Each process reads each id from the registry once. It uses the kept schema only if the registry
+    does not answer. A read from the registry also detects a registry that has lost its store and
+    uses its ids again. Safe to share among threads.
 
     Args:
         registry: The registry.
-        url: Its address; the kept schemas belong to it.
+        url: The registry's address. Schemas are kept by address and id.
         store: The state store that keeps the schemas.
-        away_s: How long a registry that did not answer is not called again, in seconds.
+        away_s: Time after a failed call in which the registry is not called again, in seconds.
     """
 
     def __init__(

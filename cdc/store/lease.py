@@ -1,4 +1,4 @@
-"""One writer per table, one change of a capture at a time: leases with expiry and fencing token.
+"""Leases with expiry and fencing token: one writer per table, one change of a capture at a time.
 
 A lease expires by the database's clock.
 """
@@ -35,7 +35,7 @@ class Lease:
     Args:
         store: The state store that keeps leases.
         resource: The table, or the name of the shared resource.
-        owner: The holder, as others read it in their error.
+        owner: The holder's name, for other processes' errors.
         ttl_s: Seconds until the lease expires unless it is renewed.
 
     The fencing token rises with each acquisition of the same resource, by any process.
@@ -59,7 +59,7 @@ class Lease:
             The fencing token.
 
         Raises:
-            LeaseHeldError: Another process holds it; the error names the owner and the expiry.
+            LeaseHeldError: Another process holds the lease. The error names its owner and expiry.
         """
         clock, row = self._store.clock, leases.c.resource == self._resource
         free = sa.or_(leases.c.owner.is_(None), leases.c.expires_at <= clock)
@@ -85,10 +85,10 @@ class Lease:
         return self.token
 
     def renew(self) -> None:
-        """Extend the expiry. A lease that has expired is still ours unless another has taken it.
+        """Extend the expiry. An expired lease can be renewed unless another process has taken it.
 
         Raises:
-            FencedError: Another process has taken it since, or it was released.
+            FencedError: Another process has taken the lease, or it was released.
         """
         renewal = (
             sa.update(leases).where(self._mine()).values(expires_at=self._store.clock + self.ttl_s)
@@ -104,15 +104,15 @@ class Lease:
             )
 
     def check(self) -> None:
-        """Make sure that the lease is still ours, and renew it for another full term.
+        """Check that this process holds the lease, and renew it for another full term.
 
         Raises:
-            FencedError: The lease is no longer ours.
+            FencedError: This process no longer holds the lease.
         """
         self.renew()
 
     def release(self) -> None:
-        """Give the lease up; a lease that is no longer ours is left alone."""
+        """Release the lease; do nothing if this process no longer holds it."""
         free = sa.update(leases).where(self._mine()).values(owner=None, expires_at=0.0)
         with self._store.transaction() as connection:
             connection.execute(free)
@@ -203,10 +203,10 @@ class Leases:
 
         Args:
             resource: The table, or the name of a resource that many tables share.
-            wait_s: How long to wait for another holder, in seconds.
+            wait_s: Bound of the wait for another holder, in seconds.
 
         Raises:
-            LeaseHeldError: Another process still holds it when the wait is over.
+            LeaseHeldError: Another process still holds the lease at the end of the wait.
         """
         lease = Lease(self._store, resource, self.owner, ttl_s=self.ttl_s)
         self._acquire(lease, wait_s)
@@ -246,5 +246,5 @@ def _keep(lease: Lease, stop: threading.Event) -> None:
             _log.warning("%s", lost)
             return
         except StateError as error:
-            # The store may be back before the lease expires; the next turn tries again.
+            # The store may answer again before the lease expires, so the next turn retries.
             _log.warning("the lease on %s could not be renewed: %s", lease.what, error)

@@ -1,4 +1,4 @@
-"""The holder of a lease, in a form that lets others on the same machine see if it is alive."""
+"""The holder of a lease. Other processes on the same machine can find out whether it is alive."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Owner:
         return f"process {self.pid} on {self.host}"
 
     def has_died(self) -> bool:
-        """Return whether the process has surely ended; False if it is not visible from here."""
+        """Return whether the process has certainly ended; False if it is not visible from here."""
         if self.place != _place():
             return False
         try:

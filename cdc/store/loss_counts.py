@@ -1,7 +1,7 @@
-"""How often changes were lost that no topic has, by capture and by table.
+"""Counts losses of changes, by capture and by table.
 
-A loss may be over before anyone looks at a table again. So whoever sees one counts it here, and
-each attempt records the count before its O.
+A loss may be over before a run checks a table again. So each process that sees a loss counts it
+here, and each attempt records the count before its O.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ class Loss:
     """The losses of one capture or table so far.
 
     Args:
-        times: How often one was seen; one that lasts is seen several times.
-        what: The newest one, as a sentence.
-        seen_at: When the newest one was seen, by the state store's clock, aware UTC.
+        times: Number of times that a loss was seen. A lasting loss is counted several times.
+        what: The newest loss, as a sentence.
+        seen_at: Time at which the newest loss was seen, by the state store's clock, aware UTC.
     """
 
     times: int
@@ -38,7 +38,7 @@ class Loss:
 class Losses:
     """The losses that all processes that share a state store have seen.
 
-    A row stays for as long as its store, so that counts only rise.
+    Rows are never deleted, so that counts only rise.
 
     Args:
         store: The state store.
@@ -52,7 +52,7 @@ class Losses:
 
         Args:
             scope: The capture or table that has lost changes.
-            what: What was lost, as a sentence without its end.
+            what: What was lost, as a sentence without a period.
 
         Raises:
             StateError: The state store cannot be used.
@@ -63,7 +63,7 @@ class Losses:
             self._count(scope, what)
 
     def seen(self, *scopes: object) -> Mapping[str, Loss]:
-        """Return the losses of captures or tables; those without any are left out.
+        """Return the losses of captures and tables; scopes without a loss are left out.
 
         Args:
             scopes: The captures and tables.

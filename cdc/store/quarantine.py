@@ -1,8 +1,8 @@
-"""Records that could not be applied and were left out: their raw bytes, kept in the state store.
+"""The quarantine: raw bytes of records that could not be applied, in the state store.
 
-They are kept there and not beside the lake table. One statement, without Spark, keeps a record or
-finds what the tables lack, for one table or for thousands, and a row is never half written. Both
-the number of records (``max_quarantined``) and their size have a limit.
+The state store is used instead of the lake, since one statement without Spark stores a record, or
+lists the records of thousands of tables, and no row is written in part. Both the number of records
+(``max_quarantined``) and their size have a limit.
 """
 
 from __future__ import annotations
@@ -34,19 +34,19 @@ class Quarantined:
 
     Args:
         table: The table.
-        attempt: UUID of the bootstrap attempt whose lake table lacks it.
-        topic: Its topic.
+        attempt: UUID of the bootstrap attempt whose lake table lacks the record.
+        topic: The record's topic.
         topic_id: UUID of the topic.
-        partition: Its partition.
-        offset: Its offset.
-        schema_id: Id of the schema that it names; None if it does not name one.
-        reason: Why it could not be applied.
+        partition: The record's partition.
+        offset: The record's offset.
+        schema_id: Id of the schema that the record names; None if it names none.
+        reason: Why the record could not be applied.
         timestamp: Kafka's time of the record.
         size: Bytes of key and value.
-        run_id: The run that left it out.
-        quarantined_at: When that run left it out.
+        run_id: The run that left the record out.
+        quarantined_at: Time at which that run left the record out.
         key: The raw key; None if the record has no key, or the bytes were not read.
-        value: The raw value; None in the same cases.
+        value: The raw value; None if the record has no value, or the bytes were not read.
     """
 
     table: TableId
@@ -76,10 +76,10 @@ class Quarantine:
         self._store = store
 
     def keep(self, records: Sequence[Quarantined]) -> None:
-        """Keep records; a record that is already kept stays as it is.
+        """Store records; a record that is already stored is not changed.
 
         Raises:
-            StateError: Another process kept one of them at the same moment.
+            StateError: Another process stored one of them at the same moment.
         """
         try:
             with self._store.transaction() as connection:
@@ -106,7 +106,7 @@ class Quarantine:
         """Forget the records of a range that has been applied, except those still left out.
 
         Args:
-            attempt: The attempt whose lake table has the range now.
+            attempt: The attempt whose lake table now has the range.
             start: First offset per partition.
             end: Offset after the last one, per partition.
             lacking: Partition and offset of records that were left out.

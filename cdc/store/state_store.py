@@ -79,14 +79,14 @@ class Store:
 
         Args:
             table: The table.
-            beside: Whether to look for the generation that is built beside the table's own.
+            beside: Whether to return the record of the table's next generation instead.
         """
         with self.transaction() as connection:
             row = connection.execute(sa.select(table_rows).where(_key(table, beside))).first()
         return None if row is None else _record(row)
 
     def newest(self, record: TableRecord) -> TableRecord:
-        """Return the record as it is now, or the given one if the store no longer has it."""
+        """Return the current version of a record; the given one if the store no longer has it."""
         return self.get(record.table, beside=record.beside) or record
 
     def put(
@@ -100,15 +100,16 @@ class Store:
 
         Args:
             record: The record.
-            expected_version: Version that the store must hold now, 0 for none; by default the
+            expected_version: Version that the store must have now, 0 for no record; by default the
                 version of the record.
-            schema: Entry for the schema history, added in the same transaction unless it is there.
+            schema: Entry for the schema history. It is added in the same transaction, unless the
+                history has it already.
 
         Returns:
             The record with its new version.
 
         Raises:
-            StateError: The store holds another version.
+            StateError: The store has another version.
         """
         expected = record.version if expected_version is None else expected_version
         values = _values(record, expected + 1)
@@ -149,17 +150,17 @@ class Store:
             connection.execute(sa.update(table_rows).where(*where), rows)
 
     def promote(self, build: TableRecord, former: TableRecord) -> TableRecord:
-        """Replace a table's generation by the one that was built beside it, in one transaction.
+        """Replace a table's record by the record of its next generation, in one transaction.
 
         Args:
-            build: The generation that was built.
+            build: The next generation's record.
             former: The table's record, which is replaced.
 
         Returns:
             The table's new record.
 
         Raises:
-            StateError: One of the two was changed since it was read.
+            StateError: One of the two records was changed since it was read.
         """
         taken = replace(build, beside=False)
         leave = sa.delete(table_rows).where(_is(build, build.version))
@@ -174,7 +175,7 @@ class Store:
         return replace(taken, version=former.version + 1)
 
     def delete(self, table: TableId, *, beside: bool = False) -> None:
-        """Forget a table, or the generation built beside it; its histories stay."""
+        """Delete a table's record or that of its next generation; histories are not deleted."""
         with self.transaction() as connection:
             connection.execute(sa.delete(table_rows).where(_key(table, beside)))
 
@@ -217,7 +218,7 @@ class Store:
             ]
 
     def keep_schema(self, registry: str, schema_id: int, document: str) -> None:
-        """Keep a registry's schema for an outage of the registry; the first one kept stays."""
+        """Keep a registry's schema for an outage, unless one is kept for this id."""
         row = {"registry": registry, "schema_id": schema_id, "document": document}
         try:
             with self.transaction() as connection:
@@ -270,10 +271,10 @@ class Store:
 
     @contextmanager
     def transaction(self) -> Iterator[Connection]:
-        """Open a transaction; a database error becomes a ``StateError`` without URL or values.
+        """Open a transaction; raise a database error as ``StateError`` without URL or values.
 
         Raises:
-            StateError: The database fails. ``IntegrityError`` passes through to the caller.
+            StateError: The database failed. An ``IntegrityError`` is raised as it is.
         """
         try:
             with self._engine.begin() as connection:

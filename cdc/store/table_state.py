@@ -1,4 +1,4 @@
-"""The life of a replicated table: one closed set of states, and one function that changes it."""
+"""The states of a replicated table, and the one function that changes a state."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ STORE_REMEDY = (
 
 
 class State(str, Enum):
-    """Where a table is in its life. Each member says who sets it."""
+    """The state of a table. Each member's docstring names the commands that set it."""
 
     REGISTERED = "registered"
     """Captured, nothing copied yet. Set by onboard."""
@@ -36,7 +36,7 @@ class State(str, Enum):
     PAUSED = "paused"
     """Left alone until an operator resumes it. Set by an operator or a policy."""
     NEEDS_BOOTSTRAP = "needs_bootstrap"
-    """The stream no longer follows from the lake. Set by run or an operator."""
+    """The stream no longer continues from the lake. Set by run or an operator."""
     FAILED = "failed"
     """Stopped by an error that a retry may fix. Set by any command."""
     RETIRED = "retired"
@@ -44,7 +44,7 @@ class State(str, Enum):
 
 
 RESUMABLE = frozenset({State.PAUSED, State.FAILED})
-"""States that remember where the table was."""
+"""States whose record has the state from which the table came."""
 
 _ALLOWED: dict[State, set[State]] = {
     State.REGISTERED: {State.BOOTSTRAPPING},
@@ -60,13 +60,14 @@ _ALLOWED: dict[State, set[State]] = {
 TRANSITIONS: Mapping[State, frozenset[State]] = MappingProxyType(
     {state: frozenset(allowed | ({State.RETIRED} - {state})) for state, allowed in _ALLOWED.items()}
 )
-"""From each state, those that may follow. PAUSED and FAILED lead only to the state before them, to
-NEEDS_BOOTSTRAP or to RETIRED."""
+"""By state, the states that may follow. PAUSED and FAILED lead only to the state before them, to
+NEEDS_BOOTSTRAP or to RETIRED.
+"""
 
 
 @dataclass(frozen=True)
 class CommitSummary(Part):
-    """The facts of the last commit: a cache for people, since the lake's timeline is the truth.
+    """The facts of the last commit. They are only a cache: the lake's timeline is authoritative.
 
     Args:
         offsets: Next offset to read, per partition.
@@ -91,9 +92,9 @@ class LakeSize(Part):
 
     Args:
         image_bytes: Size of the files that a reader of the newest commit opens.
-        kept_bytes: Size of the rest of its generation's folder: older versions of files, which stay
-            for readers, and the timeline.
-        other_generations_bytes: Size of former generations, and of one that is being built.
+        kept_bytes: Size of the other files of the generation's folder: the timeline, and older
+            versions of files that are retained for readers.
+        other_generations_bytes: Size of former generations and of the next generation.
         measured_at: When it was measured.
     """
 
@@ -108,7 +109,7 @@ _UNPUBLISHED = frozenset({State.REGISTERED, State.BOOTSTRAPPING, State.CATCHING_
 
 @dataclass(frozen=True)
 class TableRecord(Part):
-    """What the state store knows of one table.
+    """The state store's record of one table.
 
     Args:
         table: The table.
