@@ -1,1 +1,1 @@
-"""What a table is: identifiers, columns, types and schema changes. No engine and no driver."""
+"""Tables as values: identifiers, columns, types and schema changes. No engine and no driver."""

@@ -1,4 +1,4 @@
-"""What a Debezium topic carries on the wire: the header, and the writer's Avro schema as values.
+"""Parses records of a Debezium topic: the wire header, and the writer's Avro schema as values.
 
 The decoder needs the Avro type and Debezium's semantic name (``connect.name``) of each column: an
 ``io.debezium.time.MicroTimestamp`` and a plain ``long`` are the same bytes and different values.
@@ -34,7 +34,8 @@ _NEEDED_OF_SOURCE = ("ts_ms", "sequence", "txId")
 _NEEDED_OF_BINLOG = ("ts_ms", "file", "pos", "row")
 END_MARK = bytes.fromhex("9ce3570b6ad1f42e")
 """Bytes that are appended to an Avro body before it is decoded. If the body does not end where its
-schema says, the mark is read as other bytes or as too few."""
+schema requires, the decoded mark differs or is too short.
+"""
 
 _SOURCE_TYPE = "__debezium.source.column.type"
 _SOURCE_NAME = "__debezium.source.column.name"
@@ -98,7 +99,7 @@ class DebeziumField:
         parameters: Parameters of the semantic type, and Debezium's facts about the source column.
         nullable: Whether the writer allows null.
         has_default: Whether the writer's schema has a default value.
-        default: That default as JSON; None also when it is null.
+        default: The default as JSON; None if there is none, or if it is null.
         element: Type of the elements of an array, or of the values of a map.
         fields: Fields of a record, such as a geometry or a variable-scale decimal.
     """
@@ -120,7 +121,7 @@ class DebeziumField:
 
     @property
     def unnamed(self) -> bool:
-        """Whether this is a record that does not carry the source column's own name."""
+        """Whether this is a record without the source column's own name."""
         return self.avro_type == "record" and _SOURCE_NAME not in self.parameters
 
     @property
@@ -183,7 +184,7 @@ class DebeziumSchema:
 
     @cached_property
     def marked_reader_json(self) -> str:
-        """The same as :attr:`marked_writer_json`, reduced to the fields that rows are made of."""
+        """:attr:`marked_writer_json`, reduced to the fields that rows are made of."""
         return _marked(json.loads(self.reader_json))
 
     def mismatch(self, topic: str) -> str | None:
@@ -205,7 +206,7 @@ class DebeziumSchema:
         return self.after if self.is_envelope else self.key
 
     def field(self, column: str) -> DebeziumField | None:
-        """The field that carries a source column, or None when the writer did not send it."""
+        """Return the field of a source column; None if the writer's schema lacks it."""
         named = {candidate.column: candidate for candidate in self.row}
         if column in named:
             return named[column]

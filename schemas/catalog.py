@@ -23,19 +23,20 @@ class CatalogColumn:
     """One column.
 
     Args:
-        number: Its number in the table.
-        name: Its name.
-        type: Its type as the server prints it.
-        nullable: Whether it allows NULL.
-        default: Its default, or the expression that generates it, as the server prints it.
+        number: The column's number in the table.
+        name: The column's name.
+        type: The column's type as the server prints it.
+        nullable: Whether the column allows NULL.
+        default: The column's default, or the expression of a generated column, as the server prints
+            it.
         generated: Whether it is generated.
         written: Identifies the last write of its definition.
         parts: The parts of its type: labels of enums and fields of composites.
         parts_written: Identifies the last write of each label.
-        granted: Privileges on it; None if none was ever granted.
+        granted: Privileges on the column; None if none was ever granted.
         options: The rest of its definition.
-        as_added: Whether nothing shows that it became NOT NULL after it was added. Later changes
-            of the table may change this.
+        as_added: Whether nothing shows that it became NOT NULL after it was added. Later changes of
+            the table may change this.
     """
 
     number: int
@@ -71,12 +72,12 @@ class Catalog:
             number is derived from the name, and a column with another name may be any column.
         attributes: The highest number that any column has had.
         primary_key: Its columns.
-        key_made: Identifies the primary key among all that the table has had.
-        identity_key: Columns of the index that is the replica identity; empty when none is.
-        replica_identity: ``default``, ``full``, ``index`` or ``nothing``; None if the server has
-            no such setting, since its log has whole rows.
-        files: The file of its rows: one, or one per partition, by the partition's name.
-        leaves: Its partitions by name, without their files.
+        key_made: Identifies the primary key among all primary keys that the table has had.
+        identity_key: Columns of the index that is the replica identity; empty if no index is.
+        replica_identity: ``default``, ``full``, ``index`` or ``nothing``; None if the server has no
+            such setting, since its log has whole rows.
+        files: By partition name, the file of the partition's rows. A plain table has one file.
+        leaves: The table's partitions by name, without their files.
         owner: The owning role.
         named: Identifies the last change of the table's name, schema or owner.
         indexes: By object id, the indexes that could identify a row in the log without the primary
@@ -85,14 +86,14 @@ class Catalog:
             server does not show it.
         children: Tables that inherit from it, without partitions, each with what identifies the
             start of the inheritance.
-        publication: The publication that the table is in, as the catalog has it, and the last
-            write of that publication.
-        rest: Facts of which any change loses events.
-        stored: Where the rows are and since when, for a server whose log has each statement. A
-            change that no statement explains is upkeep that changes no row, or a TRUNCATE, which
-            is an event.
-        read_at: A position of the log; the catalog has every statement before it.
-        horizon: Transactions below it had ended when the catalog was read.
+        publication: The settings of the table's publication in the catalog, and the publication's
+            last write.
+        rest: Facts whose change always loses events.
+        stored: Storage of the rows and its time of creation, for a server whose log has each DDL
+            statement. A change that no statement explains is upkeep, which changes no row, or a
+            TRUNCATE, which is an event.
+        read_at: A position of the log. The catalog shows every statement before this position.
+        horizon: A transaction id. Every transaction below it had ended when the catalog was read.
     """
 
     columns: Mapping[int, CatalogColumn]
@@ -117,7 +118,7 @@ class Catalog:
 
     @classmethod
     def read(cls, facts: Mapping[str, Any]) -> Catalog:
-        """Read the catalog from a fingerprint's facts, fresh or from the state store."""
+        """Parse the catalog from a fingerprint's facts."""
         plain = json.loads(json.dumps(facts))
         read_at, snapshot = plain.pop("read_at", ""), plain.pop("snapshot", "")
         names = {number: column["name"] for number, column in plain["columns"].items()}
@@ -181,7 +182,7 @@ def not_before(xid: str, other: str) -> bool:
 
 
 def differences(path: str, old: Any, new: Any) -> Iterator[str]:
-    """The differences of two facts, one line each."""
+    """Yield the differences of two facts, one line each."""
     if isinstance(old, Mapping) and isinstance(new, Mapping):
         for key in sorted({*old, *new}):
             inner = f"{path}.{key}" if path else str(key)

@@ -1,4 +1,4 @@
-"""The changes of a table as values, each with what it asks of the lake."""
+"""The changes of a table as values, each with its verdict."""
 
 from __future__ import annotations
 
@@ -9,20 +9,22 @@ from typing import Any
 
 
 class Verdict(str, Enum):
-    """What a change asks of the lake."""
+    """The effect of a change on the lake."""
 
     IGNORE = "ignore"
-    """Nothing: the lake does not carry what changed, and a message reports it."""
+    """The lake does not change. A message reports the change."""
     EVOLVE = "evolve"
-    """The columns of the lake follow in place."""
+    """The lake's columns follow in place."""
     FILL = "fill"
-    """The columns follow, and the lake's rows get the value that they have in the source now."""
+    """The lake's columns follow, and existing rows of the lake get the value that they have in the
+    source now.
+    """
     BOOTSTRAP = "bootstrap"
-    """A new copy of the table."""
+    """The table needs a new copy."""
 
     @classmethod
     def gravest(cls, verdicts: Iterable[Verdict]) -> Verdict:
-        """The verdict that asks for most; IGNORE if there is none."""
+        """Return the gravest verdict; IGNORE if there is none."""
         return max(verdicts, key=list(cls).index, default=cls.IGNORE)
 
 
@@ -31,7 +33,7 @@ class Change:
     """One difference between two states of a table.
 
     Args:
-        verdict: What it asks of the lake.
+        verdict: The change's effect on the lake.
         why: The reason for the verdict, as a clause.
     """
 
@@ -45,7 +47,7 @@ class Change:
 
     @property
     def moves_lake(self) -> bool:
-        """Whether columns or existing rows of the lake change when it follows."""
+        """Whether the lake's columns or existing rows change when the lake follows."""
         return False
 
     def __str__(self) -> str:
@@ -69,8 +71,9 @@ class AddColumn(Change):
     Args:
         name: The column.
         type: Its type.
-        stored: The value of rows older than it, as the catalog keeps it: an array with one element.
-        frozen: Whether the lake leaves it out because it takes no new columns.
+        stored: The column's value in older rows, as the catalog stores it: an array with one
+            element.
+        frozen: Whether the lake leaves the column out because the table is frozen.
     """
 
     name: str
@@ -108,12 +111,13 @@ class DropColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class RenameColumn(Change):
-    """A column with a new name: its number in the catalog is the same.
+    """A column with a new name and the same number in the catalog.
 
     Args:
         name: Its name before.
         to: Its name now.
-        former: If the lake follows it, the earlier names back to ``name``, newest first.
+        former: If the lake follows the rename, the names from before ``to`` back to ``name``,
+            newest first.
     """
 
     name: str
@@ -133,7 +137,7 @@ class RenameColumn(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeType(Change):
-    """A change to a type that does not hold every value of the type before."""
+    """A change to a type that cannot represent every value of the former type."""
 
     name: str
     old: str
@@ -147,7 +151,7 @@ class ChangeType(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class WidenType(ChangeType):
-    """A change to a type that holds every value of the type before.
+    """A change to a type that can represent every value of the former type.
 
     Args:
         in_lake: Whether the lake's type becomes wider, too.
@@ -163,7 +167,7 @@ class WidenType(ChangeType):
 
 @dataclass(frozen=True, kw_only=True)
 class NarrowType(ChangeType):
-    """A change to a type whose values the type before holds, too."""
+    """A change to a type whose values the former type can represent, too."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -260,7 +264,7 @@ class ChangeDefault(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class ChangeIdentity(Change):
-    """A different replica identity, which decides what the log keeps of an old row."""
+    """A different replica identity, the rule for which columns of the old row an event has."""
 
     old: str
     new: str
@@ -273,7 +277,7 @@ class ChangeIdentity(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class LoseEvents(Change):
-    """A fact that changes rows without an event, or keeps row changes out of the log."""
+    """A change that changes rows without an event, or keeps row changes out of the log."""
 
     fact: str
 
@@ -285,7 +289,7 @@ class LoseEvents(Change):
 
 @dataclass(frozen=True, kw_only=True)
 class NewFile(Change):
-    """The table lies in a new file, and no column's definition was written."""
+    """The table has a new file, and no column's definition was written."""
 
     @property
     def what(self) -> str:

@@ -1,8 +1,8 @@
-"""How the connectors of MySQL and MariaDB read text, by its character set.
+"""The errors of MySQL's and MariaDB's connectors in text, by character set.
 
-The binlog has the bytes of a text. A connector decodes them with a table of Java's, which may
-differ from the server's, and never fails: bytes that are not in Java's table become U+FFFD. A copy
-and a lookup have the server's text.
+The binlog has the bytes of a text. A connector decodes these bytes with Java's table of the
+character set, which may differ from the server's. It never fails: bytes that Java's table lacks
+become U+FFFD. A copy, and a row that is read by key, have the server's text.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ DOUBTFUL: Mapping[str, str] = {
     "tis620": f"{_REPLACED}\u00a0",
     "ujis": f"{_REPLACED}\u2014\uff3c\uff5e",
 }
-"""By character set, the characters that may stand for another one in an event.
-
-They are the inside of a character class of a regular expression. A text without them is the
-server's. Any other character set has wrong characters that cannot be distinguished, or drops the
-first one (U+FEFF in ucs2, utf16 and utf32): text in it cannot be taken from events.
+"""By character set, the characters of an event that may be another character on the server. They
+are the inside of a character class of a regular expression. A text without these characters
+equals the server's text. Text in a character set that is not listed cannot be taken from events:
+its wrong characters cannot be recognized, or its first character is dropped (U+FEFF in ucs2,
+utf16, utf32).
 """

@@ -1,4 +1,4 @@
-"""The changes that are allowed on a table during its copy."""
+"""Finds the changes of a table that spoil a copy in progress."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def spoiling(
     keyed: bool,
     keeps_deleted: bool = False,
 ) -> Iterator[str]:
-    """List the changes that make a copy in progress worthless; none if runs can follow them all.
+    """List the changes that spoil a copy in progress; none if runs can follow all changes.
 
-    The rule is that of runs, :func:`schemas.evolution.diff`, plus what a view cannot follow:
+    The rule is that of runs, :func:`schemas.evolution.diff`, and these further changes:
 
     - any change of a column, since some chunks may be read with it and some without it;
     - several columns whose definitions were written and are as before: they may have had each
@@ -32,11 +32,11 @@ def spoiling(
     - a new partition of a log, which is in no chunk.
 
     Args:
-        before: The catalog as the copy knows it, from a server that numbers columns.
+        before: The catalog at the copy's last check, from a server that numbers columns.
         now: The catalog now.
         wanted: The columns that the settings replicate.
-        empty: Object ids of partitions that hold no row.
-        keyed: Whether rows of the lake are found by their key; those of a log are not.
+        empty: Object ids of partitions without rows.
+        keyed: Whether rows of the lake are found by key. False for a log.
         keeps_deleted: Whether the lake keeps rows that the source deleted.
     """
     if otherwise := [*differences("columns", _columns(before), _columns(now))]:

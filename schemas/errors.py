@@ -1,4 +1,4 @@
-"""The root of every error this project raises on purpose."""
+"""The base class of all errors of this project."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 class TributaryError(Exception):
-    """An error that names what failed and says what to do next.
+    """An error that names the failure and the next step.
 
     Args:
         message: What happened, naming the table, topic, partition, offset or field.
@@ -39,7 +39,7 @@ class TributaryError(Exception):
         return _rebuild, (type(self), self.message, self.remedy, self.context)
 
     def advising(self, more: str) -> Self:
-        """The same error with more to do about it, after what it says already."""
+        """Return the same error with more text after its remedy."""
         return type(self)(self.message, remedy=f"{self.remedy} {more}", **self.context)
 
     def to_dict(self) -> dict[str, Any]:
@@ -55,9 +55,9 @@ class TributaryError(Exception):
 
 
 def _unicode(text: str) -> str:
-    """The text with bytes that are not UTF-8, as in names of files, written as escapes.
+    """Return a text with bytes that are not UTF-8, as in file names, as escapes.
 
-    Neither JSON nor a database can hold such bytes in another way.
+    Neither JSON nor a database accepts such bytes otherwise.
     """
     return text.encode("utf-8", "backslashreplace").decode()
 

@@ -1,4 +1,4 @@
-"""The facts of a table's catalog, as one value that is kept and compared."""
+"""The facts of a table's catalog, as one value that is stored and compared."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from typing import Any
 from schemas.catalog import differences
 
 READ_AT = "read_at"
-"""Name of the fact with the position that was executed before the catalog was read.
+"""Name of the fact with a log position. The catalog shows every statement before this position.
 
-A source has it if its log contains all statements.
+Only sources whose log contains all DDL statements have this fact.
 """
 
 SNAPSHOT = "snapshot"
-"""Name of the fact with the transactions that the reading of the catalog shows.
+"""Name of the fact with the snapshot in which the catalog was read.
 
 It is the text of PostgreSQL's ``pg_snapshot``: every transaction below the first number had ended,
-none from the second number on, and none of those listed after it. A source has it if its log does
-not contain all statements.
+no transaction from the second number on had ended, and neither had the transactions that are listed
+after it. Only sources whose log does not contain all DDL statements have this fact.
 """
 
 ROW_WRITTEN = "row_written"
@@ -45,7 +45,7 @@ class Fingerprint:
 
     @property
     def snapshot(self) -> str:
-        """The transactions that the reading shows (`SNAPSHOT`); empty without that fact."""
+        """The snapshot in which the catalog was read (`SNAPSHOT`); empty without that fact."""
         return str(self.facts.get(SNAPSHOT, ""))
 
     @property
@@ -60,5 +60,5 @@ class Fingerprint:
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def diff(self, other: Fingerprint) -> list[str]:
-        """What differs, one line each, from this one to ``other``; empty when nothing does."""
+        """Return the differences from this fingerprint to ``other``, one line each."""
         return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]

@@ -1,7 +1,8 @@
-r"""One text for a JSON document of MySQL, for the server's print and the connector's print of it.
+r"""Gives a JSON document of MySQL the same text, whether the server or the connector printed it.
 
-Both print a document in the same order and with the same letters. They differ in the details below.
-Each detail has one form here (:func:`in_spark`, and :func:`in_python` for rows read by key):
+Server and connector print a document's members in the same order and with the same letters. They
+differ in the details below. For each detail, this module chooses one form (:func:`in_spark`, and
+:func:`in_python` for rows that are read by key):
 
 - spaces between tokens: none;
 - numbers: the value counts, since the connector's text does not say whether a number is an integer,
@@ -46,11 +47,11 @@ _INTEGERS_TO = 1e30
 before 19 prints more than the fewest digits for some from 1e16 to 1e26, so without this the text
 would depend on the JVM."""
 _HALF = 2**40
-"""Splits the digits of such a double into two integers of 64 bits."""
+"""Divisor that splits the digits of such a double into two integers of 64 bits."""
 _PLAIN_FROM, _PLAIN_TO = 1e-6, 1e16
 """Doubles between these are shown without an exponent."""
 _SCALE = 30
-"""The most digits that a decimal of MySQL has after its point."""
+"""Maximum number of digits after the point of a MySQL decimal."""
 
 _AMBIGUOUS = "|".join(
     (
@@ -62,7 +63,7 @@ _AMBIGUOUS = "|".join(
 
 
 def in_spark(document: str) -> str:
-    """Spark SQL for the one text of a document. It fails for no JSON value; NULL stays NULL.
+    """Return Spark SQL of a document's common text. It accepts every JSON value; NULL remains NULL.
 
     Args:
         document: Spark SQL of the text as the server or the connector prints it.
@@ -84,7 +85,7 @@ def ambiguous(document: str) -> str:
 
 
 def in_python(document: str) -> str:
-    """The one text of a document."""
+    """Return a document's common text."""
     return "".join(_python_piece(piece) for piece in _PYTHON_PIECE.findall(document))
 
 

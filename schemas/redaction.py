@@ -1,4 +1,4 @@
-"""The secrets that this process has read; errors and logs leave it without them."""
+"""Removes the secrets that this process has read from errors and logs."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ _forms: tuple[str, ...] = ()
 
 
 def keep_secret(secret: str) -> None:
-    """Have ``redact`` remove this secret from text, also in its URL, JSON and Python forms.
+    """Let ``redact`` remove a secret from texts, also in its URL, JSON and Python forms.
 
-    Text shorter than ``SHORTEST`` stays: it is not a secret, and text would become unreadable.
+    A secret shorter than ``SHORTEST`` is not removed, since texts would become unreadable.
     """
     global _forms
     if len(secret) < SHORTEST or secret in _forms:
@@ -35,15 +35,15 @@ def keep_secret(secret: str) -> None:
 
 
 def redact(text: str) -> str:
-    """The text without any secret that this process has read."""
+    """Return a text without the secrets that this process has read."""
     return _without(text, _forms)
 
 
 def redact_own(text: str) -> str:
-    """The same for the project's own text, where words are names; not for text of servers.
+    """Return a text of this project without secrets, except for secrets that are words.
 
-    A secret that is a word stays: without the names a reader cannot follow the text, and the gaps
-    would reveal the secret.
+    In such a text, a word that equals a secret is a name. Without names, a reader cannot understand
+    the text, and the gaps would reveal the secret. Do not use this function for texts of servers.
     """
     return _without(text, [form for form in _forms if not _WORD.fullmatch(form)])
 

@@ -1,4 +1,4 @@
-"""Read writers' schemas by id from a registry with the Confluent API."""
+"""Reads writers' schemas by id from a registry with the Confluent API."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ _RETRIED_STATUS = frozenset({408, 425, 429, 500, 502, 503, 504})
 
 
 class SchemaRegistry(Protocol):
-    """A source of writers' schemas by the id in the message."""
+    """Returns writers' schemas by the id in a record."""
 
     def schema(self, schema_id: int) -> str:
         """The Avro schema registered under the id, as JSON text.
@@ -68,10 +68,10 @@ class RegisteredSchema:
 class ConfluentRegistry:
     """A registry with the Confluent REST API (Confluent, Apicurio, Karapace, Redpanda).
 
-    A schema never changes under its id, so each is fetched once. Safe to share among threads.
+    The schema of an id never changes, so each schema is fetched once. Safe to share among threads.
 
     Args:
-        endpoint: Where the registry is and how to log in.
+        endpoint: Address and login of the registry.
     """
 
     def __init__(self, endpoint: RegistryEndpoint) -> None:
@@ -96,9 +96,9 @@ class ConfluentRegistry:
         """The Avro schema registered under the id, as JSON text.
 
         Raises:
-            UnknownSchemaError: The registry does not know the id, or does not hold exactly one Avro
-                schema under it.
-            RegistryError: It is unreachable, or refuses the login.
+            UnknownSchemaError: The registry does not know the id, or has not exactly one Avro
+                schema with this id.
+            RegistryError: The registry is unreachable, or refuses the login.
         """
         with self._lock:
             known = self._cache.get(schema_id)
@@ -127,10 +127,10 @@ class ConfluentRegistry:
             raise self._refused(answer, f"read subject {subject}") from error
 
     def ping(self) -> None:
-        """Ask the registry for its subjects.
+        """Query the registry's subjects.
 
         Raises:
-            RegistryError: It does not answer as a registry does.
+            RegistryError: The registry does not answer, or another service does.
         """
         answer = self._get("subjects")
         if answer.status_code != httpx.codes.OK:

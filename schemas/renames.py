@@ -1,4 +1,4 @@
-"""Renamed columns, and what a table's settings say about them."""
+"""Renamed columns, by the settings of a table (`columns.renames`)."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from schemas.catalog import Catalog
 
 
 def related(entries: Mapping[str, str], name: str) -> frozenset[str]:
-    """All names that a column of that name may have had or may get, including that name."""
+    """Return all former and later names of a column by the settings, including the given name."""
     found = {name}
     while more := {one for pair in entries.items() if found & {*pair} for one in pair} - found:
         found |= more
@@ -21,19 +21,20 @@ class Renames:
     """The renames that the settings let the lake follow.
 
     Args:
-        entries: The name before, by new name. An entry may precede its rename, and may stay.
-        placing: Columns by which rows of the lake are found or partitioned; their renames are not
-            followed.
+        entries: Former name by new name. An entry may be written before its rename, and may remain
+            afterwards.
+        placing: Key and partition columns of the lake, whose renames are not followed.
     """
 
     entries: Mapping[str, str] = field(default_factory=dict)
     placing: frozenset[str] = frozenset()
 
     def between(self, old: str, new: str) -> tuple[str, ...]:
-        """The names before ``new`` back to ``old``, newest first; empty when none lead there.
+        """Return the names from before ``new`` back to ``old``, newest first; empty if there are
+        none.
 
-        There is more than one if a column was renamed twice between two reads of the catalog:
-        events between the renames have the middle name.
+        There are several names if a column was renamed twice between two reads of the catalog.
+        Events between the two renames have the middle name.
         """
         names: list[str] = []
         name = new
@@ -45,7 +46,7 @@ class Renames:
         return tuple(names)
 
     def followed(self, before: Catalog, now: Catalog, carried: Collection[str]) -> frozenset[str]:
-        """New names of columns whose lake name is found by following the entries back."""
+        """Return the new names of columns whose lake name the entries lead back to."""
         return frozenset(
             column.name
             for number, column in now.columns.items()
@@ -64,18 +65,18 @@ class Renames:
         lake: Collection[str],
         wanted: Collection[str],
     ) -> str | None:
-        """The reason why a column in the lake cannot continue under its new name.
+        """Return why a column of the lake cannot continue under its new name.
 
         Args:
-            old: Its name before.
-            new: Its name now.
+            old: The column's former name.
+            new: The column's new name.
             before: The catalog that the lake follows.
             now: The catalog now.
             lake: Names of the lake's columns, including those that only the lake still has.
             wanted: Names of the columns that the settings replicate.
 
         Returns:
-            The end of a sentence that says where its values are; None when it can continue.
+            The reason, as the end of a sentence about the column's values; None if it can continue.
         """
         if self.placing & {old, new}:
             return ", and finds or partitions rows by it"

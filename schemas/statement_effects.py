@@ -1,7 +1,7 @@
-"""The effects of statements on a table, for servers whose catalog does not show them.
+"""The effects of DDL statements on a table, for servers whose catalog does not show all of them.
 
-MySQL and MariaDB do not number columns, and a table may be another one under the old name. Their
-log has each statement.
+MySQL and MariaDB do not number columns, so their catalog does not show whether a column or a table
+was replaced by another one of the same name. Their log has each statement.
 """
 
 from __future__ import annotations
@@ -34,12 +34,12 @@ class StatementEffects:
     Args:
         count: Number of statements.
         added: The columns that were added, each with the value of older rows.
-        gone: Columns that were dropped or lost their name.
-        defined: How often each column got another definition.
-        defaulted: Columns that got another default, or lost theirs.
-        cascades: Statements with foreign keys through which another table's changes changed rows of
-            this one, perhaps only for a moment.
-        grave: Statements after which the rows are unknown, or that are not understood.
+        gone: Columns that were dropped or renamed.
+        defined: By column, the number of new definitions.
+        defaulted: Columns whose default was changed or dropped.
+        cascades: Statements with foreign keys due to which changes of another table may have
+            changed rows of this table.
+        grave: Statements that cannot be parsed, or after which the table's rows are unknown.
     """
 
     count: int = 0
@@ -51,7 +51,7 @@ class StatementEffects:
     grave: list[str] = field(default_factory=list)
 
     def old_rows_of(self, column: str) -> OldValue | None:
-        """The value of older rows in a new column; None when it is unknown."""
+        """Return the value of a new column in older rows; None if it is unknown."""
         name = column.lower()
         if name in self.gone or name in self.defaulted or self.defined[name]:
             return None
@@ -61,8 +61,8 @@ class StatementEffects:
         """Return whether the lake can follow a new column, why, and the default for old rows.
 
         Args:
-            column: The column as the catalog has it now.
-            hidden: Whether the lake hides its values.
+            column: The column in the current catalog.
+            hidden: Whether the lake hides the column's values.
         """
         older = self.old_rows_of(column.name)
         if older is None:
@@ -75,7 +75,7 @@ class StatementEffects:
         return Verdict.FILL, f"old rows get its default, {column.default[:60]}", column.default
 
     def and_then(self, later: StatementEffects) -> StatementEffects:
-        """The total effect of these statements and later ones."""
+        """Return the total effect of these statements and of later ones."""
         return StatementEffects(
             count=self.count + later.count,
             added={**self.added, **later.added},
@@ -87,7 +87,7 @@ class StatementEffects:
         )
 
     def without_events_of_cascades(self) -> StatementEffects:
-        """The same for a log that lacks the changes made by foreign keys."""
+        """Return these effects for a log without events of changes by foreign keys."""
         return replace(self, grave=[*self.grave, *self.cascades])
 
     def redefined(self, old: CatalogColumn, new: CatalogColumn) -> bool:

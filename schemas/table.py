@@ -47,12 +47,12 @@ class TableId:
     def of_parts(
         cls, text: str, read: Callable[[str, bool], str], *, default_source: str | None = None
     ) -> TableId:
-        """The same, with each name converted by ``read``: patterns depend on the quotes.
+        """Parse a table's name, with each part converted by ``read``.
 
         Args:
             text: ``[source:]schema.table``.
-            read: Converts a name without its quotes, and whether it had quotes, to its meaning.
-            default_source: The source of a text that names none.
+            read: Converts a part. Called with the part without quotes, and whether it had quotes.
+            default_source: The source for a text without a source.
 
         Raises:
             InvalidIdentifierError: The text is not of that form.
@@ -77,7 +77,7 @@ class TableId:
 
 
 def quote_name(name: str) -> str:
-    """The name as SQL would print it: bare when plain, otherwise quoted. For display only."""
+    """Return a name as SQL prints it: quoted only if necessary. For display only."""
     plain = name.replace("_", "").replace("$", "")
     if plain.isascii() and plain.isalnum() and not name[0].isdigit() and name == name.lower():
         return name
@@ -148,21 +148,22 @@ DROPPED = "dropped"
 
 @dataclass(frozen=True)
 class Column:
-    """One column as source and lake see it.
+    """One column, with its types in the source and in the lake.
 
     Args:
         name: Column name, exactly as in the catalog.
         source_type: The type as the source prints it, for example ``numeric(10,2)``.
         lake_type: The Spark SQL type of the lake column, for example ``decimal(10,2)``.
         nullable: Whether the source allows NULL.
-        read_by_key: Whether its values are read from the source by key, as text, because no event
-            carries them exactly.
-        hide: ``hash`` or ``mask`` when the lake holds that in place of the values, as a string.
+        read_by_key: Whether the column's values are read from the source by key, as text, because
+            events do not have them exactly.
+        hide: ``hash`` or ``mask`` if the lake has a hash or a mask in place of the values, as a
+            string.
         plain: The Spark SQL type of the values of a column that hides them.
         decimal: Whether the settings chose the decimal type of its values.
-        secret: Whether it holds the source's own values, which must not be shown to people.
-        doubtful: Characters that may stand for another one in the text of an event; see
-            `schemas.type_rule.TypeRule`.
+        secret: Whether the column has values that must not be shown to people.
+        doubtful: Characters of an event's text that may be another character on the source (see
+            `schemas.type_rule.TypeRule`).
     """
 
     name: str
@@ -217,7 +218,7 @@ class TableSchema:
             )
 
     def shown(self) -> TableSchema:
-        """The same table with the source's values, before any of them is hidden."""
+        """Return the table's schema before values are hidden."""
         columns = (
             replace(column, lake_type=column.plain, hide="", plain="", secret=True)
             if column.hide
@@ -227,15 +228,15 @@ class TableSchema:
         return replace(self, columns=tuple(columns))
 
     def only(self, names: Collection[str]) -> TableSchema:
-        """The same table with these columns alone; the key must be among them."""
+        """Return the schema with only these columns, which must include the key."""
         columns = tuple(column for column in self.columns if column.name in names)
         return replace(self, columns=columns)
 
     def column(self, name: str) -> Column:
-        """The column of that name.
+        """Return a column by name.
 
         Raises:
-            SchemaError: There is none.
+            SchemaError: There is no such column.
         """
         for column in self.columns:
             if column.name == name:

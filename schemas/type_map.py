@@ -1,4 +1,4 @@
-"""The total map of PostgreSQL's types, for people: the lake type of each, or why it is refused.
+"""The lake type of every PostgreSQL type, or the reason for its refusal, for people.
 
 The lake types come from the rules themselves, so this map cannot contradict the code.
 """
@@ -27,9 +27,9 @@ class TypeEntry:
 
     Args:
         type: The type, or the kind of types.
-        debezium: Its schema in the topic; None when it is refused, or not given.
-        lake: Its Spark SQL type in the lake; None when it is refused.
-        notes: What a reader of the lake should know, or why it is refused.
+        debezium: The type's schema in the topic; None if the type is refused, or if not given.
+        lake: The type's Spark SQL type in the lake; None if the type is refused.
+        notes: Notes for the reader of the lake, or the reason of the refusal.
     """
 
     type: str

@@ -1,4 +1,4 @@
-"""The rules by which values of a column's type reach the lake, for any source."""
+"""The rules that convert a column's values from the source to the lake, for any source."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ COLUMN = "{column}"
 
 @dataclass(frozen=True)
 class TypeRule:
-    """How values of one column reach the lake. Templates hold ``{column}``.
+    """The rule that converts one column's values. Its templates have the placeholder ``{column}``.
 
     Args:
         lake_type: Spark SQL type of the lake column.
         read_sql: Expression in the source's SQL that the snapshot path selects.
         read_type: Spark SQL type in which ``read_sql`` arrives over JDBC.
-        jdbc_cast: Spark SQL expression from that to the lake value.
-        looked_up: The same for a value from a Python driver, if `lake_type` alone does not define
-            the conversion.
+        jdbc_cast: Spark SQL expression that converts this type to the lake's value.
+        looked_up: Conversion of a value from a Python driver, if `lake_type` alone does not define
+            it.
         one_to_one: Whether values that differ in the source differ in the lake, as keys require.
-        doubtful: Characters that may stand for another one in the text of an event, as the inside
-            of a character class of a regular expression; empty if there are none.
+        doubtful: Characters of an event's text that may be another character on the source, as the
+            inside of a character class of a regular expression; empty if there are none.
     """
 
     lake_type: str
@@ -52,11 +52,11 @@ class TypeRule:
 def without_rule(
     kind: object, why: str, *, table: TableId | str, column: str
 ) -> UnsupportedTypeError:
-    """The error for a column whose type has no rule, with the choices that a person has.
+    """Return the error for a column whose type has no rule, with the operator's choices.
 
     Args:
         kind: The type.
-        why: Why it has none.
+        why: Why the type has no rule.
         table: The table.
         column: The column.
     """
@@ -119,6 +119,6 @@ class SourceType(Protocol):
             hidden: Whether errors must not show a value.
 
         Raises:
-            UnsupportedTypeError: There is no rule under which snapshot and stream are known to
+            UnsupportedTypeError: The type has no rule, since snapshot and stream are not known to
                 agree.
         """

@@ -1,4 +1,4 @@
-"""The type map of MySQL and MariaDB: which lake type a column gets, and how the snapshot reads it.
+"""The type map of MySQL and MariaDB: a column's lake type, and its expression in the snapshot.
 
 As for PostgreSQL (`schemas.types_postgres`), the snapshot's `TypeRule.read_sql` and
 `TypeRule.jdbc_cast` together give the value that the stream's decoder makes of the same cell. A
@@ -37,14 +37,14 @@ _LABEL = re.compile(r"'((?:[^']|'')*)'", re.DOTALL)
 
 @dataclass(frozen=True)
 class MysqlType:
-    """A column's type, taken apart.
+    """A parsed column type.
 
     Args:
         name: The bare name: ``int``, ``varchar``, ``enum``.
         sizes: The numbers after the name: length, or precision and scale.
         labels: The labels of an enum or a set.
-        unsigned: Whether it has no negative values.
-        display: As the catalog prints it, for example ``bigint(20) unsigned``.
+        unsigned: Whether the type has no negative values.
+        display: The type as the catalog prints it, for example ``bigint(20) unsigned``.
         charset: The character set of a text; empty for other types.
     """
 
@@ -152,7 +152,7 @@ def _same(lake: str, read_sql: str = COLUMN) -> TypeRule:
 
 
 TEXTS = ("char", "varchar", "tinytext", "text", "mediumtext", "longtext")
-"""Types whose bytes in the binlog are in the column's character set."""
+"""Text types, whose bytes in the binlog have the column's character set."""
 
 CALENDAR = frozenset({"date", "datetime", "timestamp"})
 """Types whose values may be dates that no calendar has."""
@@ -234,4 +234,4 @@ _BY_SHAPE: dict[str, Callable[[MysqlType], TypeRule | None]] = {
 }
 
 WITH_RULE = frozenset(_PLAIN) | frozenset(_BY_SHAPE)
-"""The names of types that have a rule, for some of their columns at least."""
+"""The names of types that have a rule for at least some of their columns."""

@@ -1,4 +1,4 @@
-"""The type map of PostgreSQL: which lake type a column gets, and how the snapshot reads it.
+"""The type map of PostgreSQL: a column's lake type, and its expression in the snapshot.
 
 The snapshot runs `TypeRule.read_sql` on the source and `TypeRule.jdbc_cast` in Spark. Together they
 give the value that the stream's decoder makes of the same source cell, or fail with a message that
@@ -60,7 +60,7 @@ _EXACT_FROM, _EXACT_TO = "1900-01-01", "2040-01-01"
 
 @dataclass(frozen=True)
 class PostgresType:
-    """A column's type, taken apart.
+    """A parsed column type.
 
     Args:
         name: Name in ``pg_type``, without a schema: ``int4``, ``varchar``, ``numeric``.

@@ -109,8 +109,7 @@ class CaptureNames:
 
     @property
     def tells_transactions(self) -> bool:
-        """Whether the connector reports transactions, and each event's number in its transaction.
-        """
+        """Whether the connector reports transactions, and events' numbers within them."""
         return self.append
 
     @property

@@ -1,1 +1,1 @@
-"""Statements that change tables, planned or reported by a log, as values."""
+"""Parses DDL statements, planned or reported by a log, into values."""

@@ -36,7 +36,7 @@ _QUIET_VERBS = frozenset(
     {"INSERT", "REPLACE", "UPDATE", "DELETE", "TRUNCATE", "START", "BEGIN", "COMMIT"}
     | {"ROLLBACK", "OPTIMIZE", "ANALYZE"}
 )
-"""Rows have events of their own, and upkeep changes none; the log reports neither."""
+"""Statements that the log does not report: changes of rows, which have events, and upkeep."""
 _QUIET_SETTINGS = frozenset(
     {"NAMES", "LOCK_WAIT_TIMEOUT", "INNODB_LOCK_WAIT_TIMEOUT", "FOREIGN_KEY_CHECKS"}
     | {"UNIQUE_CHECKS"}
@@ -66,7 +66,8 @@ _GRAVE = frozenset(
         ("DEFAULT", "COLLATE"),
     }
 )
-"""The first words of clauses that this module does not read, or after which rows are unknown."""
+"""The first words of clauses that this module does not parse, or after which the rows are unknown.
+"""
 _OF_COLUMN = frozenset({"COLUMN", "INDEX", "KEY"})
 _OF_INDEX = frozenset({"INDEX", "KEY", "CONSTRAINT"})
 _OTHER_WORDS = re.compile(r"INT[1-8]|FLOAT[48]|REAL|NCHAR|NVARCHAR|LONG", re.IGNORECASE)
@@ -184,7 +185,7 @@ def _is_grave(words: Sequence[str]) -> bool:
 
 
 def _is_of_table(clause: Sequence[Token]) -> bool:
-    """Whether the clause gives the table another engine, or drops its key by the key's name."""
+    """Whether the clause changes the table's engine, or drops its primary key by name."""
     said = [one.text.upper() for one in clause]
     if said[0] == "ENGINE":
         return said[-1] != "INNODB"
@@ -260,7 +261,7 @@ def _keys(action: exp.AddConstraint) -> Iterator[AddUnique]:
 
 
 def _whole(parts: Sequence[exp.Expr]) -> tuple[str, ...]:
-    """The columns of an index; empty for a prefix or an expression, which keep none unique."""
+    """Return the columns of an index; empty for prefixes and expressions."""
     columns = []
     for part in parts:
         inner = part.this if isinstance(part, exp.Ordered) else part
@@ -321,7 +322,7 @@ def _is_other_word(token: Token) -> bool:
 
 
 def _words(tokens: Sequence[Token]) -> list[str]:
-    """The tokens as keywords to compare with; a quoted name is the empty string."""
+    """Return the tokens as keywords; a quoted name becomes the empty string."""
     return [
         word
         for one in tokens

@@ -21,7 +21,7 @@ EXECUTED_COMMENT = re.compile(r"/\*M?!")
 _ZERO_DATE = re.compile(r"\b(?:0000-\d\d-\d\d|\d{4}-00-\d\d|\d{4}-\d\d-00)\b")
 """Dates that no calendar has; the lake has NULL for them."""
 _CASCADES = re.compile(r"\bON (?:DELETE|UPDATE) (?:CASCADE|SET NULL|SET DEFAULT)\b", re.IGNORECASE)
-"""With such a foreign key, changes of another table change rows of this one."""
+"""Pattern of foreign keys through which changes of another table change rows of this table."""
 _CONSTANT = (exp.Literal, exp.Neg, exp.Boolean, exp.HexString, exp.BitString)
 _QUIET_ACTIONS = (exp.AddConstraint, exp.ForceProperty, exp.AlterIndex, exp.RenameIndex)
 _INDEX_KINDS = frozenset({"INDEX", "KEY", "CONSTRAINT"})
@@ -39,7 +39,7 @@ def read_statements(statements: Iterable[str]) -> StatementEffects:
     """Read the effects of statements on a table.
 
     Args:
-        statements: Those that changed the table, in order.
+        statements: The statements that changed the table, in order.
     """
     # The parser logs what it does not know; here that is grave.
     logging.getLogger("sqlglot").setLevel(logging.ERROR)
@@ -76,9 +76,10 @@ def _shown(text: str) -> str:
 
 
 def _drops_key(drop: exp.Expr) -> bool:
-    """Whether the primary key is dropped under the name that servers give it.
+    """Whether the statement drops the primary key by the name that servers give it.
 
-    Until it is back, the key of events differs from that of the lake's rows, or is missing.
+    Until the table has its primary key again, events have another key than the lake's rows, or
+    none.
     """
     named = [drop.this] if drop.args.get("this") else drop.args.get("tables") or []
     return (

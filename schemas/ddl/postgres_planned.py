@@ -33,7 +33,7 @@ _HARMLESS = tuple(
         r"(enable|disable|force|no force) row level security",
     )
 )
-"""Actions without a parse tree that change neither rows nor columns."""
+"""Actions that change neither rows nor columns, and that the parser does not parse."""
 _IDENTITY = re.compile(
     rf"replica identity (default|full|nothing|using index {_NAME})", re.IGNORECASE
 )
@@ -59,7 +59,7 @@ class Default:
 
 @dataclass(frozen=True)
 class Add:
-    """ADD COLUMN; ``rewrites`` for identity and serial columns, whose values all differ."""
+    """ADD COLUMN; ``rewrites`` is set for identity and serial columns, whose values all differ."""
 
     name: str
     type: str
@@ -72,7 +72,7 @@ class Add:
 
 @dataclass(frozen=True)
 class Retype:
-    """ALTER COLUMN TYPE; ``using`` only if it is more than a cast of the column itself."""
+    """ALTER COLUMN TYPE; ``using`` is set only if USING is more than a cast of the column."""
 
     name: str
     type: str
@@ -104,7 +104,7 @@ class AddKey:
 
 @dataclass(frozen=True)
 class DropConstraint:
-    """DROP CONSTRAINT; only the catalog knows whether it is the key."""
+    """DROP CONSTRAINT. Only the catalog shows whether the constraint is the key."""
 
     name: str
 
@@ -118,7 +118,7 @@ class SetIdentity:
 
 @dataclass(frozen=True)
 class Leave:
-    """The table leaves its name, its schema, or the database."""
+    """The table is renamed, moved to another schema, or dropped."""
 
     how: str
 
