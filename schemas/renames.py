@@ -30,8 +30,7 @@ class Renames:
     placing: frozenset[str] = frozenset()
 
     def between(self, old: str, new: str) -> tuple[str, ...]:
-        """Return the names from before ``new`` back to ``old``, newest first; empty if there are
-        none.
+        """Return the names from before ``new`` back to ``old``, newest first, or nothing.
 
         There are several names if a column was renamed twice between two reads of the catalog.
         Events between the two renames have the middle name.

@@ -1,4 +1,4 @@
-"""Where to cut a table: its size, and keys of real rows at even distances."""
+"""Measures a table, and finds keys that cut it into ranges of about equal size."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ PAGES_PER_CHUNK = 300
 MAX_SAMPLED_PAGES = 100_000
 MAX_SHARE = 0.3
 WHOLE_PAGES = 3000
-"""Up to this size every row is read: a sample would be hardly cheaper, and less even."""
+"""Number of pages up to which every row is read. A sample would be hardly cheaper, and less even.
+"""
 MEASURED_ROWS = 5
 
 _BYTES = """
@@ -37,7 +38,7 @@ WHERE c.oid = %(oid)s AND c.relkind <> 'p'
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Rows as the planner estimates them from the current number of pages, and bytes."""
+    """Return the table's bytes, and the planner's estimate of its rows from its current pages."""
     heap, _ = _bytes(session, table)
     plan = session.execute(
         sql.SQL("EXPLAIN (FORMAT JSON) SELECT FROM {}").format(relation(table))
@@ -54,11 +55,11 @@ def sample(
     chunks: int,
     size: TableSize,
 ) -> Boundaries:
-    """Up to ``chunks - 1`` keys that cut the table evenly, in the key's own order.
+    """Return up to ``chunks - 1`` keys that cut the table evenly, in the key's order.
 
     All keys of a small table are read. Whole pages of a large table are sampled. The server sorts
-    the keys that are read, so the work is bounded for any keys. A table without a key is cut by its
-    pages; if it is partitioned, each chunk has the same pages of every partition.
+    these keys, so the work is bounded. A table without a key is cut by its pages. If such a table
+    is partitioned, each chunk has the same pages of every partition.
     """
     if chunks <= 1:
         return Boundaries((), size)
@@ -99,10 +100,10 @@ def sample(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Bytes of the largest of some sampled rows, as text; None when there are none.
+    """Return the size in bytes, as text, of the largest row in a sample; None without rows.
 
-    Only the sampled rows that take the most space as stored are measured, since measuring
-    decompresses them.
+    Only the sampled rows with the largest stored size are measured, since a measurement
+    decompresses the row.
     """
     names = [sql.Identifier(column.name) for column in table.columns if not column.generated]
     if not names:

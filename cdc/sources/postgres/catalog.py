@@ -1,4 +1,4 @@
-"""Tables, columns and types from the catalog."""
+"""Reads tables, columns and types from the catalog."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from schemas.table import TableId
 from schemas.types_postgres import PostgresType, TypeKind
 
 SCHEMA = "tributary"
-"""Schema of our own tables on the source."""
+"""Schema of this product's tables on the source."""
 
 _IDENTITY: dict[str, ReplicaIdentity] = {"d": "default", "n": "nothing", "f": "full", "i": "index"}
 _CHUNKS = "_timescaledb_internal"
@@ -56,8 +56,8 @@ def leaves(root: str) -> str:
     SELECT tree.oid FROM tree WHERE tree.kind <> 'p')"""  # noqa: S608 - SQL of our own
 
 
-# Sizes and rows are summed over the partition tree, in which a plain table is alone.
-# Only a list of tables has sizes: to read one waits for sessions that rewrite the table, a
+# Sizes and rows are summed over the partition tree; the tree of a plain table is the table itself.
+# Only the list of tables has sizes: a read of a size waits for sessions that rewrite the table, a
 # partition or an index, which may take hours.
 _TABLES = f"""
 SELECT n.nspname, c.relname, c.oid, c.relkind::text, c.relpersistence::text, c.relreplident::text,
@@ -150,7 +150,7 @@ WHERE t.oid = ANY(%s)
 
 
 def read_tables(session: Session, source: str) -> list[TableStats]:
-    """All user tables of the database, without our own."""
+    """Return all user tables of the database, without those of this product."""
     names = {field.name for field in dataclasses.fields(TableStats)}
     return [
         TableStats(**{name: value for name, value in facts.items() if name in names})
@@ -159,7 +159,7 @@ def read_tables(session: Session, source: str) -> list[TableStats]:
 
 
 def read_table(session: Session, table: TableId) -> SourceTable:
-    """One table with its columns; this waits for no lock on a partition or an index.
+    """Return one table with its columns, without a wait for locks on partitions or indexes.
 
     Raises:
         SourceError: There is no such table, or the role may not see it.
@@ -204,7 +204,10 @@ def read_table(session: Session, table: TableId) -> SourceTable:
 
 
 def _withheld(session: Session, columns: Sequence[SourceColumn]) -> tuple[str, ...]:
-    """Generated columns: the server does not publish them, but counts them in a whole row."""
+    """Return the generated columns, which the server does not publish.
+
+    With replica identity FULL, the server nevertheless requires them in the old row.
+    """
     if session.info.server_version < _COUNTS_GENERATED:
         return ()
     return tuple(column.name for column in columns if column.generated)
@@ -268,14 +271,14 @@ def _columns(session: Session, oid: int) -> tuple[SourceColumn, ...]:
 
 
 def read_type(session: Session, oid: int, modifier: int) -> PostgresType:
-    """One type, taken apart."""
+    """Return one parsed type."""
     with session.transaction():
         qualify_names(session)
         return _Types(session, {oid}).describe(oid, modifier)
 
 
 class _Types:
-    """The types that are needed, with the types that they are made of."""
+    """The needed types, with their element types, base types and field types."""
 
     def __init__(self, session: Session, oids: set[int]) -> None:
         self._session = session
@@ -304,9 +307,9 @@ class _Types:
 
 
 def _money_digits(session: Session) -> int:
-    """Digits of money after the point, by the server's own setting; -1 for two.
+    """Return the digits of money after the point, by the server's setting; -1 for two digits.
 
-    The server stores a whole number of the smallest unit; ``lc_monetary`` determines the point.
+    The server stores a whole number of the smallest unit. ``lc_monetary`` determines the point.
     """
     with session.transaction(force_rollback=True):
         session.execute(

@@ -1,4 +1,4 @@
-"""Pre-flight of one PostgreSQL source: logins, settings, rights, and the right replica."""
+"""The checks of one PostgreSQL source: logins, settings, rights, and the replica."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ _LACKING: dict[Role, sql.Composed] = {
 
 
 def run(connections: Connections) -> list[Check]:
-    """All lines for this source; a check that cannot run says why."""
+    """Return all lines for this source. The line of a check that cannot run has the reason."""
     found, reachable = check_logins(connections.config, partial(_login, connections))
     if ("admin", False) in reachable:
         with connections.open("admin") as session:
@@ -122,7 +122,10 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
 
 
 def _missing_on_tables(session: Session, connections: Connections, role: Role) -> Iterator[Check]:
-    """Tables that the role cannot replicate, as a note, since not all need to be replicated."""
+    """Yield a note with the tables that the role cannot replicate.
+
+    It is only a note, since not every table is to be replicated.
+    """
     lacking = [
         (sql.Identifier(schema, name).as_string(None), sql.Identifier(owner).as_string(None))
         for schema, name, owner in session.execute(_LACKING[role]).fetchall()
@@ -153,7 +156,10 @@ def _some(names: list[str]) -> str:
 
 
 def _as_superuser(statement: sql.SQL, *names: str) -> str:
-    """The statement to run; onboarding itself grants the rights on schema ``tributary``."""
+    """Return a statement for a superuser.
+
+    Onboarding itself grants the rights on schema ``tributary``.
+    """
     text = statement.format(*map(sql.Identifier, names)).as_string(None)
     return f"Run as a superuser: {text}"
 

@@ -1,4 +1,4 @@
-"""The types of a PostgreSQL table's columns, taken apart."""
+"""The parsed types of a PostgreSQL table's columns."""
 
 from __future__ import annotations
 

@@ -36,7 +36,7 @@ _DEAD_AFTER: dict[str, Any] = {
     "tcp_user_timeout": 90_000,  # milliseconds
 }
 
-# A policy must make a query fail, not hide rows from it.
+# A row security policy must let a query fail, and not hide rows.
 _READ_BY = {**PRINTED, **ZONED, "row_security": "off"}
 
 # The errors of a statement if a managed server lacks or withholds a function.
@@ -49,7 +49,7 @@ NOT_OFFERED = (
 
 
 def connection_parameters(endpoint: Endpoint, credential: Credential) -> dict[str, Any]:
-    """The parameters of libpq for a server and a login; the endpoint's options override our limits.
+    """Return libpq's parameters for a server and a login; the endpoint's options come last.
 
     Raises:
         SecretError: The password's reference does not resolve.
@@ -92,10 +92,10 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
         """A session in autocommit mode, closed at the end of the block.
 
         Args:
-            role: Whose login.
-            on_replica: Which server.
-            statement_timeout_s: Limit per statement; 0 for none.
-            lock_timeout_s: Limit per lock.
+            role: The role whose login is used.
+            on_replica: Whether to connect to the replica instead of the primary.
+            statement_timeout_s: Limit per statement in seconds; 0 for no limit.
+            lock_timeout_s: Limit of the wait for a lock in seconds.
 
         Raises:
             SourceError: The server cannot be reached, or a statement in the block failed.
@@ -141,7 +141,7 @@ class Connections(Servers[PostgresSourceConfig, Endpoint]):
             ) from None
 
     def explain(self, error: psycopg.Error, role: Role, *, on_replica: bool = False) -> SourceError:
-        """The error of a statement as one of ours, with what to do about it."""
+        """Return the typed error of a failed statement, with its remedy."""
         kind: type[SourceError] = SourceError
         if is_recovery_conflict(str(error)):
             kind = SnapshotLostError
@@ -183,9 +183,9 @@ def is_recovery_conflict(text: str) -> bool:
 
 
 def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
-    """The first row of a query, or None if the server does not offer the query to us.
+    """Return the first row of a query; None if the server lacks or forbids what the query uses.
 
-    In an open transaction the failure stays inside a savepoint.
+    A savepoint keeps an open transaction usable after the failure.
     """
     try:
         with session.transaction():
@@ -196,7 +196,7 @@ def optional_row(session: Session, query: str) -> tuple[Any, ...] | None:
 
 @contextmanager
 def reading(session: Session) -> Iterator[None]:
-    """A transaction that has the settings by which values are read.
+    """Open a transaction with the session settings for reading values.
 
     A pooler may run each transaction in another session of the server, without earlier settings.
     """

@@ -1,9 +1,9 @@
-"""Views of a known position in the log, which separates the copy of an append log from its stream.
+"""Opens exact views: views at a known log position, which separates a log's copy from its stream.
 
-A table whose changes are applied by key may replay what its copy already contains; an append log
-may not. So the view of an append log must contain exactly the transactions that end at or before
-one position. A replica offers such a view while its replay is paused. A primary offers one at the
-start of a logical slot.
+If changes are applied by key, changes that the copy already contains may be applied again. For an
+append table this is wrong. So the view of an append table must contain exactly the transactions
+that end at or before one position. A replica has such a view while its replay is paused. A primary
+has such a view at the start of a logical slot.
 """
 
 from __future__ import annotations
@@ -34,22 +34,24 @@ from cdc.sources.postgres.replica import (
 from cdc.sources.source_facts import Marker
 
 PAUSE_LIMIT_S = 20.0
-"""How long replay may stay paused before the server itself resumes it, in seconds."""
+"""Maximum duration of a pause of replay, in seconds. After it, the server itself resumes replay."""
 OLDEST_VERSION = 140000
-"""An older server does not report whether replay is paused, and cannot find rows by their place."""
+"""The oldest supported version. An older server does not report whether replay is paused, and
+cannot find rows by their place.
+"""
 
 _STATE_S = 10.0
 _POLL_S = 0.01
 _TRIES = 3
 _VIEWS = 10
 _VIEW_PAUSE_S = 0.3
-"""By how much the pause grows after each view that does not hold, in seconds."""
+"""Time, in seconds, that is added to the pause after each view that was not exact."""
 _PAUSED, _NOT_PAUSED = "paused", "not paused"
 _FUNCTIONS = ("pg_wal_replay_pause()", "pg_wal_replay_resume()")
 
 
 def grant_sql(role: str) -> str:
-    """The grant to pause and resume replay; a superuser runs it in the primary's database."""
+    """Return the GRANT for pausing and resuming replay, for a superuser on the primary."""
     functions = ", ".join(f"pg_catalog.{name}" for name in _FUNCTIONS)
     statement = sql.SQL("GRANT EXECUTE ON FUNCTION {} TO {}").format(
         sql.SQL(functions), sql.Identifier(role)
@@ -58,7 +60,7 @@ def grant_sql(role: str) -> str:
 
 
 def obstacle(connections: Connections, *, on_replica: bool) -> tuple[str, str] | None:
-    """Why a view of a known position cannot be opened there, and what to do; None if it can."""
+    """Return why no exact view can be opened on the server, and the remedy; None if it can be."""
     with connections.open("snapshot", on_replica=on_replica) as session:
         version = session.info.server_version
         where = connections.where(on_replica=on_replica)
@@ -123,25 +125,25 @@ def replica_view(
     timeout_s: float,
     progress: Progress,
 ) -> Iterator[Exporter]:
-    """A view of the replica at one known position, taken while its replay is paused.
+    """Open a view of the replica at one known position, while its replay is paused.
 
-    A standby can export a snapshot that lacks its list of transactions in progress. That happens if
-    one of these transactions has reported subtransactions to the standby; a savepoint is enough if
-    wal_level is logical. A session that imports such a snapshot sees these transactions as soon as
-    they commit. So a transaction of ours is in progress while the view is taken. The view is used
-    only if an importing session does not see our transaction after its commit.
+    A standby may export a snapshot without its list of transactions in progress. This happens if
+    one of these transactions has reported subtransactions to the standby; with wal_level logical, a
+    savepoint is enough. A session that imports such a snapshot sees these transactions after they
+    commit. To detect this, this function keeps a transaction of its own open during the export. The
+    view is used only if an importing session does not see this transaction after its commit.
 
     Args:
         connections: The source's servers.
-        marker: Must be visible in the view.
-        resuming: Makes sure that replay resumes after its block, even if this process dies in the
-            block. The block contains only the pause.
+        marker: The marker that the view must contain.
+        resuming: Context that resumes replay at its end, even if this process dies within it. It
+            contains only the pause.
         timeout_s: Bound of each wait for the replica, in seconds.
         progress: Where waits are shown.
 
     Raises:
-        ReplicaError: Replay cannot be paused, went on while the view was taken, or the replica
-            exports no view that holds.
+        ReplicaError: Replay cannot be paused, or continued during the export, or the replica
+            exports no exact view.
         SnapshotLostError: The replica cancelled the session.
     """
     for tried in range(_VIEWS):
@@ -168,7 +170,7 @@ def replica_view(
 
 @contextmanager
 def _in_progress(connections: Connections, timeout_s: float, progress: Progress) -> Iterator[UUID]:
-    """Keep a transaction open that has written a marker and that the replica knows of.
+    """Keep a transaction open that has written a marker and is known on the replica.
 
     Yields:
         The marker's id.
@@ -181,7 +183,7 @@ def _in_progress(connections: Connections, timeout_s: float, progress: Progress)
 
 
 def _fence(connections: Connections, timeout_s: float, progress: Progress) -> None:
-    """Wait until the replica has replayed what is in the log now."""
+    """Wait until the replica has replayed the log up to the current position."""
     with connections.open("marker") as session:
         marker = write_marker(session)
     wait_for_marker(connections, marker, timeout_s=timeout_s, progress=progress)
@@ -196,18 +198,19 @@ def _shows(connections: Connections, snapshot: str, marker: UUID) -> bool:
 
 
 def _taken(connections: Connections, session: Session) -> Exported:
-    """Pause replay, and take the session's snapshot and the position at which replay is paused."""
+    """Pause replay; export the session's snapshot, and read the position of the pause."""
     where = connections.where(on_replica=True)
     for _ in range(_TRIES):
         with connections.open("snapshot", on_replica=True) as control:
             control.execute("SELECT pg_wal_replay_pause()")
             if not _wait_for(control, _PAUSED):
                 continue  # it was resumed, or the record that is being replayed takes long
-            # Read in the very session that exports, since another one may be on another server.
+            # The exporting session itself reads the position, since another session may be on
+            # another server.
             if _state(session) == _PAUSED:
                 before = _position(session)
                 snapshot = export(session)
-                # If anything was replayed meanwhile, the snapshot may or may not contain it.
+                # If a transaction was replayed meanwhile, the snapshot may or may not contain it.
                 if _state(session) == _PAUSED and _position(session) == before:
                     return Exported(snapshot, before, exact=True)
         session.rollback()
@@ -220,9 +223,9 @@ def _taken(connections: Connections, session: Session) -> Exported:
 
 @contextmanager
 def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
-    """Let the server resume replay by itself, in case this process dies before it does so.
+    """Let the server resume replay by itself if this process dies before it resumes replay.
 
-    The countdown is a statement that runs in the server. The end of this block cancels it; the
+    The server runs the countdown as a statement. The end of this block cancels the statement; the
     death of this process does not.
 
     Yields:
@@ -252,9 +255,9 @@ def _server_resumes(connections: Connections) -> Iterator[Callable[[], None]]:
 def primary_view(
     connections: Connections, marker: Marker, *, timeout_s: float
 ) -> Iterator[Exporter]:
-    """A view of the primary at one known position: the start of a temporary logical slot.
+    """Open a view of the primary at one known position: the start of a temporary logical slot.
 
-    The slot is gone when the view is open, so it does not hold back the log.
+    The slot is dropped before the view is used, so it does not retain the log.
 
     Args:
         connections: The source's servers.

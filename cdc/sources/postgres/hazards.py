@@ -1,6 +1,6 @@
-"""Columns with values that Debezium 3.7 cannot send, which stops the connector for all its tables.
+"""Finds columns with values that stop Debezium 3.7's connector for all its tables.
 
-Leaving such a column out of the lake does not help, since the connector still reads it.
+Excluding such a column from the lake does not help, since the connector still reads the column.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ _LARGE_WITHOUT_STAND_IN = frozenset(("bit", "varbit", "polygon", "path"))
 
 
 def hazards(columns: Sequence[SourceColumn], identity: ReplicaIdentity) -> tuple[str, ...]:
-    """What could stop the connector, one sentence for each column concerned.
+    """Return the hazards for the connector, one sentence for each column concerned.
 
     Args:
-        columns: The table's columns as its catalog describes them.
-        identity: What the log keeps of an old row.
+        columns: The table's columns in the catalog.
+        identity: The table's replica identity.
     """
     found = []
     for column in columns:

@@ -1,4 +1,4 @@
-"""Whether a replica, whose indexes are the primary's, sorts text as the primary does."""
+"""Checks whether a replica, whose indexes are the primary's, sorts text as the primary does."""
 
 from __future__ import annotations
 
@@ -46,10 +46,12 @@ _BEFORE_15 = sql.SQL(_VERSIONS).format(
 
 
 def differs(connections: Connections, table: SourceTable, key: Sequence[str]) -> bool:
-    """Whether primary and replica may compare a key by different libraries; logs that.
+    """Whether primary and replica may compare a key by different library versions.
 
-    The replica's index is the primary's. With different versions, ranges that are read by it on the
-    replica could lack rows or contain some twice.
+    A difference is also logged.
+
+    The replica's index is a copy of the primary's. With different versions, ranges that the replica
+    reads by the index could lack rows or have rows twice.
     """
     with connections.open("snapshot", on_replica=True) as session:
         theirs = versions(session, table, key)
@@ -78,9 +80,10 @@ def apart(ours: Mapping[str, str | None], theirs: Mapping[str, str | None]) -> l
 
 
 def versions(session: Session, table: SourceTable, key: Sequence[str]) -> dict[str, str | None]:
-    """For each text column of the key, the version of the library that compares it here.
+    """Return, for each text column of the key, the version of the library that compares it here.
 
-    ``bytes`` if it is compared without a library; None if the server does not know the version.
+    ``bytes`` means a comparison without a library, and None a version that the server does not
+    know.
     """
     query = versions_query(session.info.server_version)
     rows = session.execute(query, (table.number, list(key))).fetchall()

@@ -1,7 +1,7 @@
-"""Tables that stop Debezium 3.7 wherever they are in the database, captured or not.
+"""Finds tables that stop Debezium 3.7 even if they are not captured.
 
-The connector reads the definitions of all tables as it starts, and stops at columns whose names
-differ by case only.
+At its start, the connector reads the definitions of all tables of the database. It stops at a table
+with columns whose names differ only in case.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ GROUP BY 1, 2 HAVING bool_or(a.attname !~ '^[a-z0-9_$]*$') ORDER BY 1, 2
 
 
 def obstacle(session: Session) -> tuple[str, str] | None:
-    """Why the connector of this database would stop as it starts, and what to do, or None."""
+    """Return why this database's connector would stop at its start, and the remedy, or None."""
     found = []
     for schema, name, columns in session.execute(_CANDIDATES).fetchall():
         times = Counter(column.lower() for column in columns)

@@ -1,4 +1,4 @@
-"""Single rows by key, as Python values of the lake's types."""
+"""Reads single rows by key, as Python values of the lake's types."""
 
 from __future__ import annotations
 
@@ -30,10 +30,10 @@ def fetch_by_key(
     keys: Sequence[Sequence[object]],
     columns: Sequence[str],
 ) -> list[dict[str, Any]]:
-    """The rows with those keys: one dictionary each, with the key columns and ``columns``.
+    """Return the rows with the given keys as dictionaries of the key columns and ``columns``.
 
     Args:
-        session: On the primary or the replica.
+        session: A session on the primary or the replica.
         table: The table.
         schema: Its lake schema.
         keys: Values of the lake's types, in the order of ``schema.key``.
@@ -77,12 +77,12 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column, stored: str
 ) -> tuple[str, TypeRule]:
-    """A column's value in rows older than it, as text of what its rule reads, and the rule.
+    """Return a column's value in rows that are older than the column, as text, and its type rule.
 
     Args:
-        session: On the primary.
+        session: A session on the primary.
         table: The table.
-        wanted: The column as the lake gets it.
+        wanted: The column in the lake.
         stored: An array of one element as the catalog prints it.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
@@ -106,7 +106,7 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """What ``read_sql`` gave through psycopg, as a Python value of the lake type."""
+    """Convert a value of ``read_sql`` from psycopg to a Python value of the lake's type."""
     if value is None:
         return None
     if rule.lake_type.startswith("array<"):
@@ -126,7 +126,7 @@ def _typed(lake_type: str, value: Any) -> Any:
 
 
 def _item(lake_type: str, text: str) -> Any:
-    """An array's element from the text that ``read_sql`` makes of it."""
+    """Convert the text of an array's element from ``read_sql``."""
     if lake_type == "boolean":
         return text == "true"
     if lake_type in ("int", "bigint", "date", "timestamp", "timestamp_ntz"):

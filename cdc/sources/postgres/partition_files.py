@@ -1,4 +1,4 @@
-"""What files show of partitions that come, or lose their rows, without an event."""
+"""The files of partitions, which show attached partitions and lost rows that send no event."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from schemas.table import TableId
 
 
 class PartitionFiles:
-    """The files of partitions, which are named by their object ids; see `cdc.sources.base`.
+    """The files of partitions, by the partitions' object ids (see `cdc.sources.base`).
 
     Args:
         connections: Opens sessions.
@@ -25,11 +25,11 @@ class PartitionFiles:
             return fingerprint.empty_files(session, partitions)
 
     def truncated(self, table: TableId, files: Mapping[int, int], since: str) -> frozenset[int]:
-        """The partitions with a new file since a reading of the catalog and no row from before."""
+        """Return the partitions that may have been truncated since a read of the catalog."""
         with self._connections.open("snapshot") as session:
             return fingerprint.truncated(session, table, files, since)
 
     def written_together(self, partitions: Collection[int]) -> int | None:
-        """The one transaction that wrote the catalog rows of these partitions last, or None."""
+        """Return the one transaction that last wrote these partitions' catalog rows, or None."""
         with self._connections.open("admin") as session:
             return fingerprint.written_together(session, partitions)

@@ -1,4 +1,4 @@
-"""A table as planned statements would leave it: a value, for which nothing is run or locked."""
+"""Computes a table as it would be after planned statements; executes and locks nothing."""
 
 from __future__ import annotations
 
@@ -49,11 +49,11 @@ _LONGER = ("varchar", "varbit", "timestamp", "timestamptz", "time", "timetz", "i
 
 @dataclass(frozen=True)
 class Lookups:
-    """What only the server knows.
+    """Queries of facts that only the server knows.
 
     Args:
-        type: The type that a text names.
-        volatile: The functions among the given ones that may return a new value for each row.
+        type: Returns the type that a text names.
+        volatile: Returns those of the given functions that may return a new value for each row.
         constraints: For each constraint, by name, whether it is the primary key and whether its
             index is the replica identity.
     """
@@ -66,7 +66,7 @@ class Lookups:
 def plan(
     session: Session, table: SourceTable, fingerprint: Fingerprint, actions: Sequence[Action]
 ) -> Planned:
-    """Apply actions to a table's description; reads the catalog only."""
+    """Apply actions to a table's description; only the catalog is read."""
 
     def resolved(text: str) -> PostgresType:
         found = session.execute("SELECT to_regtype(%s)::oid", (text,)).fetchone()
@@ -243,9 +243,10 @@ class _Draft:
         self._facts["columns"][str(number)] |= facts
 
     def _rewrite(self) -> None:
-        """Give the rows a new file, which has the values that the catalog stored for older rows.
+        """Give the table a new file, as the server does in a rewrite.
 
-        The server then writes the definitions of the columns with such values.
+        The new file contains the values that the catalog stored for older rows. So the server also
+        writes the definitions of the columns with such values.
         """
         for number, column in self._columns.items():
             if {*column.old_values} - {None}:

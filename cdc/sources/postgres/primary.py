@@ -1,4 +1,4 @@
-"""Markers, transaction ids and positions on the server that takes writes."""
+"""Markers, transaction ids and positions on the primary."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _XIDS = 1 << 32
 
 
 def current_transaction_id(session: Session) -> int:
-    """A new transaction id, from a transaction that has committed when this returns."""
+    """Return a new transaction id. Its transaction has committed."""
     row = session.execute("SELECT pg_current_xact_id()::text").fetchone()
     return int(_present(row)[0])
 
@@ -46,7 +46,7 @@ def wait_for_older_transactions(
     """Wait until every transaction with an id up to ``xid`` has ended.
 
     Raises:
-        SourceError: Time ran out; names what is still open.
+        SourceError: The wait reached its bound. The error names the open transactions.
     """
 
     def blockers() -> list[str] | None:
@@ -66,12 +66,12 @@ def wait_until_visible(
     timeout_s: float,
     progress: Progress,
 ) -> None:
-    """Wait until new statements see what these transactions did.
+    """Wait until the changes of transactions are visible to new statements.
 
     Args:
         session: A session of the primary.
-        transactions: Their ids as the log has them: the lower 32 bits.
-        source: Its name.
+        transactions: The transactions' ids in the log: the lower 32 bits.
+        source: The source's name.
         timeout_s: Bound of the wait, in seconds.
         progress: Where the wait is shown.
 
@@ -99,7 +99,7 @@ def wait_until_visible(
 
 
 def wide_xid(xid: int, *, near: int) -> int:
-    """The 64-bit id of a transaction, from its lower half and a 64-bit id that is near."""
+    """Return the 64-bit id of a transaction, from its lower half and a near 64-bit id."""
     return near + (xid - near + _XIDS // 2) % _XIDS - _XIDS // 2
 
 
@@ -110,7 +110,7 @@ def _wait(
     timeout_s: float,
     progress: Progress,
 ) -> None:
-    """Wait until ``blockers`` returns None; until then it returns what is still open."""
+    """Wait until ``blockers`` returns None instead of the open transactions."""
     with shown_as(f"wait for {what}", progress) as task:
 
         def still_open() -> str:
@@ -149,12 +149,12 @@ def _described(rows: Sequence[tuple[object, ...]]) -> list[str]:
 
 
 def identity(session: Session) -> ServerIdentity:
-    """Which cluster this server is and on which timeline; for primaries and standbys."""
+    """Return the identity of a primary or a standby: its cluster and its timeline."""
     row = session.execute("SELECT pg_is_in_recovery()").fetchone()
     in_recovery = bool(_present(row)[0])
     system = optional_row(session, "SELECT system_identifier::text FROM pg_control_system()")
-    # a standby's control file follows a new timeline at restart points only; the other two sources
-    # follow it earlier
+    # a standby's control file shows a new timeline only after a restart point; the other two
+    # sources show it earlier
     timeline = optional_row(
         session,
         "SELECT greatest(c.timeline_id, r.min_recovery_end_timeline, w.received_tli) "
@@ -188,7 +188,7 @@ def write_marker(session: Session) -> Marker:
 
 
 def current_lsn(session: Session) -> Lsn:
-    """The insert position of the log: every commit so far lies at or below it."""
+    """Return the insert position of the log. Every commit so far is at or below it."""
     row = session.execute("SELECT pg_current_wal_insert_lsn()::text").fetchone()
     return Lsn.parse(_present(row)[0])
 

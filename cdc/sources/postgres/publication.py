@@ -1,4 +1,4 @@
-"""What is captured: schema ``tributary``, the publication and the replication slot."""
+"""Creates and checks schema ``tributary``, the publication and the replication slot."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _DETAILED = 150000
 """The first version with column lists, row filters and whole schemas in publications."""
 CHANGES = ("insert", "update", "delete", "truncate")
 LOGGED = ("insert", "truncate")
-"""What a publication of logs publishes.
+"""The operations in a publication of logs.
 
 If it published updates or deletes, PostgreSQL would refuse the application's own updates and
 deletes on a table without a replica identity.
@@ -81,7 +81,7 @@ TIMELINE = "('x' || substr(pg_walfile_name(pg_current_wal_insert_lsn()), 1, 8)):
 
 
 def prepare(session: Session, publication: str, credentials: Credentials, *, append: bool) -> None:
-    """Create what is missing: our schema, its tables and grants, and the publication."""
+    """Create the missing parts: schema ``tributary``, its tables and grants, the publication."""
     with session.transaction():
         for statement in _preparation(session, publication, credentials, append):
             session.execute(statement)
@@ -96,7 +96,7 @@ def planned(
     *,
     append: bool,
 ) -> list[str]:
-    """The statements that capturing these tables would run now; nothing is run."""
+    """Return the statements that would capture these tables; no statement is executed."""
     present = members(session, publication)
     statements = [
         *_preparation(session, publication, credentials, append),
@@ -204,12 +204,12 @@ def remove_tables(session: Session, publication: str, tables: Sequence[TableId])
 
 
 def removing(publication: str, table: TableId) -> str:
-    """The statement that removes a table, for a person to run."""
+    """Return the statement that removes a table, for an operator."""
     return f"{_alteration(publication, 'DROP', [(table.schema, table.name)]).as_string(None)};"
 
 
 def dropping(publication: str, slot: str) -> list[str]:
-    """The statements that drop a slot and a publication, for a person to run."""
+    """Return the statements that drop a slot and a publication, for an operator."""
     return [
         f"{statement.as_string(None)};"
         for statement in (
@@ -235,7 +235,7 @@ def _dropped(publication: str) -> sql.Composed:
 
 
 def audit(session: Session, publication: str, *, append: bool) -> list[str]:
-    """What keeps changes of all tables from being published as they must be."""
+    """Return the problems due to which changes of all tables are not published in full."""
     row = session.execute(
         "SELECT pubinsert, pubupdate, pubdelete, pubtruncate, pubviaroot, puballtables "
         "FROM pg_catalog.pg_publication WHERE pubname = %s",
@@ -269,7 +269,7 @@ def audit(session: Session, publication: str, *, append: bool) -> list[str]:
 
 
 def audit_table(session: Session, publication: str, table: SourceTable) -> list[str]:
-    """What keeps changes of only this table from being published as they must be."""
+    """Return the problems due to which only this table's changes are not published in full."""
     findings: list[str] = []
     if table.partition_root is not None:
         findings.append(
@@ -305,8 +305,8 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
     """Create the slot if it is missing; returns whether it was created.
 
     Raises:
-        CaptureError: A slot of that name serves something else, or it could not be created while
-            older transactions were open.
+        CaptureError: The slot's name is in use for another purpose, or the slot could not be
+            created while older transactions were open.
     """
     row = session.execute(_SLOT, (slot,)).fetchone()
     if row is not None:
@@ -333,7 +333,10 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
 
 
 def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> SlotHealth | None:
-    """The slot now, or None without one; ``current`` reads the server's position later on."""
+    """Return the slot's current health; None without a slot.
+
+    ``current`` reads the server's position later.
+    """
     row = session.execute(_SLOT, (slot,)).fetchone()
     if row is None:
         return None
@@ -355,7 +358,7 @@ def drop_slot(session: Session, slot: str, source: str, timeout_s: float) -> boo
     """Drop the slot once no connection reads it; returns whether there was one.
 
     Raises:
-        CaptureError: The slot was still being read when time ran out.
+        CaptureError: The slot was still in use at the end of the wait.
     """
     dropped = False
 

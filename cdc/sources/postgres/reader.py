@@ -21,10 +21,10 @@ from schemas.type_rule import unfit_value
 from schemas.types_postgres import PRINTED, ZONED
 
 LOCK_TIMEOUT_S = 30
-# The longest time for which a session waits for the server's next bytes. pgjdbc by default waits
-# for ever, and one task that does so holds up the whole copy. Rows come by the index of the key, a
-# batch at a time, so even a first batch behind many dead rows arrives sooner. After this time the
-# copy fails with an error that names the table, and the same command continues the copy.
+# Bound of a session's wait for the server's next bytes. By default, pgjdbc waits for ever, and a
+# single hanging task would block the whole copy. Rows are read by the key's index in batches, so
+# even a first batch after many dead rows arrives within this time. After this time, the copy fails
+# with an error that names the table, and the same command continues the copy.
 SOCKET_TIMEOUT_S = 900
 _DENIED = re.compile(r"permission denied .+|query would be affected by row-level security .+")
 
@@ -46,7 +46,7 @@ def snapshot_query(
     view: View | None,
     fetch_size: int,
 ) -> SnapshotQuery:
-    """The query by which Spark reads the ranges, one JDBC partition each.
+    """Return the query with which Spark reads the ranges, one JDBC partition each.
 
     Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
     their own names. The server flattens the subquery, so predicates use the key's index.
@@ -174,7 +174,7 @@ def _checks(view: View) -> sql.Composed:
 
 
 def explain_failure(table: TableId, text: str) -> SourceError:
-    """The error of a Spark task that read the table, as one of ours."""
+    """Return the typed error of a Spark task that failed to read the table."""
     refused = re.search(r"ERROR: tributary: ([^\n]+)", text)
     if refused:
         return ReplicaError(
@@ -224,7 +224,7 @@ def jdbc_url(endpoint: Endpoint) -> str:
 
 
 def jdbc_properties(connections: Connections, endpoint: Endpoint) -> dict[str, str]:
-    """How pgjdbc logs in to a server and how long it waits for it.
+    """Return pgjdbc's login and time-outs for a server.
 
     Raises:
         SecretError: The password's reference does not resolve.

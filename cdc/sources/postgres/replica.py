@@ -1,4 +1,4 @@
-"""The replica: the fence that a view must lie behind, the view itself, and what can end it."""
+"""The replica: the fence, the view that is opened after it, and the loss of a view."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _SETTINGS = ("max_standby_streaming_delay", "max_standby_archive_delay", "hot_st
 
 @dataclass
 class Exporter:
-    """The session that keeps a view importable, and the view."""
+    """A view, and the session that exports it."""
 
     session: Session
     view: View
@@ -39,7 +39,7 @@ class Exporter:
 
 
 def replica_position(connections: Connections) -> ReplicaPosition:
-    """How far the replica is, with what the server lets us read."""
+    """Return the replica's position, with the facts that the server permits to read."""
     with connections.open("admin") as primary:
         ahead = current_lsn(primary)
     with connections.open("snapshot", on_replica=True) as session:
@@ -76,10 +76,10 @@ def describe_lag(position: ReplicaPosition) -> str:
 def check_standby(
     found: ServerIdentity, primary: Marker | ServerIdentity, where: str
 ) -> tuple[str, ...]:
-    """Check that a server is a standby of the primary, or of the one that wrote the marker.
+    """Check that a server is a standby of the primary, or of the server that wrote the marker.
 
     Returns:
-        What could not be checked, one sentence each.
+        The facts that could not be checked, one sentence each.
 
     Raises:
         ReplicaError: The server is not in recovery, of another cluster, or on a later timeline.
@@ -146,7 +146,7 @@ def wait_for_marker(
             try:
                 found, visible = _look(connections, marker)
             except SourceError as error:
-                # while the replica is behind, it may lack the database or a grant
+                # a replica that lags may lack the database or a grant
                 task.note(error.message)
                 return error
             # a standby takes its timeline from what it has replayed, so the timelines are
@@ -185,15 +185,15 @@ def _too_late(where: str, position: ReplicaPosition, timeout_s: float) -> Replic
 def exported_view(
     connections: Connections, marker: Marker, *, on_replica: bool
 ) -> Iterator[Exporter]:
-    """A session whose snapshot others can import until the block ends.
+    """Open a session whose snapshot others can import until the block ends.
 
     Raises:
-        ReplicaError: The view does not show the marker, or the server is not what it must be.
+        ReplicaError: The view lacks the marker, or the server is another one or has the wrong role.
         SnapshotLostError: The replica cancelled the session.
     """
     with exporting(connections, on_replica=on_replica) as session:
         snapshot = export(session)
-        # read after the snapshot was taken, so nothing in the snapshot can lie beyond
+        # read after the snapshot was taken, so the snapshot contains nothing after this position
         position = optional_row(session, "SELECT pg_last_wal_replay_lsn()::text")
         if on_replica and position is not None and position[0] is not None:
             upper = Lsn.parse(position[0])
@@ -222,12 +222,13 @@ def export(session: Session) -> str:
 
 @dataclass(frozen=True)
 class Exported:
-    """A snapshot that a session exports, and what is known of its position.
+    """A snapshot that a session exports, and its position.
 
     Args:
-        snapshot: Its id.
-        upper_bound: A position that it cannot lie beyond.
-        exact: Whether it contains exactly what committed before that position.
+        snapshot: The snapshot's id.
+        upper_bound: A position. The snapshot contains nothing after it.
+        exact: Whether the snapshot contains exactly the transactions that committed before this
+            position.
     """
 
     snapshot: str
@@ -243,10 +244,10 @@ def proven(
     *,
     on_replica: bool,
 ) -> Exporter:
-    """The exported view, checked to lie behind the fence and on the right server.
+    """Return an exported view after a check of its marker and of its server.
 
     Raises:
-        ReplicaError: The view does not show the marker, or the server is not what it must be.
+        ReplicaError: The view lacks the marker, or the server is another one or has the wrong role.
     """
     where = connections.where(on_replica=on_replica)
     if not marker_visible(session, marker):
@@ -272,7 +273,7 @@ def proven(
 
 
 def closed_view(source: str, view: View) -> SnapshotLostError:
-    """The error for a view that is no longer open."""
+    """Return the error for a view that is no longer open."""
     return SnapshotLostError(
         f"view {view.snapshot_id} of source {source} is closed",
         remedy="Open a new view.",
@@ -308,7 +309,7 @@ def assert_alive(connections: Connections, exporter: Exporter) -> None:
 
 
 def lost_view(connections: Connections, view: View, reason: str) -> SnapshotLostError:
-    """The error for a view that is gone, with the settings that matter and the current lag."""
+    """Return the error for a lost view, with the relevant settings and the current lag."""
     where = connections.where(on_replica=view.on_replica)
     facts = conflict_facts(connections) if view.on_replica else []
     remedy = (
@@ -325,7 +326,7 @@ def lost_view(connections: Connections, view: View, reason: str) -> SnapshotLost
 
 
 def conflict_facts(connections: Connections) -> list[str]:
-    """Settings of the replica that decide how long it lets a view live, and its lag."""
+    """Return the replica's lag, and its settings that limit how long a view can be open."""
     try:
         with connections.open("snapshot", on_replica=True) as session:
             rows = session.execute(

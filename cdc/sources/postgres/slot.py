@@ -1,4 +1,4 @@
-"""A replication slot: the log that PostgreSQL keeps for one capture."""
+"""A replication slot: the log that PostgreSQL retains for one capture."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ _LOST = frozenset({"lost", "unreserved"})
 
 @dataclass(frozen=True)
 class SlotHealth:
-    """A logical replication slot and the log that it holds back; a `LogHealth`.
+    """The `LogHealth` of a logical replication slot.
 
     Args:
-        name: The slot.
-        active: Whether a connector reads it now.
+        name: The slot's name.
+        active: Whether a connector reads the slot now.
         wal_status: ``reserved``, ``extended``, ``unreserved`` or ``lost``.
-        confirmed_flush_lsn: The connector has acknowledged everything up to here.
-        restart_lsn: The server keeps the log from here on; None when lost.
-        retained_bytes: Log kept for the slot; None when lost.
-        safe_wal_size: Bytes that can still be written before the slot is in danger; None when
-            there is no limit.
-        end: Where the server's log ended when this was read.
-        current: Reads where the log ends by now. A position that Connect stores later may be ahead
-            of ``end``.
+        confirmed_flush_lsn: Position up to which the connector has acknowledged everything.
+        restart_lsn: Position from which the server retains the log; None if the slot is lost.
+        retained_bytes: Size of the retained log; None if the slot is lost.
+        safe_wal_size: Number of bytes that can be written before the slot may be lost; None without
+            a limit.
+        end: End of the server's log when this health was read.
+        current: Reads the current end of the log. A position that Connect stores later may be after
+            ``end``.
     """
 
     name: str
@@ -48,10 +48,9 @@ class SlotHealth:
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """Why changes that were not captured are lost, in words; None when none are.
+        """Return why uncaptured changes are lost; None if none are lost.
 
-        The slot never passes the position that Connect has stored, as long as only the connector
-        moves the slot.
+        The slot never passes Connect's stored position if only the connector advances the slot.
         """
         if self.wal_status in _LOST:
             return f"has wal_status {self.wal_status}; see max_slot_wal_keep_size"
@@ -77,14 +76,15 @@ class SlotHealth:
         return None
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """The position that the slot has confirmed, or Connect's without exactly-once support.
+        """Return the slot's confirmed position; without exactly-once support, Connect's position.
 
-        Without that support the driver's flush can run ahead of an unacknowledged record.
+        Without that support, the driver may confirm a position after a record that Kafka has not
+        acknowledged.
         """
         return self.confirmed_flush_lsn if exactly_once else stored()
 
     def facts(self) -> dict[str, Any]:
-        """The facts of the slot that people see, as plain values."""
+        """Return the facts of the slot for people, as plain values."""
         return {
             "active": self.active,
             "wal_status": self.wal_status,
@@ -98,10 +98,10 @@ class SlotHealth:
 
 @dataclass(frozen=True)
 class NoSlot:
-    """A slot that is gone, and with it all changes that were not captured; a `LogHealth`.
+    """The `LogHealth` of a missing slot: all uncaptured changes are lost.
 
     Args:
-        name: Its name.
+        name: The slot's name.
     """
 
     name: str

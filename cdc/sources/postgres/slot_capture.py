@@ -1,4 +1,4 @@
-"""One capture of a PostgreSQL source, which has a publication and a replication slot of its own."""
+"""One capture of a PostgreSQL source, with its publication and its replication slot."""
 
 from __future__ import annotations
 
@@ -120,8 +120,8 @@ class PostgresCapture:
         """Create what is missing: schema ``tributary``, its tables, grants and the publication.
 
         The publication publishes insert, update, delete and truncate via partition roots. A
-        publication of logs publishes insert and truncate only. Both contain our own two tables
-        from the start.
+        publication of logs publishes only insert and truncate. Each contains the two tables of
+        schema ``tributary`` from the start.
         """
         users, name = self._connections.config.credentials, self._names.publication
         with self._connections.open("admin") as session:
@@ -136,16 +136,16 @@ class PostgresCapture:
             )
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """The statements that take a table out, or drop slot and publication; nothing is run."""
+        """Return the statements that remove a table, or drop slot and publication."""
         name = self._names.publication
         if last:
             return publication.dropping(name, self._names.slot)
         return [publication.removing(name, table)]
 
     def unreadable(self) -> str | None:
-        """Why the slot cannot be read further without its publication; None if it can.
+        """Return why the slot cannot be read without its publication; None if it can.
 
-        The server looks up the publication as of each change, so to create it again does not help.
+        The server uses the publication as of each change, so a recreated publication does not help.
         """
         if not self.kept_log.exists() or self.sent_tables.exists():
             return None
@@ -156,19 +156,19 @@ class PostgresCapture:
         return self.kept_log.health() or NoSlot(self._names.slot)
 
     def audit(self) -> list[str]:
-        """What keeps changes of all tables from being published as they must be."""
+        """Return the problems due to which changes of all tables are not published in full."""
         with self._connections.open("admin") as session:
             return publication.audit(session, self._names.publication, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """What keeps changes of only this table from being published as they must be."""
+        """Return the problems due to which only this table's changes are not published in full."""
         with self._connections.open("admin") as session:
             return publication.audit_table(session, self._names.publication, table)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """The rights that logins lack to replicate the table, and what grants them, or None.
+        """Return the rights that logins lack to replicate the table, with GRANTs, or None.
 
-        A table that is already in the publication may stay without the owner's rights.
+        The owner's rights are needed only for a table that is not in the publication yet.
         """
         return logins.missing_rights(self._connections, table, self._names.publication)
 

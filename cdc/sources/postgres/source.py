@@ -81,12 +81,12 @@ class PostgresSource:
         return self._config.replica is not None
 
     def tables(self) -> list[TableStats]:
-        """All user tables, without our own, sorted by name."""
+        """Return all user tables without those of this product, sorted by name."""
         with self._connections.open("admin") as session:
             return catalog.read_tables(session, self._name)
 
     def checks(self) -> list[Check]:
-        """Pre-flight of connections, versions, settings, privileges and the replica."""
+        """Check connections, versions, settings, privileges and the replica."""
         return checks.run(self._connections)
 
     def capture_obstacle(self) -> tuple[str, str] | None:
@@ -99,16 +99,16 @@ class PostgresSource:
         return PostgresCapture(self._connections, names)
 
     def table(self, table: TableId) -> SourceTable:
-        """The table as the primary's catalog describes it."""
+        """Return the table in the primary's catalog."""
         with self._connections.open("admin") as session:
             return catalog.read_table(session, table)
 
     def columns(self, table: SourceTable, settings: TableSettings) -> tuple[Column, ...]:
-        """The columns that reach the lake, whether or not there is a usable key."""
+        """Return the replicated columns, whether or not there is a usable key."""
         return selection.lake_columns(table, settings)
 
     def planned(self, table: SourceTable, fingerprint: Fingerprint, ddl: str) -> Planned:
-        """The table as statements would leave it; no statement is run."""
+        """Return the table as it would be after DDL statements; no statement is executed."""
         actions = read_ddl(ddl, table.table)
         with self._connections.open("admin") as session:
             return planned_table.plan(session, table, fingerprint, actions)
@@ -124,7 +124,7 @@ class PostgresSource:
         return PartitionFiles(self._connections)
 
     def schema(self, table: SourceTable, settings: TableSettings) -> TableSchema:
-        """The lake schema: column rules applied, generated columns left out, the record key."""
+        """Return the table's lake schema: the replicated columns and the record key."""
         return selection.lake_schema(table, settings)
 
     def identity(self, *, on_replica: bool = False) -> ServerIdentity:
@@ -134,12 +134,12 @@ class PostgresSource:
             return primary.identity(session)
 
     def commit_position(self, last: str) -> str | None:
-        """The end of the commit before the event: the first half of the event's position."""
+        """Return the end of the commit before the event: the first half of the event's position."""
         ended = int(last.partition(":")[0], 16)
         return str(Lsn(ended)) if ended else None
 
     def cascades_unseen(self) -> bool:
-        """False: the server changes such rows by its own statements, which send events."""
+        """False, since the server changes such rows with own statements, which send events."""
         return False
 
     def settle(self, *, timeout_s: float, progress: Progress) -> Settled:
@@ -154,7 +154,7 @@ class PostgresSource:
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> None:
-        """Wait until the primary shows what these transactions did."""
+        """Wait until the transactions' changes are visible on the primary."""
         with self._connections.open("admin") as session:
             primary.wait_until_visible(
                 session, transactions, source=self._name, timeout_s=timeout_s, progress=progress
