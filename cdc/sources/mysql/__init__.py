@@ -1,1 +1,1 @@
-"""MySQL and MariaDB."""
+"""MySQL and MariaDB as sources."""

@@ -1,4 +1,4 @@
-"""The binlog of MySQL and MariaDB, which is kept whether or not a connector reads it."""
+"""The health of a binlog. The server's retention does not depend on connectors."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ from cdc.sources.source_facts import Stored
 
 @dataclass(frozen=True)
 class BinlogHealth:
-    """The binlog of a MySQL or MariaDB server; a `LogHealth`.
+    """The `LogHealth` of the binlog of a MySQL or MariaDB server.
 
     Args:
         source: Key of the source.
-        purged: The position up to which it is purged.
-        executed: Reads what the server has executed by now. A position that Connect stores after
-            this health was read may be ahead of what was executed then.
-        retained_bytes: Size of all its files; None if that may not be read.
+        purged: The position up to which the binlog is purged.
+        executed: Reads the server's current position. A position that Connect stores after this
+            health was read may be after the server's position at that time.
+        retained_bytes: Size of all files of the binlog; None if the login may not read it.
     """
 
     source: str
@@ -38,7 +38,7 @@ class BinlogHealth:
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """Why changes that were not captured are lost, in words; None when none are."""
+        """Return why uncaptured changes are lost; None if none are lost."""
         try:
             if recorded is not None:
                 recorded.reaches(self.purged)  # raises if the two are not of one kind
@@ -69,11 +69,11 @@ class BinlogHealth:
         return None
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """The position that Connect has stored; no other component reports what is captured."""
+        """Return Connect's stored position, the only report of what is captured."""
         return stored()
 
     def facts(self) -> dict[str, Any]:
-        """The facts of the binlog that people see, as plain values."""
+        """Return the facts of the binlog for people, as plain values."""
         return {
             "retained_bytes": self.retained_bytes,
             "purged": str(self.purged),
@@ -82,7 +82,7 @@ class BinlogHealth:
 
 @dataclass(frozen=True)
 class NoBinlog:
-    """A server that writes no binlog, so its changes are in no log; a `LogHealth`.
+    """The `LogHealth` of a server that writes no binlog.
 
     Args:
         source: Key of the source.
@@ -100,11 +100,11 @@ class NoBinlog:
     def problem(
         self, stored: LogPosition | None = None, recorded: LogPosition | None = None
     ) -> str | None:
-        """The problem: the server writes none."""
+        """Return the problem: the server writes no binlog."""
         return "is off (log_bin), so the server logs no changes"
 
     def captured(self, stored: Stored, *, exactly_once: bool) -> LogPosition | None:
-        """None: a position that was captured says nothing of later changes."""
+        """Return None, since later changes are in no log."""
         return None
 
     def facts(self) -> dict[str, Any]:

@@ -33,23 +33,23 @@ class BinlogCapture:
         self._kind = connections.config.kind
 
     def prepare(self) -> None:
-        """Create what is missing: database ``tributary``, its tables and their grants."""
+        """Create the missing parts: database ``tributary``, its tables and their grants."""
         preparation.prepare(self._connections)
 
     def planned(self, tables: Sequence[TableId]) -> list[str]:
-        """The statements that capturing would run now; nothing is run."""
+        """Return the statements that would capture these tables; no statement is executed."""
         return preparation.planned(self._connections, tables)
 
     def removal(self, table: TableId, *, last: bool) -> list[str]:
-        """None: the server has no part of its own for a capture."""
+        """Return no statement, since the server has no part of its own for a capture."""
         return []
 
     def unreadable(self) -> str | None:
-        """None: the connector reads the whole binlog by one list of tables."""
+        """Return None: the connector can always read the retained binlog."""
         return None
 
     def log_health(self) -> LogHealth:
-        """The state of the binlog, of which a capture can lose what is purged."""
+        """Return the health of the binlog, from which uncaptured changes may be purged."""
         source = self._connections.source
         with self._connections.open("admin") as session:
             if str(session.value("SELECT @@global.log_bin")) in ("0", "OFF"):
@@ -62,17 +62,19 @@ class BinlogCapture:
             return primary.executed(session, self._kind)
 
     def audit(self) -> list[str]:
-        """What keeps changes of all tables out of the binlog, or makes them unusable."""
+        """Return the problems that make all tables' changes in the binlog missing or unusable."""
         with self._connections.open("admin") as session:
             return preparation.audit_server(session, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """What keeps changes of only this table out of the binlog, or makes them unusable."""
+        """Return the problems that make only this table's changes in the binlog missing or
+        unusable.
+        """
         with self._connections.open("admin") as session:
             return preparation.audit_table(session, table, append=self._names.append)
 
     def missing_rights(self, table: SourceTable) -> tuple[str, str] | None:
-        """Which logins may not read all of the table, and the statements that grant it."""
+        """Return the logins that may not read the whole table, and the GRANT statements."""
         return rights.missing(self._connections, table.table)
 
     def described(self, table: TableId) -> tuple[SourceTable, Fingerprint]:

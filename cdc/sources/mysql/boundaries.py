@@ -1,4 +1,4 @@
-"""Where to cut a table: its size, and keys of real rows at even distances."""
+"""Measures a table, and finds keys that cut it into ranges of about equal size."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from schemas.types_mysql import CALENDAR, MysqlType, on_calendar
 
 MEASURED_ROWS = 200
 _FEW_ROWS = 100_000
-"""Up to this estimate the rows are counted, since the server's figure may be far off, even 0."""
+"""Estimate up to which rows are counted, since the server's estimate may be far off, even 0."""
 
 _SIZE = """
 SELECT coalesce(TABLE_ROWS, 0), coalesce(DATA_LENGTH, 0)
@@ -20,7 +20,7 @@ FROM information_schema.TABLES WHERE TABLE_SCHEMA = %s AND TABLE_NAME = %s
 
 
 def table_size(session: Session, table: SourceTable) -> TableSize:
-    """Rows by the server's current statistics, and bytes of the clustered index with its rows."""
+    """Return the rows in the server's current statistics, and the bytes of the clustered index."""
     if session.kind == "mysql":
         session.rows("SET SESSION information_schema_stats_expiry = 0")
     rows = session.rows(_SIZE, (table.table.schema, table.table.name))
@@ -36,21 +36,21 @@ def table_size(session: Session, table: SourceTable) -> TableSize:
 def sample_boundaries(
     session: Session, table: SourceTable, key: Sequence[str], chunks: int, size: TableSize
 ) -> Boundaries:
-    """About ``chunks - 1`` keys that cut the table evenly, in the server's own order.
+    """Return about ``chunks - 1`` keys that cut the table evenly, in the server's order.
 
-    The key's index is walked once, from each boundary to the next; rows are not read. If the
-    estimate of rows was too low, there would be ever more chunks. So when there are twice as many
-    as wanted, every second boundary is dropped, and the steps become twice as long.
+    The key's index is read once, from each boundary to the next; rows are not read. If the
+    estimated number of rows is too low, there are too many boundaries. So at twice the wanted
+    number, every second boundary is dropped, and the steps become twice as long.
 
     Args:
         session: A session.
         table: The table.
-        key: Its key in the lake; a log without a primary key is not cut.
-        chunks: How many ranges are wanted.
+        key: The table's key in the lake. A log without a primary key is not cut.
+        chunks: Wanted number of ranges.
         size: The table's size.
 
     Raises:
-        SourceError: No ranges can be made of the key.
+        SourceError: The key's type does not allow ranges.
     """
     columns = range_key(table, key)
     if chunks <= 1 or not columns:
@@ -77,7 +77,7 @@ def _next(
     lower: tuple[str, ...] | None,
     step: int,
 ) -> tuple[str, ...] | None:
-    """The key of the row that is ``step`` rows after ``lower`` or the table's start, or None."""
+    """Return the key of the row ``step`` rows after ``lower`` or the table's start, or None."""
     shown = ", ".join(printed(kind, name) for kind, name in zip(types, names, strict=True))
     # The subquery sorts, since the printed text would sort differently.
     query = (
@@ -90,7 +90,7 @@ def _next(
 
 
 def largest_row(session: Session, table: SourceTable) -> int | None:
-    """Bytes of the largest of the first and the last rows, as text; None when there are none."""
+    """Return the bytes of the largest of the first and last rows, as text; None without rows."""
     names = [quoted(column.name) for column in table.columns]
     total = " + ".join(f"coalesce(length({name}), 0)" for name in names)
     order = [quoted(name) for name in table.primary_key]
@@ -107,9 +107,9 @@ def largest_row(session: Session, table: SourceTable) -> int | None:
 
 
 def zero_dates(session: Session, table: SourceTable, key: Sequence[str]) -> tuple[str, str] | None:
-    """Why a key with dates that no calendar has does not identify rows of the lake, or None.
+    """Return why a key with impossible dates cannot identify rows of the lake, or None.
 
-    Such dates are NULL in the lake, and the connectors send another date for them.
+    Dates that no calendar has are NULL in the lake, and the connectors send another date for them.
     """
     types = zip(key, key_types(table, key), strict=True)
     for name in (name for name, kind in types if kind.name in CALENDAR):

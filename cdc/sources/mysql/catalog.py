@@ -1,4 +1,4 @@
-"""Tables and their keys from the catalog of MySQL and MariaDB."""
+"""Reads tables and their keys from the catalog of MySQL and MariaDB."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from schemas.fingerprint import Fingerprint
 from schemas.table import TableId
 
 OWN = "tributary"
-"""Database of our own tables on the source."""
+"""Database of this product's tables on the source."""
 
 _SYSTEM = ("information_schema", "mysql", "performance_schema", "sys", OWN)
 
@@ -46,7 +46,7 @@ _UNREADABLE = frozenset({"inet4", "inet6", "uuid"})
 
 
 def read_tables(session: Session, source: str, databases: Sequence[str]) -> list[TableStats]:
-    """All tables of the databases that match the patterns, without the server's and our own."""
+    """Return all user tables of the databases that match the patterns."""
     keys: defaultdict[tuple[str, str], list[str]] = defaultdict(list)
     for row in session.named(_KEYS):
         keys[row["db"], row["name"]].append(row["part"])
@@ -127,10 +127,10 @@ def read_fingerprints(
 
 
 def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
-    """A replica's facts with the primary's `PHYSICAL` ones, to compare with the primary's facts.
+    """Return a replica's facts with the primary's `PHYSICAL` facts, to compare with the primary's.
 
-    What a replica shows lies between two states of the primary. If the primary's files are the same
-    as before the fence, no statement can have replaced the replica's files either.
+    A replica's state is between two states of the primary. If the primary's files are the same as
+    before the fence, no statement can have replaced the replica's files either.
     """
     files = {name: primary.facts[name] for name in PHYSICAL if name in primary.facts}
     return Fingerprint({**replica.facts, **files})
@@ -178,7 +178,7 @@ def _missing(table: TableId) -> MissingTableError:
 
 
 def _kind(engine: str | None, kind: str, *, partitioned: bool) -> TableKind:
-    """The kind of a table; only InnoDB's can be read under a view while they are written to."""
+    """Return a table's kind. Only InnoDB's tables can be read under a view during writes."""
     if engine != "InnoDB" or kind != "BASE TABLE":
         return "other"
     return "partitioned" if partitioned else "table"

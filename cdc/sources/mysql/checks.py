@@ -1,4 +1,4 @@
-"""Pre-flight of one MySQL or MariaDB source: logins, settings, rights, and the right replica."""
+"""The checks of one MySQL or MariaDB source: logins, settings, rights, and the replica."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ FILTERS = ("do_db", "ignore_db", "do_table", "ignore_table", "wild_do_table", "w
 
 
 def run(connections: Connections) -> list[Check]:
-    """All lines for this source; a check that cannot run says why."""
+    """Return all lines for this source. The line of a check that cannot run has the reason."""
     logins, reachable = check_logins(connections.config, partial(_login, connections))
     found = list(logins)
     if ("admin", False) in reachable:
@@ -128,16 +128,16 @@ def _primary(session: Session, connections: Connections) -> Iterator[Check]:
 
 
 def _set_meanwhile(session: Session, kind: str) -> set[str]:
-    """Settings for which an older session may have a different value from the server's.
+    """Return the settings for which an older session may have another value than the server.
 
     The servers do not report when a session began. Only MySQL reports the values of each session,
-    and only to a login with more rights than ours.
+    but only to logins with further rights.
     """
     return {str(row[0]).lower() for row in session.rows(_SET_MEANWHILE[kind])}
 
 
 def _gtid_mode(mode: str) -> Check:
-    """Whether transactions are identified by GTIDs, or only by their place in the binlog."""
+    """Check whether GTIDs identify transactions, or only their places in the binlog."""
     if mode == "ON":
         return Check("gtid_mode", "ok", mode)
     return Check(
@@ -151,7 +151,7 @@ def _gtid_mode(mode: str) -> Check:
 
 
 def _retention(seconds: int) -> Check:
-    """Whether the binlog outlives an outage and a copy; 0 keeps it for ever."""
+    """Check that the binlog is retained during an outage and a copy; 0 retains it for ever."""
     name = "binlog_expire_logs_seconds"
     if seconds == 0 or seconds >= _SHORT_S:
         shown = "never purged" if seconds == 0 else f"kept for {seconds / _DAY_S:.1f} days"
@@ -166,7 +166,7 @@ def _retention(seconds: int) -> Check:
 
 
 def _may_replicate(session: Session, connections: Connections) -> Check:
-    """Whether the login has the rights; if a role may give them, it is a warning, not an error."""
+    """Check the login's rights; a missing right that a role may give is only a warning."""
     user = connections.credential("capture").user
     grants = [str(row[0]).upper() for row in session.rows("SHOW GRANTS")]
     held = ",".join(

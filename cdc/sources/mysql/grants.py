@@ -29,7 +29,7 @@ ROLES: tuple[Role, ...] = ("admin", "capture", "snapshot", "marker")
 
 
 def own_rights(kind: str) -> tuple[tuple[Role, str, tuple[str, ...]], ...]:
-    """The rights on our own tables of the logins other than the admin."""
+    """Return the rights on this product's tables for the logins other than the admin."""
     return _OWN_RIGHTS + _IDENTITY_RIGHTS if kind == "mariadb" else _OWN_RIGHTS
 
 
@@ -89,7 +89,7 @@ def grants_sql(
 
 
 def watch(kind: str) -> tuple[str, ...]:
-    """The rights to read positions of the binlog and a replica's state; MariaDB needs two."""
+    """Return the rights for reading positions of the binlog and a replica's state."""
     return (
         ("REPLICATION CLIENT", "REPLICA MONITOR") if kind == "mariadb" else ("REPLICATION CLIENT",)
     )

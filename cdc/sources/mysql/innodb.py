@@ -1,7 +1,7 @@
-"""What InnoDB itself reports of tables: the files of their rows, and foreign keys.
+"""Reads from InnoDB's catalog: the files of tables' rows, and foreign keys.
 
-InnoDB's own catalog tables need PROCESS and then show everything. The standard ones silently leave
-out what a login has no right to.
+InnoDB's catalog tables need the right PROCESS and then show everything. The standard catalog tables
+silently leave out objects that a login has no right to.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _SHORT = ((0xC0, 0x5FF), (0x1E00, 0x1FFF), (0x2160, 0x217F), (0x24B0, 0x24EF), (
 
 @dataclass(frozen=True)
 class Stored:
-    """Where the rows of a table lie.
+    """The files of a table's rows.
 
     Args:
         ids: InnoDB's ids by partition, under the empty name for a table without partitions. A
@@ -54,7 +54,7 @@ class Stored:
 
 
 def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dict[TableId, Stored]:
-    """Where the rows of these tables lie, by one statement, without tables of other engines.
+    """Return the files of tables' rows, in one statement, without tables of other engines.
 
     Raises:
         SourceError: The login lacks PROCESS.
@@ -86,10 +86,10 @@ def read_stored(session: Session, kind: str, tables: Collection[TableId]) -> dic
 
 
 def read_cascades(session: Session, kind: str, table: TableId) -> list[tuple[str, str, str]]:
-    """Foreign keys by which changes of another table change rows of this one.
+    """Return the foreign keys through which changes of another table change rows of this table.
 
     Returns:
-        For each foreign key its name, what ON DELETE does and what ON UPDATE does.
+        For each foreign key, its name, its ON DELETE action and its ON UPDATE action.
 
     Raises:
         SourceError: The login lacks PROCESS.

@@ -1,7 +1,7 @@
-"""Keys as text: how the server prints them for us, and the literals that compare as they do.
+"""Keys as text: SQL that prints a key, and literals that compare like the key's values.
 
-Ranges are exact for any boundaries, since a range ends at the very literal with which its neighbour
-begins. It matters only that the server takes ``<`` and ``>=`` as opposites, in the column's order.
+Ranges are exact for any boundaries, since a range ends at the same literal with which the next
+range begins. It is only required that ``<`` and ``>=`` are opposites on the server.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
     """The types of the key's columns.
 
     Raises:
-        SourceError: There is no key, or it has a type that no range can be made of.
+        SourceError: There is no key, or its type does not allow ranges.
     """
     if not key:
         raise SourceError(
@@ -45,14 +45,14 @@ def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
 
 
 def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
-    """The columns by which ranges are read: the key, or for a log its primary key.
+    """Return the columns by which ranges are read: the key, or for a log its primary key.
 
     Args:
         table: The table.
         key: Its key in the lake; empty for a log.
 
     Returns:
-        The columns; empty for a log without a primary key of which ranges can be made.
+        The columns; empty for a log without a primary key that allows ranges.
     """
     if key:
         return tuple(key)
@@ -91,7 +91,7 @@ def printed(kind: MysqlType, column: str) -> str:
 
 
 def literal(kind: MysqlType, text: str) -> str:
-    """A constant that compares with a column of that type as the column's own values do.
+    """Return a constant that compares with a column of this type like the column's values.
 
     The constant of a text has no explicit collation, so the column's collation is used. It is
     written as bytes, so that no character of the text can end it.
@@ -149,7 +149,7 @@ def relation(table: SourceTable) -> str:
 
 
 def relation_of(table: TableId) -> str:
-    """A table of which only the id is known, as a quoted, qualified name."""
+    """Return a table's quoted, qualified name from its id."""
     return f"{quoted(table.schema)}.{quoted(table.name)}"
 
 

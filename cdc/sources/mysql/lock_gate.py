@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from cdc.sources.mysql.connection import Session
 
 WAIT_S = 600
-"""How long a session waits at the gate before it gives up, in seconds."""
+"""Bound of a session's wait at the gate, in seconds."""
 
 BEGIN = (
     "SET SESSION TRANSACTION ISOLATION LEVEL REPEATABLE READ; "
@@ -27,7 +27,7 @@ class Gate:
     name: str
 
     def close(self, session: Session) -> None:
-        """Close the gate for as long as the session lives."""
+        """Close the gate until the session ends."""
         session.rows(f"DO GET_LOCK('{self._gate}', 0), GET_LOCK('{self._exit}', 0)")
 
     def open(self, session: Session) -> None:
@@ -39,11 +39,11 @@ class Gate:
         session.rows(f"DO RELEASE_LOCK('{self._pause}'), RELEASE_LOCK('{self._exit}')")
 
     def waiting(self, session: Session) -> int:
-        """How many sessions have come to the gate."""
+        """Return the number of sessions that wait at the gate."""
         return self._count(session, "come")
 
     def passed(self, session: Session) -> int:
-        """How many sessions have taken their views."""
+        """Return the number of sessions that have opened their views."""
         return self._count(session, "open")
 
     def _count(self, session: Session, sign: str) -> int:

@@ -1,4 +1,4 @@
-"""Single rows by key, as Python values of the lake's types."""
+"""Reads single rows by key, as Python values of the lake's types."""
 
 from __future__ import annotations
 
@@ -77,19 +77,20 @@ def fetch_by_key(
 def stored_value(
     session: Session, table: SourceTable, wanted: Column
 ) -> tuple[str | None, TypeRule]:
-    """The value of a column in rows older than it: its default, as text of what its rule reads.
+    """Return a column's value in rows that are older than the column: its default, as text.
 
-    The server does not show the stored value. The value is the current default, unless the default
-    was changed since the column was added. It is None if the table has no row, and so no older one.
+    The server does not show the stored value. It is the current default, unless the default was
+    changed after the column was added. The value is None if the table has no row.
 
     Args:
-        session: On the primary. It is left in a transaction that keeps the table's definition.
-        table: The table as the run compares it; its default is the one of older rows.
-        wanted: The column as the lake gets it.
+        session: A session on the primary. Afterwards it has an open transaction, which locks the
+            table's definition.
+        table: The table in the comparison of the run, with the default of older rows.
+        wanted: The column in the lake.
 
     Raises:
-        SourceError: The column has no default, or an expression, which gives each row a value of
-            its own; or the column was changed since the table was described.
+        SourceError: The column has no default; or an expression, which gives each row another
+            value; or the column was changed after the comparison.
     """
     column = next(one for one in table.columns if one.name == wanted.name)
     rule = column.type.rule(
@@ -117,7 +118,7 @@ def stored_value(
 
 
 def lake_value(rule: TypeRule, value: Any) -> Any:
-    """What ``read_sql`` gave through the driver, as a Python value of the lake type."""
+    """Convert a value of ``read_sql`` from the driver to a Python value of the lake's type."""
     if value is None:
         return None
     if rule.looked_up is not None:
@@ -138,7 +139,7 @@ def lake_value(rule: TypeRule, value: Any) -> Any:
 
 
 def constant(kind: MysqlType, value: object, table: SourceTable, name: str) -> str:
-    """A key value of the lake as an SQL constant that is equal to the column's value.
+    """Return a key value of the lake as an SQL constant that equals the column's value.
 
     Raises:
         SchemaError: The value is NULL.

@@ -1,7 +1,8 @@
-"""A table as planned statements would leave it: a value, for which no statement is run.
+"""Computes a table as it would be after planned statements, which are not executed.
 
-Only a server knows how its catalog prints a definition. So a temporary table with that one column
-is created in our own database. Other sessions do not see it, and a binlog of rows does not have it.
+Only a server knows how its catalog prints a definition. So a temporary table with a single column
+is created in database ``tributary``. Other sessions do not see it, and a row-based binlog does not
+contain it.
 """
 
 from __future__ import annotations
