@@ -67,9 +67,7 @@ class BinlogCapture:
             return preparation.audit_server(session, append=self._names.append)
 
     def audit_table(self, table: SourceTable) -> list[str]:
-        """Return the problems that make only this table's changes in the binlog missing or
-        unusable.
-        """
+        """Return the problems that make this table's changes in the binlog missing or unusable."""
         with self._connections.open("admin") as session:
             return preparation.audit_table(session, table, append=self._names.append)
 

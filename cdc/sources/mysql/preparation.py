@@ -1,4 +1,4 @@
-"""What capture needs on the primary: our own tables, rights, and a binlog with all changes."""
+"""Prepares and checks the primary for capture: own tables, rights, a binlog with all changes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ CREATE TABLE IF NOT EXISTS {OWN}.marker (
 """,
 }
 
-# MySQL has an id of its own, which moves with the data (see `cdc.sources.mysql.primary`).
+# MySQL has its own id, which is copied together with the data (see `cdc.sources.mysql.primary`).
 _IDENTITY = f"{OWN}.source_identity"
 _IDENTITY_TABLE = f"""
 CREATE TABLE IF NOT EXISTS {_IDENTITY} (
     one tinyint NOT NULL PRIMARY KEY, id char(36) NOT NULL)
     ENGINE = InnoDB CHARACTER SET utf8mb4
 """
-# Written once, and whoever comes second keeps what the first wrote.
+# The row is written once. A later process keeps the first process's row.
 _IDENTITY_ROW = f"INSERT IGNORE INTO {_IDENTITY} (one, id) VALUES (1, uuid())"  # noqa: S608
 
 # The rights that a session sees of its own login: on the server, one database and one table.
@@ -67,7 +67,7 @@ _READ = (
 
 
 def prepare(connections: Connections) -> None:
-    """Create what is missing: database ``tributary``, its tables and grants."""
+    """Create the missing parts: database ``tributary``, its tables and grants."""
     statements = planned(connections)
     if statements:
         with connections.open("admin") as session:
@@ -76,7 +76,7 @@ def prepare(connections: Connections) -> None:
 
 
 def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[str]:
-    """The statements that capturing these tables would run now; nothing is run.
+    """Return the statements that would capture these tables; no statement is executed.
 
     No table needs a statement of its own, since the binlog contains all tables.
     """
@@ -104,9 +104,9 @@ def planned(connections: Connections, tables: Sequence[TableId] = ()) -> list[st
 
 
 def _grants(connections: Connections, role: Role, known: dict[Role, Account]) -> list[str]:
-    """Statements that grant a login the rights that it lacks on our own tables.
+    """Return the statements that grant a login its missing rights on this product's tables.
 
-    A right that it has through a role may be granted again.
+    A right that the login has through a role may be granted again.
     """
     account = known[role]
     rights_of = own_rights(connections.config.kind)
@@ -126,12 +126,12 @@ def _grants(connections: Connections, role: Role, known: dict[Role, Account]) ->
 
 
 def audit_table(session: Session, table: SourceTable, *, append: bool = False) -> list[str]:
-    """What keeps changes of only this table out of the binlog, or makes them unusable.
+    """Return the problems that make this table's changes in the binlog missing or unusable.
 
     Args:
-        session: The admin's, on the primary.
+        session: The admin's session on the primary.
         table: The table.
-        append: Whether it is a log, of which only inserted rows are captured.
+        append: Whether the table is a log. Only inserted rows of a log are captured.
     """
     problems: list[str] = []
     if table.kind not in ("table", "partitioned"):
@@ -144,20 +144,20 @@ def audit_table(session: Session, table: SourceTable, *, append: bool = False) -
 
 
 def audit_server(session: Session, *, append: bool) -> list[str]:
-    """The settings and uses of the server that keep changes of all tables out of the binlog.
+    """Return the settings and uses of the server due to which changes are not in the binlog.
 
-    Without events every table is idle, so runs audit these for idle tables as well.
+    Without events every table is idle, so runs check this for idle tables as well.
 
     Args:
-        session: The admin's, on the primary.
-        append: Whether logs are captured, of which only inserted rows are.
+        session: The admin's session on the primary.
+        append: Whether the captured tables are logs. Only inserted rows of a log are captured.
     """
     marks = ", ".join(["%s"] * len(_READ))
     rows = session.rows(f"SHOW GLOBAL VARIABLES WHERE Variable_name IN ({marks})", _READ)
     seen = {str(name).lower(): str(value) for name, value in rows}
     problems = list(losing(seen))
     if append and seen.get("binlog_transaction_compression") == "ON":
-        # The place of a row in the binlog identifies the row when it is sent again.
+        # A row's place in the binlog identifies the row if the connector sends it again.
         problems.append(
             "binlog_transaction_compression is ON: rows of a compressed transaction have no"
             " positions of their own, by which mode append distinguishes rows"
@@ -167,7 +167,8 @@ def audit_server(session: Session, *, append: bool) -> list[str]:
 
 
 def _cascades(session: Session, table: SourceTable) -> list[str]:
-    """Foreign keys by which the engine changes rows of the table without an event."""
+    """Return the foreign keys through which the engine changes the table's rows without an event.
+    """
     if not cascades_unseen(session):
         return []
     return [
@@ -178,7 +179,7 @@ def _cascades(session: Session, table: SourceTable) -> list[str]:
 
 
 def cascades_unseen(session: Session) -> bool:
-    """Whether the engine changes rows by foreign keys without an event.
+    """Whether the engine changes rows through foreign keys without an event.
 
     Since MySQL 9.6 the server itself makes these changes and logs them, unless
     ``innodb_native_foreign_keys`` leaves them to the engine.
@@ -192,9 +193,9 @@ def cascades_unseen(session: Session) -> bool:
 
 
 def xa_used(session: Session) -> str | None:
-    """The evidence of XA transactions with which a connector loses rows; None without.
+    """Return evidence of XA transactions that let a connector lose rows; None without evidence.
 
-    Their rows are logged before they commit.
+    The rows of these transactions are logged before they commit.
     """
     if used := _xa_prepared(session):
         return f"{used}: the binlog contains their rows before they commit or roll back"
@@ -207,7 +208,10 @@ def xa_used(session: Session) -> str | None:
 
 
 def _xa_prepared(session: Session) -> str | None:
-    """The evidence of XA transactions, whose rows are logged before they commit; None without."""
+    """Return evidence of prepared XA transactions, or None.
+
+    The rows of such a transaction are logged before it commits.
+    """
     rows = session.rows("SHOW GLOBAL STATUS LIKE 'Com_xa_prepare'")
     if prepared := int(rows[0][1]) if rows else 0:
         return f"XA transactions are used ({prepared} since the server started)"
@@ -221,7 +225,7 @@ def _xa_prepared(session: Session) -> str | None:
 
 
 def _xa_of_one_phase(session: Session) -> str | None:
-    """The evidence of XA transactions, if a connector without GTIDs can leave out their rows.
+    """Return evidence of XA transactions, if a connector without GTIDs can leave out their rows.
 
     The connector recognizes the start of a transaction by BEGIN, and XA transactions have XA START
     instead. So with each of their rows it stores the end of the row's event, and not the event's
@@ -236,5 +240,5 @@ def _xa_of_one_phase(session: Session) -> str | None:
 
 
 def _of_nobody(session: Session) -> set[str]:
-    """Ids of the transactions that do not belong to a connection."""
+    """Return the ids of the transactions that do not belong to a connection."""
     return {str(row[0]) for row in session.rows(_OF_NOBODY)}

@@ -1,4 +1,4 @@
-"""The identity of a server, what it has executed, and the markers on the primary."""
+"""Reads the identity of a server and its executed transactions; writes markers on the primary."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ NO_TABLE = frozenset({ER.NO_SUCH_TABLE, ER.BAD_DB_ERROR})
 # The number that distinguishes servers which replicate from each other.
 _OWN_ID = {"mysql": "@@global.server_uuid", "mariadb": "@@global.server_id"}
 UNKNOWN = "unknown"
-"""Instead of the id, where the row that has it is missing."""
+"""The text in place of a server's id, if the row with the id is missing."""
 # MariaDB's own id of a server (server_uid) is made of the machine's network address and the port:
 # it changes when the server moves, and unrelated servers may share it. So a row of our own says
-# which data these are, and the number, which of the servers that replicate them.
-# The nodes of a Galera cluster share both, and count transactions each for itself: their name tells
-# them apart. Texts are joined as bytes, since the collations of their sources differ.
+# which data these are, and the number, which of the servers that replicate them. The nodes of a
+# Galera cluster share both, and each node counts its own transactions. The node's name
+# distinguishes them. Texts are joined as bytes, since the collations of their sources differ.
 _NODE = """
 (SELECT concat('@', node.VARIABLE_VALUE) FROM information_schema.GLOBAL_VARIABLES node
  JOIN information_schema.GLOBAL_VARIABLES galera
@@ -42,7 +42,7 @@ _NAMED = (
 
 
 def position(text: str, kind: str) -> LogPosition:
-    """A position as servers of the kind print it: a set of GTIDs, or MySQL's without them."""
+    """Parse a position of this kind of server: a set of GTIDs, or MySQL's binlog place."""
     return read_position(text) if kind == "mysql" else MariadbGtidSet.parse(text)
 
 
@@ -56,12 +56,12 @@ def has_gtids(session: Session, kind: str) -> bool:
 
 
 def gtid_mode(session: Session) -> str:
-    """MySQL's mode: OFF, OFF_PERMISSIVE, ON_PERMISSIVE or ON."""
+    """Return MySQL's GTID mode: OFF, OFF_PERMISSIVE, ON_PERMISSIVE or ON."""
     return str(session.value("SELECT @@global.gtid_mode")).upper()
 
 
 def executed(session: Session, kind: str) -> LogPosition:
-    """What the server has executed, by its log.
+    """Return the position up to which the server has executed transactions, by its log.
 
     MariaDB's ``gtid_binlog_pos`` is what the server has logged: on the primary, exactly that can be
     captured and reaches replicas. ``gtid_current_pos`` leaves out the transactions of another
@@ -77,7 +77,7 @@ def executed(session: Session, kind: str) -> LogPosition:
 
 
 def shown(session: Session, kind: str, table: TableId) -> LogPosition:
-    """A position such that the table's catalog shows every statement before it.
+    """Return a position. The table's catalog shows every statement before this position.
 
     A place in the binlog may be after a statement whose change of the catalog is not committed yet;
     a GTID set may not. Until the commit the statement holds the lock of the table's name. The
@@ -94,18 +94,18 @@ def shown(session: Session, kind: str, table: TableId) -> LogPosition:
 
 
 def applied(session: Session, kind: str) -> GtidSet:
-    """What a replica has executed of its primary's transactions, by GTID."""
+    """Return the GTIDs of the primary's transactions that a replica has executed."""
     name = "gtid_executed" if kind == "mysql" else "gtid_slave_pos"
     return _gtids(session.value(f"SELECT @@global.{name}"), kind)
 
 
 def purged(session: Session, kind: str) -> LogPosition:
-    """What was executed and is in no binlog any more."""
+    """Return the position up to which the binlog is purged."""
     if kind == "mysql" and has_gtids(session, kind):
         return _gtids(session.value("SELECT @@global.gtid_purged"), kind)
     logs = session.rows("SHOW BINARY LOGS")
     if kind == "mysql":
-        # Everything before the first file that is left.
+        # The position before the first remaining file.
         return BinlogPosition(str(logs[0][0]), 0) if logs else _end_of_binlog(session)
     if not logs:
         return _gtids("", kind)
@@ -114,7 +114,7 @@ def purged(session: Session, kind: str) -> LogPosition:
 
 
 def binlog_status(session: Session, kind: str) -> list[tuple[object, ...]]:
-    """The end of the binlog and its filters: file, offset, included and ignored databases."""
+    """Return the binlog's end and filters: file, offset, included and ignored databases."""
     if kind == "mariadb":
         return session.rows("SHOW MASTER STATUS")
     try:
@@ -138,7 +138,7 @@ class BinlogFilter:
     ignored: frozenset[str]
 
     def leaves_out(self, database: str) -> str | None:
-        """Why changes of a database are in no event; None if they are logged."""
+        """Return why changes of a database are not logged; None if they are logged."""
         if self.only and database not in self.only:
             return f"binlog_do_db leaves out database {database}"
         if database in self.ignored:
@@ -173,12 +173,12 @@ def _gtids(value: object, kind: str) -> GtidSet:
 
 
 def binlog_bytes(session: Session) -> int:
-    """Bytes of the binlogs that are kept."""
+    """Return the size of the retained binlogs in bytes."""
     return sum(int(row[1]) for row in session.rows("SHOW BINARY LOGS"))
 
 
 def identity(session: Session, kind: str) -> tuple[str, bool]:
-    """The id that distinguishes a server from all others, and whether it is read-only.
+    """Return the id that distinguishes a server from all others, and whether it is read-only.
 
     A server of MariaDB on which nothing is captured yet, or whose row was deleted, is ``unknown``.
     """
@@ -208,10 +208,10 @@ def _identity_sql(kind: str) -> str:
 
 
 def write_marker(connections: Connections) -> Marker:
-    """Write a new marker row, and read what is executed once it is committed.
+    """Write a new marker row, and read the server's position after the row's commit.
 
     Raises:
-        SourceError: The server that took the row is not the one that reported the position.
+        SourceError: The marker was written on another server than the one with the position.
     """
     kind, marker = connections.config.kind, uuid4()
     with connections.open("marker") as session:

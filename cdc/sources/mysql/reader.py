@@ -20,8 +20,8 @@ from schemas.table import TableId, TableSchema
 from schemas.type_rule import TypeRule
 
 LOCK_TIMEOUT_S = 30
-# The longest time for which a session waits for the server's next bytes, and the server waits for
-# the reader to take some. Spark writes files meanwhile, and the server's own default is a minute.
+# Bound of a session's wait for the server's next bytes, and of the server's wait for the reader.
+# Spark writes files between reads, and the server's default is only a minute.
 SOCKET_TIMEOUT_S = 900
 
 _SSL_MODES = {
@@ -49,15 +49,15 @@ def snapshot_query(
     view: View | None,
     fetch_size: int,
 ) -> SnapshotQuery:
-    """The query by which Spark reads the ranges, one JDBC partition each.
+    """Return the query with which Spark reads the ranges, one JDBC partition each.
 
     Columns get generated names, since Spark does not escape quotes in names; ``select`` restores
     their own names. The servers merge the subquery, so predicates use the key's index. A log is
     read by the primary key, if it has one.
 
     Raises:
-        SourceError: No ranges can be made of the key, or the JDBC driver cannot reach the server as
-            it is configured.
+        SourceError: The key's type does not allow ranges, or the JDBC driver cannot connect with
+            the configured settings.
     """
     kind = connections.config.kind
     on_replica = view is None or view.on_replica
@@ -130,12 +130,13 @@ def is_from_server(text: str) -> bool:
 
 
 def explain_failure(table: TableId, text: str, *, together: bool = False) -> SourceError:
-    """The error of a Spark task that read the table, as one of ours.
+    """Return the typed error of a Spark task that failed to read the table.
 
     Args:
         table: The table.
         text: The text of the exception.
-        together: Whether its sessions took their views together, so that none can join later.
+        together: Whether all sessions opened their views at the same time, so that none can join
+            later.
     """
     said = _FROM_SERVER.findall(text)
     reason = said[-1].strip() if said else text.strip()[:500]

@@ -1,4 +1,4 @@
-"""The replica: the fence that a view must lie behind, and how far the replica is."""
+"""The replica: its position, and the wait of the fence."""
 
 from __future__ import annotations
 
@@ -19,14 +19,15 @@ _POLL_S = (0.02, 0.5)
 
 @dataclass(frozen=True)
 class Position:
-    """How far a replica is.
+    """The position and state of a replica.
 
     Args:
-        executed: What it has executed of its primary; without GTIDs, a place in the primary's
-            binlog.
-        lag_seconds: The age of the transaction that it executes now; None when it is not known.
-        stopped: Whether its applier does not run.
-        receiving: Whether its receiver runs.
+        executed: The primary's transactions that the replica has executed; without GTIDs, a place
+            in the primary's binlog.
+        lag_seconds: Age in seconds of the transaction that the replica executes now; None if it is
+            not known.
+        stopped: Whether the replica's applier is stopped.
+        receiving: Whether the replica's receiver runs.
         error: The last error of the applier or the receiver, or empty.
     """
 
@@ -53,10 +54,10 @@ class Position:
 
 
 def position(connections: Connections) -> Position:
-    """How far the replica is.
+    """Return the position of the replica.
 
     Raises:
-        ReplicaError: The server does not replicate, or the login may not see that it does.
+        ReplicaError: The server does not replicate, or the login may not see its replication.
     """
     primary = _require_other_server(connections)
     with connections.open("snapshot", on_replica=True) as session:
@@ -66,11 +67,12 @@ def position(connections: Connections) -> Position:
 def wait_for_position(
     connections: Connections, upto: LogPosition, *, timeout_s: float, progress: Progress
 ) -> LogPosition:
-    """Wait until the replica has executed ``upto``; returns what it has executed then.
+    """Wait until the replica has executed ``upto``; return the replica's position then.
 
     Raises:
-        ReplicaError: Time ran out, with the lag and the replica's own error; or it is the primary
-            itself, does not replicate, leaves out changes, or follows another server without GTIDs.
+        ReplicaError: The wait reached its bound; the error has the lag and the replica's own error.
+            Or the replica is the primary itself, does not replicate, leaves out changes, or follows
+            another server without GTIDs.
         PositionError: The primary has GTIDs now and had none when the position was read, or the
             other way round.
     """
@@ -110,7 +112,7 @@ class _Primary:
 
 
 def _require_other_server(connections: Connections) -> _Primary:
-    """Refuse a replica that is the primary: what it has executed would prove nothing."""
+    """Refuse a replica that is the primary, whose position would prove nothing."""
     kind = connections.config.kind
     with connections.open("marker") as session:
         primary = own_id(session, kind)
@@ -168,11 +170,11 @@ def _position(
 
 
 def _place(connections: Connections, status: dict[str, Any], primary: str) -> BinlogPosition:
-    """How far the replica is in the primary's binlog.
+    """Return the replica's place in the primary's binlog.
 
-    Its applier counts only by the binlog of the server that it follows. How far it is in the binlog
-    of a server further up is unknown. With several workers the result is the place up to which all
-    of them have committed.
+    A replica reports only places in the binlog of the server that it follows. So this server must
+    be the primary. With several workers, the result is the place up to which all of them have
+    committed.
     """
     where = connections.where(on_replica=True)
     if other := follows_another(status, primary):

@@ -1,4 +1,4 @@
-"""Stop and start the applier of a replica, which executes what the primary has logged."""
+"""Stops and starts the applier of a replica, which executes the primary's logged transactions."""
 
 from __future__ import annotations
 
@@ -13,7 +13,9 @@ from cdc.sources.mysql.checks import replication_status
 from cdc.sources.mysql.connection import Connections, Session
 
 PAUSE_LIMIT_S = 20.0
-"""How long the applier may be stopped before the server itself starts it, in seconds."""
+"""Maximum duration of a stop of the applier, in seconds. After it, the server itself starts the
+applier.
+"""
 
 _STATE_S = 10.0
 _POLL_S = 0.01
@@ -29,7 +31,7 @@ def paused(connections: Connections) -> bool:
 
 
 def resume(connections: Connections) -> None:
-    """Start the replica's applier, even if another process or a person stopped it.
+    """Start the replica's applier, even if another process or an operator stopped it.
 
     The function waits until the applier runs.
 
