@@ -171,7 +171,7 @@ class ConnectClient:
         Args:
             name: The connector.
             timeout_s: Limit for the wait, in seconds; ``connect.timeout_s`` if None.
-            progress: Where to show the wait.
+            progress: Shows the wait.
 
         Raises:
             ConnectError: The connector or a task failed (with the reason from its trace), or the
@@ -263,7 +263,7 @@ class ConnectClient:
             name: The connector.
             forget_offsets: Also delete its stored position. Otherwise a later connector of the same
                 name with a new slot would find a position that the slot does not have.
-            progress: Where to show the wait.
+            progress: Shows the wait.
         """
         if self.status(name) is None:
             return False

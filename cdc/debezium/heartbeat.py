@@ -115,7 +115,7 @@ def wait_for_heartbeat(
         capture: The connector's names.
         after: Last stable offset of the heartbeat topic before the connector was started.
         timeout_s: Limit for the wait, in seconds.
-        progress: Where to show the wait.
+        progress: Shows the wait.
         require_running: Called during the wait; raises an error with the reason if the connector
             has failed.
 

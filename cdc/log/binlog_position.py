@@ -1,4 +1,4 @@
-"""Places in a binlog, by file and position: what a MySQL server without GTIDs has executed.
+"""Places in a binlog, by file and position: the positions of a MySQL server without GTIDs.
 
 A place covers all bytes before it. It does not cover an event that begins at it. Places are
 comparable only within the binlog of one server.
@@ -96,12 +96,12 @@ class BinlogPosition:
 
 @dataclass(frozen=True)
 class StoredPosition:
-    """What Connect has stored for a MySQL server: how far everything is in Kafka, in two terms.
+    """Connect's stored position for a MySQL server, as GTIDs and as a place in the binlog.
 
-    The place is always right. The GTIDs are right only while the connector follows them. A
-    connector that began while the server did not use GTIDs, but still had older ones, repeats those
-    older ones forever: they are then too few, never too many. So the caller's position decides
-    which of the two terms is compared.
+    The place is always right. The GTIDs are right only if the connector updates them. If a
+    connector started while the server did not use GTIDs but still had older ones, it repeats these
+    older GTIDs forever: they are too few, never too many. So the caller's position decides which of
+    the two terms is compared.
 
     Args:
         gtids: The transactions, if the connector names any.

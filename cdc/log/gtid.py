@@ -1,8 +1,8 @@
-"""Sets of global transaction ids: what a MySQL or MariaDB server has executed, as values.
+"""Sets of global transaction ids (GTIDs) of MySQL and MariaDB, as values.
 
-The fence, and each check whether capture has passed a position, ask if one such set contains
-another. This module answers, and not the server, since one of the two sets often comes from
-Connect's stored offsets, from the state store or from a lake commit.
+The fence, and each check whether capture has passed a position, compare two such sets. This module
+compares them instead of the server, since one of the sets often comes from Connect's stored
+offsets, from the state store or from a lake commit.
 """
 
 from __future__ import annotations

@@ -15,9 +15,10 @@ _Position = TypeVar("_Position", bound="LogPosition")
 
 
 class LogPosition(Protocol):
-    """How far a log was written, read or applied. Positions of one kind of server compare.
+    """A position up to which a log was written, read or applied.
 
-    The order is partial: two sets of transactions may each lack a transaction of the other.
+    Only positions of one kind of server are comparable. The order is partial: each of two sets of
+    transactions may lack a transaction of the other set.
     """
 
     def reaches(self: _Position, other: _Position) -> bool:
@@ -31,11 +32,11 @@ class LogPosition(Protocol):
 
 
 def shortfall(seen: _Position | None, upto: _Position) -> str:
-    """What a capture lacks, for a person; empty once it has got there.
+    """Return a message if a capture has not reached a position; empty if it has.
 
     Args:
-        seen: How far it has got; None if nowhere.
-        upto: How far it must get.
+        seen: The captured position; None if nothing is captured.
+        upto: The position that must be captured.
     """
     if seen is not None and seen.reaches(upto):
         return ""
@@ -46,8 +47,8 @@ def shortfall(seen: _Position | None, upto: _Position) -> str:
 class Lsn:
     """A PostgreSQL log sequence number: a byte position in the write-ahead log.
 
-    A comparison with any value that is not an `Lsn` raises, so that a position of another kind (a
-    GTID set, a Kafka offset, an integer) can never decide what is read.
+    A comparison with a value of another type (a GTID set, a Kafka offset, an integer) raises an
+    error, so that such a value can never decide what is read.
 
     Args:
         value: Bytes from the start of the log, 0 to 2**64 - 1.

@@ -1,7 +1,7 @@
-"""A JVM ends with the command that started it, and never keeps that command from ending.
+"""Ends a JVM with the command that started it, and lets the command end despite a hanging task.
 
-A task's thread cannot be ended from outside. A task that never ends keeps its JVM alive, and the
-command that waits for the JVM. So the JVM's process is killed.
+A task's thread cannot be ended from outside. A hanging task keeps its JVM alive, and the command
+waits for the JVM. So the JVM's process is killed.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import threading
 _log = logging.getLogger(__name__)
 
 GRACE_S = 20.0
-"""How long running work may take to end after the command was asked to stop, in seconds."""
+"""Bound, in seconds, of the time that running work may take to end after a request to stop."""
 AFTER_S = 15
-"""How long a JVM may take to end by itself after its command has ended, in seconds."""
+"""Bound, in seconds, of the time that a JVM may take to end after its command has ended."""
 
 _WATCH = (
     "read -r _; n=0;"
@@ -28,7 +28,7 @@ the JVM's end, and kills the JVM when the time is over."""
 
 _killed = threading.Event()
 _guarded: list[tuple[subprocess.Popen[bytes], int]] = []
-"""Each JVM, with the pipe that is open as long as this process lives."""
+"""Each JVM, with a pipe that is open until this process ends."""
 
 
 def guard(jvm: subprocess.Popen[bytes], *, after_s: int = AFTER_S) -> None:

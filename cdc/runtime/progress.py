@@ -1,4 +1,4 @@
-"""How long-running work reports its progress, independently of the display."""
+"""Interfaces for the progress of long-running work, independent of the display."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Task(Protocol):
         """Add ``count`` finished units. Safe to call from any thread."""
 
     def note(self, text: str) -> None:
-        """Report the present situation, for example what a wait is waiting for."""
+        """Report the current situation, for example what a wait waits for."""
 
     def done(self) -> None:
         """Report that the work has ended, with or without success."""
@@ -88,7 +88,7 @@ class Interruptible:
         self.interrupted = threading.Event()
 
     def interrupt(self) -> None:
-        """Stop every task from now on at its start or at its next note."""
+        """Stop every task at its next note, and every later task at its start."""
         self.interrupted.set()
 
     def start(self, task: str, total: int | None = None, unit: str = "rows") -> Task:

@@ -278,11 +278,11 @@ def _give_hadoop(
 
 
 def in_this_thread(spark: SparkSession) -> SparkSession:
-    """Make the session the current one of this thread, and return it.
+    """Make the session the current session of this thread, and return the session.
 
-    Spark takes settings from the thread's current session, and a new thread has none. Without one,
-    a cast would return NULL where it must fail. A persisted frame would be computed again, since
-    its plan would no longer equal the persisted one.
+    Spark takes settings from the thread's current session, and a new thread has none. Without a
+    session, a cast would return NULL instead of an error. A persisted frame would be computed
+    again, since its plan would differ from the persisted plan.
     """
     java_class(spark, "org.apache.spark.sql.SparkSession").setActiveSession(spark._jsparkSession)
     return spark

@@ -1,12 +1,12 @@
-"""Spark tasks that make no progress: their job is cancelled, so that its table fails by name.
+"""Cancels the jobs of Spark tasks that make no progress, so that only their tables fail.
 
 Progress is any change of what Spark counts for a stage while its tasks run: ended tasks, and rows
 and bytes that were read, shuffled, spilled and written. CPU time does not count, since a thread in
 an endless loop also uses it.
 
-A task that does not end when its job is cancelled holds its core until the process ends. A service
-reads the number of such cores, and ends. If no core is left, the stages that wait for one could
-never begin: they are cancelled, too.
+If a task does not end after its job is cancelled, it holds its core until the process ends. `run
+--continuous` reads the number of such cores, and ends. If no core is left, the stages that wait for
+a core could never begin, so they are cancelled, too.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ Stage = tuple[int, int]
 
 
 class StageProgress:
-    """How long each stage has shown the same counts.
+    """Detects stages whose counts have not changed for too long.
 
     Args:
         timeout_s: How long a stage may have the same counts, in seconds.

@@ -1,4 +1,4 @@
-"""The one loop in which anything waits for a server, a process or another session."""
+"""The loop of every wait for a server, a process or another session."""
 
 from __future__ import annotations
 
@@ -39,14 +39,15 @@ def wait_while(
     stop: threading.Event | None = None,
     clock: Clock = _CLOCK,
 ) -> T:
-    """Wait until nothing is lacking any more, and return what still is when time has run out.
+    """Wait until nothing is lacking; at the end of the time, return what is still lacking.
 
-    The caller raises its own error with what is returned; a false value means that the wait has
-    succeeded. The last look is at the end of the time, so no wait fails for what came in its last
-    pause.
+    A false value means that the wait has succeeded. Otherwise the caller raises its own error with
+    the returned value. The last look is at the end of the time, so that a change in the last pause
+    is seen.
 
-    stamina, which repeats refused requests elsewhere, repeats only what raises an exception, logs
-    each look as a retry, and can neither be cancelled nor report what it waits for.
+    This loop does not use stamina, which repeats refused requests elsewhere: stamina repeats only
+    calls that raise an exception, logs each look as a retry, cannot be cancelled, and does not
+    report what it waits for.
 
     Args:
         lacking: Looks once; returns what is lacking, or a false value if nothing is. Its exceptions
@@ -57,7 +58,7 @@ def wait_while(
         task: Counts the looks and notes what is lacking. Interrupts the wait, if its progress is
             interruptible.
         stop: Ends the wait early once it is set, as if time had run out.
-        clock: What the time is measured with.
+        clock: The clock that measures the time.
     """
     pause, longest = poll_s if isinstance(poll_s, tuple) else (poll_s, poll_s)
     deadline = clock.now() + timeout_s

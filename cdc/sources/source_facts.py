@@ -43,10 +43,10 @@ class TableStats:
         rows_estimate: Number of rows in the server's statistics; None if the table was never
             analyzed.
         total_bytes: Bytes on disk with TOAST and indexes, over all partitions.
-        primary_key: Its columns in key order; empty without one.
-        replica_identity: What the log keeps of an old row; None if the source has no such setting,
-            since its log has whole rows.
-        partition_root: The root, when this table is itself a partition.
+        primary_key: The primary key's columns in key order; empty without a primary key.
+        replica_identity: The columns of the old row in the log; None if the source has no such
+            setting, since its log has whole rows.
+        partition_root: The root, if this table is a partition.
     """
 
     table: TableId
@@ -111,15 +111,15 @@ class SourceTable:
         table: The table.
         kind: The table's kind.
         columns: Live columns in catalog order.
-        primary_key: Its columns in key order; empty without one.
+        primary_key: The primary key's columns in key order; empty without a primary key.
         unique_indexes: Column tuples of valid, immediate, complete unique indexes on plain columns
             (the primary key's among them).
-        replica_identity: What the log keeps of an old row; None if the source has no such setting,
-            since its log has whole rows.
+        replica_identity: The columns of the old row in the log; None if the source has no such
+            setting, since its log has whole rows.
         identity_columns: Columns that identify an old row in the log; empty for ``nothing``.
         owner: The owning role.
         source_kind: The kind of the table's source, for the SQL in remedies.
-        partition_root: The root, when this table is itself a partition.
+        partition_root: The root, if this table is a partition.
         updated: Rows updated since the server's statistics began.
         deleted: Rows deleted since then.
         hazards: Facts that could stop the connector for all tables of the tier, one sentence each.

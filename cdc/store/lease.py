@@ -181,7 +181,7 @@ class Leases:
             this machine see when it has died.
         ttl_s: Seconds until a lease expires unless it is renewed. After a crash, processes of other
             machines wait this long.
-        progress: Where waits are shown.
+        progress: Shows the waits.
     """
 
     def __init__(

@@ -26,7 +26,7 @@ class Sampler:
     Args:
         source: The source.
         table: The table.
-        schema: Its lake schema.
+        schema: The table's lake schema.
         keys: The keys of the rows.
     """
 

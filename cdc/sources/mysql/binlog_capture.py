@@ -19,7 +19,7 @@ class BinlogCapture:
 
     Args:
         connections: Opens sessions.
-        names: Its names.
+        names: The capture's names.
     """
 
     sent_tables = None

@@ -127,7 +127,7 @@ def read_fingerprints(
 
 
 def with_files(replica: Fingerprint, primary: Fingerprint) -> Fingerprint:
-    """Return a replica's facts with the primary's `PHYSICAL` facts, to compare with the primary's.
+    """Return a replica's facts with the primary's `PHYSICAL` facts, for a comparison.
 
     A replica's state is between two states of the primary. If the primary's files are the same as
     before the fence, no statement can have replaced the replica's files either.

@@ -123,7 +123,7 @@ def replica_view(
         resuming: Makes sure that the applier runs after its block, even if this process dies in the
             block. The block contains only the pause.
         timeout_s: Bound of the wait for the sessions to come, in seconds.
-        progress: Where waits are shown.
+        progress: Shows the waits.
 
     Raises:
         ReplicaError: Another copy in this process waits too long for its own sessions to open.

@@ -38,7 +38,7 @@ def fetch_by_key(
     Args:
         session: On the primary or the replica.
         table: The table.
-        schema: Its lake schema.
+        schema: The table's lake schema.
         keys: Values of the lake's types, in the order of ``schema.key``.
         columns: Columns of the schema.
 

@@ -167,8 +167,7 @@ def audit_server(session: Session, *, append: bool) -> list[str]:
 
 
 def _cascades(session: Session, table: SourceTable) -> list[str]:
-    """Return the foreign keys through which the engine changes the table's rows without an event.
-    """
+    """Return the foreign keys with which the engine changes the table's rows without an event."""
     if not cascades_unseen(session):
         return []
     return [

@@ -59,7 +59,7 @@ class MysqlSource:
 
     Args:
         name: Key of the source in the configuration.
-        config: Its section.
+        config: The source's section of the configuration.
     """
 
     def __init__(self, name: str, config: MysqlSourceConfig) -> None:
@@ -257,7 +257,7 @@ class MysqlSource:
             )
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> TributaryError | None:
-        """The error that a failed read by Spark means, from the text of its exception."""
+        """Return the typed error of a failed read by Spark, from the text of its exception."""
         if view is not None and view.split is not None and (found := view.split.failure()):
             return found  # the sessions report only that they found the gate open
         together = view is not None and bool(view.snapshot_id)

@@ -139,7 +139,7 @@ def replica_view(
         resuming: Context that resumes replay at its end, even if this process dies within it. It
             contains only the pause.
         timeout_s: Bound of each wait for the replica, in seconds.
-        progress: Where waits are shown.
+        progress: Shows the waits.
 
     Raises:
         ReplicaError: Replay cannot be paused, or continued during the export, or the replica

@@ -35,7 +35,7 @@ def fetch_by_key(
     Args:
         session: A session on the primary or the replica.
         table: The table.
-        schema: Its lake schema.
+        schema: The table's lake schema.
         keys: Values of the lake's types, in the order of ``schema.key``.
         columns: Columns of the schema.
 

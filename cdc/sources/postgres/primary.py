@@ -73,10 +73,11 @@ def wait_until_visible(
         transactions: The transactions' ids in the log: the lower 32 bits.
         source: The source's name.
         timeout_s: Bound of the wait, in seconds.
-        progress: Where the wait is shown.
+        progress: Shows the wait.
 
     Raises:
-        SourceError: Time ran out; names the sessions that still hold the transactions back.
+        SourceError: The wait reached its bound. The error names the sessions that still hold the
+            transactions back.
     """
     row = session.execute(
         "SELECT pg_snapshot_xmin(s)::text, pg_snapshot_xmax(s)::text FROM pg_current_snapshot() s"

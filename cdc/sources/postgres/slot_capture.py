@@ -99,7 +99,7 @@ class PostgresCapture:
 
     Args:
         connections: Opens sessions.
-        names: Its names.
+        names: The capture's names.
     """
 
     def __init__(self, connections: Connections, names: CaptureNames) -> None:

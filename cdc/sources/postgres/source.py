@@ -58,7 +58,7 @@ class PostgresSource:
 
     Args:
         name: Key of the source in the configuration.
-        config: Its section.
+        config: The source's section of the configuration.
     """
 
     shares_views = True
@@ -245,7 +245,7 @@ class PostgresSource:
         replica.assert_alive(self._connections, exporter)
 
     def read_failure(self, table: TableId, text: str, view: View | None) -> SourceError | None:
-        """The error that a failed read by Spark means, from the text of its exception."""
+        """Return the typed error of a failed read by Spark, from the text of its exception."""
         if "PSQLException" not in text:
             return None
         if view is not None and is_recovery_conflict(text):
