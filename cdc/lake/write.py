@@ -223,7 +223,7 @@ class LakeTable:
         return True
 
     def read(self) -> DataFrame:
-        """Return the table as of its last commit, with the meta columns of Hudi and `_cdc_`."""
+        """Return the table as of its last commit, with all meta columns."""
         return read_table(self._spark, self.path)
 
     def timeline(self) -> Timeline:
@@ -390,5 +390,5 @@ def live_rows(rows: DataFrame, layout: RowLayout) -> DataFrame:
 
 
 def read_table(spark: SparkSession, path: str) -> DataFrame:
-    """Return a Hudi table as of its last commit, with the meta columns of Hudi and `_cdc_`."""
+    """Return a Hudi table as of its last commit, with all meta columns."""
     return spark.read.format("hudi").load(path)

@@ -386,7 +386,7 @@ class SnapshotReader(Protocol):
 
 
 class SentTables(Protocol):
-    """The server's list of the tables of one capture, such as a publication."""
+    """The server's list of the tables of one capture."""
 
     @property
     def title(self) -> str:
@@ -410,7 +410,7 @@ class KeptLog(Protocol):
 
     @property
     def title(self) -> str:
-        """Kind and name of the object that retains the log, such as a slot."""
+        """Kind and name of the object that retains the log."""
 
     def exists(self) -> bool:
         """Return whether the server retains the log for the capture."""
