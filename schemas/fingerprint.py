@@ -31,6 +31,12 @@ Most of what writes that row is another fact or changes nothing, such as a GRANT
 source has it.
 """
 
+AS_ADDED = "as_added"
+"""Name of the fact of a column that says whether it became NOT NULL after it was added.
+
+It is derived from the last write of the table's row, so that a GRANT on the table changes it.
+"""
+
 
 @dataclass(frozen=True)
 class Fingerprint:
@@ -38,7 +44,8 @@ class Fingerprint:
 
     Args:
         facts: Plain values: strings, integers, lists and dictionaries with string keys. `READ_AT`
-            and `SNAPSHOT`, which are not facts of the table, and `ROW_WRITTEN` are not compared.
+            and `SNAPSHOT`, which are not facts of the table, `ROW_WRITTEN` and each column's
+            `AS_ADDED` are not compared.
     """
 
     facts: Mapping[str, Any]
@@ -57,6 +64,11 @@ class Fingerprint:
         """The compared facts as JSON with sorted keys: equal facts give equal text."""
         apart = (READ_AT, SNAPSHOT, ROW_WRITTEN)
         compared = {name: fact for name, fact in self.facts.items() if name not in apart}
+        if "columns" in compared:
+            compared["columns"] = {
+                number: {name: fact for name, fact in column.items() if name != AS_ADDED}
+                for number, column in compared["columns"].items()
+            }
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def diff(self, other: Fingerprint) -> list[str]:

@@ -90,6 +90,15 @@ def test_a_column_whose_row_was_written_long_before_a_new_file_is_not_rewritten(
     assert kinds == ["NewFile"]
 
 
+def test_a_write_of_the_tables_row_alone_changes_no_fact() -> None:
+    """A GRANT writes it, and so does the first child, even a temporary one of some session."""
+    written = changed(row_written="9")
+    for definition in written["columns"].values():
+        definition["as_added"] = not definition["as_added"]
+    assert Fingerprint(written).digest == Fingerprint(FACTS).digest
+    assert not Fingerprint(FACTS).diff(Fingerprint(written))
+
+
 def test_the_next_commit_has_the_moment_of_the_newest_look() -> None:
     """Without it a partition that is younger than the catalog would have no row of before."""
     lake = Followed()
