@@ -213,7 +213,7 @@ def test_settings_that_make_another_table_of_a_shard_are_refused(shop: Shop) -> 
     assert "the name of the shard column" in str(found["orders_1"].error)
     succeeded([found["orders_0"]])
     assert on_plan(shop.services, ["sales.orders"]) == [shop.table("orders_0")]
-    # One that cannot travel is asked for all the same: the lake table would lack it in silence.
+    # A shard that cannot be replicated is in the plan all the same: the lake table would lack it.
     shop.database.execute("CREATE TABLE orders_7 (v int)")
     wanted = {table.name: table for table in at_source(shop.services, ["sales.orders"]).tables}
     assert sorted(wanted) == ["orders_0", "orders_1", "orders_7"]
@@ -226,7 +226,7 @@ def test_settings_that_make_another_table_of_a_shard_are_refused(shop: Shop) -> 
     assert "onboarded as shard orders_0 of sales.orders" in str(outcome.error)
     shop.reconfigure(tables={"*.*": {"tier": "sharded"}})
     (outcome,) = shop.onboard("orders_0")
-    assert "its settings say a table of its own" in str(outcome.error)
+    assert "its settings now make it a table of its own" in str(outcome.error)
     two = {"a": {"from": ["*.orders_*"]}, "b": {"from": ["*.orders_0"]}}
     shop.reconfigure(tables=two)
     with pytest.raises(ConfigError, match="would feed more than one lake table: a, b"):
