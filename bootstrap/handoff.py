@@ -220,7 +220,7 @@ class _Bootstrap:
         )
 
     def _begin_another(self) -> None:
-        """Begin another attempt, since the state store does not know the lake's handoff."""
+        """Begin another attempt: the lake has a handoff that the state store does not know."""
         _log.warning(
             "attempt %s of %s is handed off in the lake, and the state store does not know it: was"
             " the store restored from a backup? The table is copied again",

@@ -92,7 +92,7 @@ class PostgresType:
         hidden: bool = False,
     ) -> TypeRule:
         """The rule of a column of this type; see `schemas.type_rule.SourceType`."""
-        if digits := self._otherwise_than_two:
+        if digits := self._other_money_digits:
             raise UnsupportedTypeError(
                 f"column {column!r} of table {table} has type {self}, and this database's"
                 f" lc_monetary gives it {digits} digits after the point, but the log has two",
@@ -113,11 +113,11 @@ class PostgresType:
         return _chosen(decimal, place) if decimal else rule
 
     @property
-    def _otherwise_than_two(self) -> str:
+    def _other_money_digits(self) -> str:
         """Digits of money after the point if they are not two, as in the connector's session."""
         inner = self.base or self.element
         if inner is not None:
-            return inner._otherwise_than_two
+            return inner._other_money_digits
         return str(self.typmod) if self.name == "money" and self.typmod >= 0 else ""
 
     @property

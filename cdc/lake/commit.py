@@ -53,7 +53,8 @@ class ShardAccount(Part):
         text: The shard's last :class:`CommitRecord`, as JSON text. As text, it is parsed only when
             the shard itself is read.
         readers_keep_s: How long the shard's readers may keep files open, in seconds.
-        instant: Instant of the commit that wrote the record; None for this commit.
+        instant: Instant of the commit that wrote the record; None if that is the commit that
+            carries this account.
     """
 
     text: str

@@ -88,7 +88,7 @@ _CODEC = Codec(
 
 
 def moved(pointer: Pointer | None, to: Published) -> Pointer:
-    """Return the pointer after a generation is published, perhaps for the second time.
+    """Return the pointer that names a generation. The same generation may be published again.
 
     Raises:
         ReplacedGenerationError: Another generation has replaced this one already, so readers would

@@ -41,8 +41,8 @@ class MysqlGtidSet:
     """A GTID set of MySQL, as in ``3e11fa47-71ca-11e1-9e33-c80aa9429562:1-5:7``.
 
     Args:
-        intervals: Ranges of numbers by their origin, which is the server's uuid, with ``:tag`` for
-            tagged transactions. The ranges rise, and they neither overlap nor adjoin.
+        intervals: Ranges of transaction numbers. Each key is a server's UUID, or ``uuid:tag`` for
+            tagged transactions. The ranges are in ascending order, and neither overlap nor adjoin.
     """
 
     intervals: Mapping[str, tuple[Interval, ...]]

@@ -20,7 +20,7 @@ def binlog_value(raw: str, field: DebeziumField, column: Column, table: TableId)
     """Return the lake's value of a decoded field, like `cdc.rows.semantic_types.lake_value`.
 
     Raises:
-        SchemaChangeError: The writer's type cannot become the lake's type.
+        SchemaChangeError: Values of the type in an event's schema do not fit the lake's type.
     """
     own = _own(raw, field, column.lake_type, column.source_type)
     return lake_value(raw, field, column, table) if own is None else own

@@ -123,15 +123,15 @@ class BatchWriter:
 
         Args:
             piece: The range to read.
-            previous: The lake's newest commit with offsets, with the snapshot of the newest look at
-                the catalog.
+            previous: The lake's newest commit with offsets. Its handoff has the snapshot of the
+                newest reading of the source's catalog.
             guard: Called right before the commit completes; raises an error to refuse the commit.
 
         Raises:
             DecodeError: A record cannot be applied, and the settings do not allow to leave it out.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
-            SchemaChangeError: Events lack a column that they must have, or a writer's type cannot
-                become the lake's.
+            SchemaChangeError: Events lack a column that they must have, or have a type whose
+                values do not fit the type of the lake column.
             UnseenError: The source's catalog was read before a transaction of the range was
                 visible.
             PausedByPolicyError: The range begins with a TRUNCATE, and `on_truncate` is pause.

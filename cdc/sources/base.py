@@ -342,7 +342,7 @@ class SnapshotReader(Protocol):
         """Return why `open_exact_view` cannot open a view, and the remedy; None if it can."""
 
     def assert_view_alive(self, view: View) -> None:
-        """Check that sessions can still read under the view, on the same server.
+        """Check that sessions can still read under the view, and that its server is the same.
 
         Raises:
             SnapshotLostError: The view is gone, or the replica was promoted or re-cloned.

@@ -107,7 +107,7 @@ class Round:
 
 
 def judge(suspects: tuple[Suspect, ...], sightings: Mapping[Key, Sighting]) -> Round:
-    """Sort the suspects by their sightings in this round.
+    """Divide the differing keys by what source and lake showed for them in this round.
 
     Args:
         suspects: The keys that differed before.

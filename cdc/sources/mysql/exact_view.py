@@ -275,7 +275,7 @@ class _Opening(threading.Thread):
         return split
 
     def _require_whole(self, split: GtidSet) -> None:
-        """Check that what the replica has executed is the beginning of the primary's log.
+        """Check that the replica has executed the beginning of the primary's log without gaps.
 
         Raises:
             ReplicaError: The replica lacks a transaction that lies before others that it has.

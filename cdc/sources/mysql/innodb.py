@@ -146,7 +146,7 @@ def _pattern(name: str) -> str:
 
 
 def _like(name: str) -> str:
-    """The encoded name as a pattern of LIKE, which may match more names."""
+    """The encoded name as a pattern of LIKE, which may also match other names."""
     return "".join("@%" if _is_short(sign) else _encoded(sign) for sign in name)
 
 

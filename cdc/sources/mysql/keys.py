@@ -45,14 +45,16 @@ def key_types(table: SourceTable, key: Sequence[str]) -> tuple[MysqlType, ...]:
 
 
 def range_key(table: SourceTable, key: Sequence[str]) -> tuple[str, ...]:
-    """Return the columns by which ranges are read: the key, or for a log its primary key.
+    """Return the columns by which ranges are read.
+
+    These are the key in the lake, or the source's primary key for a table of ``mode: append``.
 
     Args:
         table: The table.
-        key: Its key in the lake; empty for a log.
+        key: Its key in the lake; empty for ``mode: append``.
 
     Returns:
-        The columns; empty for a log without a primary key that allows ranges.
+        The columns; empty for ``mode: append`` if the primary key is absent or allows no ranges.
     """
     if key:
         return tuple(key)

@@ -1,4 +1,4 @@
-"""Connections to the primary and the replica, by purpose, and what their errors mean."""
+"""Connections to the primary and the replica, one function for each purpose, and their errors."""
 
 from __future__ import annotations
 

@@ -335,7 +335,11 @@ def ensure_slot(session: Session, slot: str, source: str) -> bool:
 def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> SlotHealth | None:
     """Return the slot's current health; None without a slot.
 
-    ``current`` reads the server's position later.
+    Args:
+        session: A session on the primary.
+        slot: The slot's name.
+        current: Reads the server's position. It is called after the slot was read, since it must not
+            be before the slot's positions.
     """
     row = session.execute(_SLOT, (slot,)).fetchone()
     if row is None:

@@ -120,7 +120,7 @@ def test_the_state_table_is_the_state_machine() -> None:
         said = {State[word] for word in re.findall(r"[A-Z]{4,}(?:_[A-Z]+)*", following)}
         allowed = TRANSITIONS[state] - {State.RETIRED}
         assert said == (allowed & said if state in back else allowed)
-        assert state not in back or "where it was" in following
+        assert state not in back or "the state before it" in following
 
 
 def test_every_dependency_says_why() -> None:
