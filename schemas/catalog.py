@@ -26,7 +26,7 @@ class CatalogColumn:
         number: The column's number in the table.
         name: The column's name.
         type: The column's type as the server prints it.
-        nullable: Whether the column allows NULL.
+        nullable: Whether the column and the domain that is its type allow NULL.
         default: The column's default, or the expression of a generated column, as the server prints
             it.
         generated: Whether it is generated.
@@ -35,6 +35,8 @@ class CatalogColumn:
         parts_written: Identifies the last write of each label.
         granted: Privileges on the column; None if none was ever granted.
         options: The rest of its definition.
+        domain: The rest of the definition of the domain that is its type.
+        domain_written: Identifies the last write of that domain's definition.
         as_added: Whether nothing shows that it became NOT NULL after it was added. Later changes of
             the table may change this.
     """
@@ -50,6 +52,8 @@ class CatalogColumn:
     parts_written: Mapping[str, str] = field(default_factory=dict)
     granted: str | None = None
     options: str = ""
+    domain: Mapping[str, Any] = field(default_factory=dict)
+    domain_written: str = ""
     as_added: bool = field(default=False, compare=False)
 
     def written_again(self, since: CatalogColumn) -> bool:
@@ -58,8 +62,15 @@ class CatalogColumn:
         Args:
             since: The column as it was.
         """
-        as_before = replace(since, written=self.written) == self
-        return self.written != since.written and as_before and self.granted is None
+        return self.written != since.written and self.is_as(since) and self.granted is None
+
+    def is_as(self, since: CatalogColumn) -> bool:
+        """Whether it is as before, no matter what was written.
+
+        Args:
+            since: The column as it was.
+        """
+        return replace(since, written=self.written, domain_written=self.domain_written) == self
 
 
 @dataclass(frozen=True)
@@ -127,12 +138,15 @@ class Catalog:
             for which, numbers in plain.pop("keys").items()
         }
         stored = {name: plain.pop(name) for name in _STORED if name in plain}
+        domains = {
+            number: one.pop("domain", None) or {} for number, one in plain["columns"].items()
+        }
         columns = {
             int(number): CatalogColumn(
                 number=int(number),
                 name=column["name"],
                 type=column["shown"],
-                nullable=column["nullable"],
+                nullable=column["nullable"] and not domains[number].pop("typnotnull", False),
                 default=column["default"],
                 generated=column["generated"],
                 written=column["written"],
@@ -140,6 +154,8 @@ class Catalog:
                 parts_written=column.get("parts_written") or {},
                 granted=column.get("granted"),
                 options=column.get("options", ""),
+                domain_written=domains[number].pop("xmin", ""),
+                domain=domains[number],
                 as_added=column.get("as_added", False),
             )
             for number, column in plain.pop("columns").items()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import replace
 from typing import Any
 
 from schemas.catalog import Catalog, differences
@@ -49,7 +48,7 @@ def spoiling(
         for number, new in now.columns.items()
         if (old := before.columns.get(number)) is not None
         and old.written != new.written
-        and replace(old, written=new.written) == new
+        and new.is_as(old)
     ]
     if len(back) > 1:
         yield f"columns {', '.join(back)} may have had each other's names for a while"

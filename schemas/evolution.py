@@ -295,7 +295,10 @@ class _Diff:
     def _nullability(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[ChangeNullability]:
         changed = old.nullable != new.nullable
         # A column of the primary key never allows NULL.
-        back = new.written_again(old) and new.name not in self._now.primary_key
+        again = new.written_again(old) or (
+            old.domain_written != new.domain_written and new.is_as(old)
+        )
+        back = again and new.name not in self._now.primary_key
         required = changed and not new.nullable
         replaced = self._uncorrected and (required or back) and new.name in self._wanted
         if changed or replaced:

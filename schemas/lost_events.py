@@ -144,8 +144,7 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
     # A new owner of the table writes its row, and those of the columns with privileges.
     table_too = before.owner == now.owner and not_before(now.row_written or "0", before.horizon)
     return any(
-        new.written_again(old)
-        or (table_too and replace(old, written=new.written, granted=new.granted) == new)
+        new.written_again(old) or (table_too and new.is_as(replace(old, granted=new.granted)))
         for old, new in kept
     )
 

@@ -164,31 +164,60 @@ def test_a_null_of_before_a_column_was_not_null_is_no_other_value(log: Log) -> N
     log.assert_equal()
 
 
+BREADTH = pytest.mark.breadth
 A = "ALTER TABLE {} "
 OF_A_WHILE = {
     "carried": [
         A + "ALTER n DROP NOT NULL",
-        "INSERT INTO {} (kind, n) VALUES ('null', NULL)",
+        "INSERT INTO {} (kind, n, never) VALUES ('null', NULL, 1)",
         "DELETE FROM {} WHERE kind = 'null'",
         A + "ALTER n SET NOT NULL",
     ],
     "new": [
         A + "ADD COLUMN x int",
-        "INSERT INTO {} (kind, n) VALUES ('null', 1)",
+        "INSERT INTO {} (kind, n, never) VALUES ('null', 1, 1)",
         "DELETE FROM {} WHERE kind = 'null'",
         "UPDATE {} SET x = 1",
         A + "ALTER x SET NOT NULL",
     ],
     "new, with a default": [
         A + "ADD COLUMN x int DEFAULT 1",
-        "INSERT INTO {} (kind, n, x) VALUES ('null', 1, NULL)",
+        "INSERT INTO {} (kind, n, never, x) VALUES ('null', 1, 1, NULL)",
         "DELETE FROM {} WHERE kind = 'null'",
         A + "ALTER x SET DEFAULT 2, ALTER x SET NOT NULL",
     ],
 }
+OF_A_DOMAIN = {
+    "of a domain": [
+        "INSERT INTO {} (kind, n, never) VALUES ('null', 1, 1)",
+        "DELETE FROM {} WHERE kind = 'null'",
+        "UPDATE {} SET may = 1",
+        "ALTER DOMAIN may_{} SET NOT NULL",
+    ],
+    "of a domain, back": [
+        "ALTER DOMAIN never_{} DROP NOT NULL",
+        "INSERT INTO {} (kind, n, never) VALUES ('null', 1, NULL)",
+        "DELETE FROM {} WHERE kind = 'null'",
+        "ALTER DOMAIN never_{} SET NOT NULL",
+    ],
+    "new, of a domain": [
+        "CREATE DOMAIN late_{} AS int",
+        "ALTER TABLE {0} ADD COLUMN x late_{0}",
+        "INSERT INTO {} (kind, n, never) VALUES ('null', 1, 1)",
+        "DELETE FROM {} WHERE kind = 'null'",
+        "UPDATE {} SET x = 1",
+        "ALTER DOMAIN late_{} SET NOT NULL",
+    ],
+}
 
 
-@pytest.mark.parametrize("statements", OF_A_WHILE.values(), ids=OF_A_WHILE)
+@pytest.mark.parametrize(
+    "statements",
+    [
+        *(pytest.param(one, id=name) for name, one in OF_A_WHILE.items()),
+        *(pytest.param(one, id=name, marks=BREADTH) for name, one in OF_A_DOMAIN.items()),
+    ],
+)
 def test_a_null_of_a_while_between_two_looks_is_no_other_value(
     log: Log, statements: list[str]
 ) -> None:
@@ -200,6 +229,17 @@ def test_a_null_of_a_while_between_two_looks_is_no_other_value(
         "CREATE TABLE kept (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, kind text,"
         " n int NOT NULL)",
         "INSERT INTO kept (kind, n) VALUES ('old', 1), ('old', 2)",
+        *(
+            one.format(table)
+            for table in ("events", "kept")
+            for one in (
+                "CREATE DOMAIN may_{} AS int",
+                "CREATE DOMAIN never_{} AS int",
+                "ALTER TABLE {0} ADD COLUMN may may_{0}, ADD COLUMN never never_{0}",
+                "UPDATE {} SET never = 1",
+                "ALTER DOMAIN never_{} SET NOT NULL",
+            )
+        ),
     )
     succeeded(shop.onboard("events", "kept"))
     connectors = {shop.services.capture(shop.table(one)).connector for one in ("events", "kept")}

@@ -39,8 +39,9 @@ def _indexes(table: str) -> str:
 
 
 _AS_ADDED = """
-    a.attnotnull AND (a.xmin = c.xmin OR d.xmin IS NOT NULL AND a.xmin = d.xmin
-                      AND pg_catalog.age(c.xmin) < pg_catalog.age(a.xmin))"""
+    (a.attnotnull OR dom.typnotnull AND pg_catalog.age(dom.xmin) >= pg_catalog.age(a.xmin))
+    AND (a.xmin = c.xmin OR d.xmin IS NOT NULL AND a.xmin = d.xmin
+         AND pg_catalog.age(c.xmin) < pg_catalog.age(a.xmin))"""
 
 # One statement, so one snapshot. Object ids and file nodes are the same on a physical replica.
 # - `written` of a column distinguishes ALTER ... TYPE ... USING, which keeps the type and sends no
@@ -51,9 +52,12 @@ _AS_ADDED = """
 #   have no such parts. `parts_written` shows a label that was changed and changed back.
 # - `granted` and `options` are the rest of a column's row in the catalog, so that the cause of a
 #   new `written` can be found.
+# - `domain` is the row of the domain that is the column's type. The domain may refuse NULL by
+#   itself, which the connector counts as the column's; ALTER DOMAIN writes no row of the table.
 # - `as_added` of a column that allows no NULL is true if its last write is that of its default, and
 #   not later than that of the table's row, which each new column writes; or that of the table's row
-#   (ADD COLUMN ... DEFAULT 1 NOT NULL, then DROP DEFAULT in the same transaction).
+#   (ADD COLUMN ... DEFAULT 1 NOT NULL, then DROP DEFAULT in the same transaction). If its domain
+#   alone allows no NULL, the domain was last written before the column.
 # - `attached` shows a partition that was detached and attached again: each link on its way to the
 #   root is a row that was written when it was attached.
 # - `publication` shows settings that were changed and changed back. It is the whole row of the
@@ -93,11 +97,15 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                     'options', pg_catalog.concat_ws(' ', a.attstattarget, a.attstorage, a.attndims,
                         a.attcompression, a.attidentity, a.atthasdef, a.attislocal, a.attinhcount,
                         a.attoptions::text),
-                    'as_added', AS_ADDED,
+                    'domain', to_jsonb(dom), 'as_added', AS_ADDED,
                     'parts', parts.known, 'parts_written', parts.written))
                 FROM pg_catalog.pg_attribute a
                 LEFT JOIN pg_catalog.pg_attrdef d
                   ON d.adrelid = a.attrelid AND d.adnum = a.attnum
+                LEFT JOIN LATERAL (
+                    SELECT t.xmin, t.typnotnull, t.typowner::int8, t.typdefault, t.typacl::text
+                    FROM pg_catalog.pg_type t WHERE t.oid = a.atttypid AND t.typtype = 'd') AS dom
+                  ON true
                 LEFT JOIN LATERAL (
                     WITH RECURSIVE part (oid) AS (
                         SELECT a.atttypid

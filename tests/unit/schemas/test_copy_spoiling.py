@@ -77,6 +77,12 @@ TABLE: list[tuple[str, dict[str, Any], bool, str]] = [
         SPOILED,
         "two of them may have had each other's names while a chunk was read",
     ),
+    (
+        "columns.domain",
+        note(domain={"typnotnull": True, "xmin": "8"}),
+        UNSPOILED,
+        "as the column's",
+    ),
     ("columns.as_added", note(as_added=True), UNSPOILED, "a GRANT on the table writes its row"),
     ("columns.parts_written", note(parts_written={"label 7": "8"}), UNSPOILED, "of no label"),
     ("columns.parts", note(parts={"label 7": "calm"}), UNSPOILED, "no row has it yet"),

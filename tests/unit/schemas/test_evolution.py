@@ -424,6 +424,38 @@ def test_a_new_column_that_may_have_allowed_null_at_first_asks_for_a_copy_there(
     assert only(now, stored={"x": (stored,)}).verdict is not Verdict.BOOTSTRAP, "rows are corrected"
 
 
+@pytest.mark.parametrize(
+    ("was", "found", "asked"),
+    [
+        ({}, {"typnotnull": True, "xmin": "8"}, "no longer allows NULL"),
+        ({"xmin": "8"}, {}, "may have allowed NULL for a while"),
+        ({"typnotnull": False, "xmin": "8"}, {"typnotnull": False}, "refused NULL for a while"),
+        ({"typnotnull": True}, {"typnotnull": False, "xmin": "8"}, None),
+        ({}, {"typacl": "{b=U/a}", "xmin": "8"}, None),
+        ({}, {"typdefault": "3", "xmin": "8"}, None),
+        ({"xmin": "8", "typowner": 9}, {}, None),
+    ],
+)
+def test_a_domain_may_refuse_null_as_a_column_does(
+    was: dict[str, Any], found: dict[str, Any], asked: str | None
+) -> None:
+    domain = {"typnotnull": False, "typowner": 10, "typdefault": None, "typacl": None, "xmin": "7"}
+    refusing = {**domain, "typnotnull": True}
+    start = domain if "xmin" not in was else refusing
+    before = changed()
+    before["columns"]["2"] = column("note", domain={**start, **was})
+    now = with_columns({"2": column("note", domain={**start, **found})})
+    for options in ({"keyed": False}, {"keeps_deleted": True}):
+        copied = [
+            one.what
+            for one in compared(now, before=before, **options)
+            if one.verdict is Verdict.BOOTSTRAP
+        ]
+        assert [asked in what for what in copied] == [True] if asked else not copied
+    verdicts = {one.verdict for one in compared(now, before=before)}
+    assert Verdict.BOOTSTRAP not in verdicts, "a later event corrects the row of a key"
+
+
 def test_a_column_that_may_have_allowed_null_for_a_while_asks_for_a_copy_there() -> None:
     for nullable, otherwise in ((False, "allowed"), (True, "refused")):
         before = changed()
