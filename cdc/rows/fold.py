@@ -32,7 +32,7 @@ from cdc.rows.columns import (
 )
 from cdc.rows.decode import TOMBSTONE, UNKNOWN_SCHEMA
 from cdc.rows.semantic_types import quoted
-from cdc.rows.visibility import unseen
+from cdc.rows.visibility import Reading, unseen
 from schemas.table import TableSchema
 
 if TYPE_CHECKING:
@@ -70,7 +70,8 @@ class Summary:
         position: Position of the last event in the log.
         first_truncate: Offset of the first TRUNCATE, or None.
         last_truncate: Offset of the last TRUNCATE, or None.
-        unseen: Transactions of the batch's records that are not visible in the given snapshot.
+        first_unseen: Offset of the first record of such a transaction, or None.
+        unseen: Transactions of the batch's records that the reading of the catalog does not show.
     """
 
     counts: Mapping[str, int]
@@ -84,6 +85,7 @@ class Summary:
     position: str | None
     first_truncate: int | None
     last_truncate: int | None
+    first_unseen: int | None
     unseen: tuple[int, ...]
 
     @property
@@ -92,14 +94,14 @@ class Summary:
         return sum(count for op, count in self.counts.items() if op != TOMBSTONE)
 
 
-def summarize(changes: DataFrame, snapshot: str = "") -> Summary:
+def summarize(changes: DataFrame, reading: Reading | None = None) -> Summary:
     """Summarize a whole batch in one job.
 
     Args:
         changes: The batch in normal form. A caller that reads it again should persist it first.
-        snapshot: Snapshot of the source in which the catalog was read; empty if the source's log
-            contains all DDL statements.
+        reading: The reading of the source's catalog; None if it shows all of the batch.
     """
+    early = unseen(reading or Reading())
     unknown = F.col(PROBLEM) == UNKNOWN_SCHEMA
     fine = F.col(PROBLEM).isNull()
     truncate = F.when(F.col(OP) == "t", F.col(OFFSET))
@@ -118,7 +120,8 @@ def summarize(changes: DataFrame, snapshot: str = "") -> Summary:
             F.max(F.when(fine, F.struct(OFFSET, POSITION))).alias("last"),
             F.min(truncate).alias("first_truncate"),
             F.max(truncate).alias("last_truncate"),
-            F.collect_set(F.when(unseen(snapshot), F.col(TRANSACTION))).alias("unseen"),
+            F.min(F.when(early, F.col(OFFSET))).alias("first_unseen"),
+            F.collect_set(F.when(early, F.col(TRANSACTION))).alias("unseen"),
         )
         .collect()
     )
@@ -156,6 +159,7 @@ def _summary(rows: Sequence[Any]) -> Summary:
         position=last[POSITION] if last is not None else None,
         first_truncate=min(_known(row["first_truncate"] for row in rows), default=None),
         last_truncate=max(_known(row["last_truncate"] for row in rows), default=None),
+        first_unseen=min(_known(row["first_unseen"] for row in rows), default=None),
         unseen=tuple(sorted({xid for row in rows for xid in row["unseen"]})),
     )
 

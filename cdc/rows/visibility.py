@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
@@ -15,17 +17,33 @@ if TYPE_CHECKING:
 _LOWER_BITS, _SIGN = (1 << 32) - 1, 1 << 31
 
 
-def unseen(snapshot: str) -> SparkColumn:
-    """Return whether an event's transaction is not visible in a snapshot.
-
-    Events have the lower 32 bits of a transaction's id, which the server orders in a circle.
+@dataclass(frozen=True)
+class Reading:
+    """What a reading of the source's catalog shows.
 
     Args:
-        snapshot: The text of a ``pg_snapshot``; empty for a source that has none.
+        snapshot: The text of its ``pg_snapshot``; empty if it shows all transactions of the log,
+            as for a source whose log contains all DDL statements.
+        still_open: The transactions, as in events, that had not ended before the reading and after
+            the last event; None if that is not known.
     """
-    if not snapshot:
+
+    snapshot: str = ""
+    still_open: Collection[int] | None = None
+
+
+def unseen(reading: Reading) -> SparkColumn:
+    """Return whether an event's transaction is not visible in a reading of the catalog.
+
+    Events have the lower 32 bits of a transaction's id, which the server orders in a circle. So a
+    transaction of more than 2^31 ids ago looks like one that began later. Only the transactions
+    that were still open tell the two apart.
+    """
+    if not reading.snapshot:
         return F.lit(False)
-    _, end, running = snapshot.split(":")
+    if reading.still_open is not None:
+        return F.col(TRANSACTION).isin(*reading.still_open)
+    _, end, running = reading.snapshot.split(":")
     ids = [int(xid) & _LOWER_BITS for xid in (end, *filter(None, running.split(",")))]
     open_then = F.array(*map(F.lit, ids)).cast("array<bigint>")
     began_later = (F.col(TRANSACTION) - constant(F.lit(ids[0]).cast("bigint"))).bitwiseAND(_SIGN)

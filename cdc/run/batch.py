@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F
 
-from cdc.errors import PausedByPolicyError
+from cdc.errors import PausedByPolicyError, UnseenError
 from cdc.lake.commit import CommitRecord
 from cdc.rows.columns import MISSING, MOVED, OP, TRANSACTION
 from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import Problem, fill, fold
 from cdc.rows.log_rows import Reached, inserted, reached
 from cdc.rows.semantic_types import quoted
+from cdc.rows.visibility import Reading
 from cdc.run import plan
 from cdc.run.batch_reading import Batch, BatchReader, HeldFrames
 from cdc.run.pending_columns import LateColumns
@@ -118,7 +119,14 @@ class BatchWriter:
     def _soft(self) -> bool:
         return self._settings.delete_mode == "soft"
 
-    def apply(self, piece: Range, previous: CommitRecord, guard: Guard) -> Applied:
+    def apply(
+        self,
+        piece: Range,
+        previous: CommitRecord,
+        guard: Guard,
+        *,
+        still_open: Collection[int] | None = None,
+    ) -> Applied:
         """Read, decode, fold, fill and commit one range.
 
         Args:
@@ -126,26 +134,28 @@ class BatchWriter:
             previous: The lake's newest commit with offsets. Its handoff has the snapshot of the
                 newest reading of the source's catalog.
             guard: Called right before the commit completes; raises an error to refuse the commit.
+            still_open: The transactions of the range that had not ended before that reading; None if
+                they are not known.
 
         Raises:
             DecodeError: A record cannot be applied, and the settings do not allow to leave it out.
             RegistryError: The registry is unreachable, or refuses a schema that a record names.
             SchemaChangeError: Events lack a column that they must have, or have a type whose
                 values do not fit the type of the lake column.
-            UnseenError: The source's catalog was read before a transaction of the range was
-                visible.
+            UnseenError: The source's catalog was read before the transaction at the start of the
+                range was visible.
             PausedByPolicyError: The range begins with a TRUNCATE, and `on_truncate` is pause.
             FencedError: Another writer has committed to the table.
         """
         known = {column.name for column in self._source_table.columns}
         known.update(self._settings.columns.exclude)
         handoff = previous.require_handoff()
-        late, snapshot = LateColumns.of(handoff, known), handoff.fingerprint.snapshot
-        self._reader.expect(previous.schema_ids, late, snapshot)
+        reading = Reading(handoff.fingerprint.snapshot, still_open)
+        self._reader.expect(previous.schema_ids, LateColumns.of(handoff, known), reading)
         left_out = LeftOut(self._context, previous, self._settings)
         tolerated = left_out.tolerated(piece)
         try:
-            batch = self._reader.read(piece, tolerated=tolerated)
+            batch = self._read_seen(piece, tolerated)
             truncate = batch.summary.first_truncate
             if truncate is not None and self._settings.on_truncate == "pause":
                 batch = self._before_truncate(piece, truncate, tolerated)
@@ -200,15 +210,23 @@ class BatchWriter:
         finally:
             self._held.drop_all()
 
+    def _read_seen(self, piece: Range, tolerated: int) -> Batch:
+        """Read a range, or its part before the first transaction that the catalog may not show."""
+        try:
+            return self._reader.read(piece, tolerated=tolerated)
+        except UnseenError as early:
+            offset = early.context["offset"]
+            if all(at >= offset for at in piece.start.values()):
+                raise
+            self._held.drop_all()
+            return self._reader.read(_up_to(piece, offset), tolerated=tolerated)
+
     def _before_truncate(self, piece: Range, truncate: int, tolerated: int) -> Batch:
         """Read the part of a batch before its first TRUNCATE."""
         if all(at >= truncate for at in piece.start.values()):
             raise self._truncated(truncate)
         self._held.drop()
-        shorter = replace(
-            piece, end={partition: min(at, truncate) for partition, at in piece.end.items()}
-        )
-        return self._reader.read(shorter, tolerated=tolerated)
+        return self._reader.read(_up_to(piece, truncate), tolerated=tolerated)
 
     def _truncated(self, offset: int) -> PausedByPolicyError:
         table = self._schema.table
@@ -378,6 +396,11 @@ class BatchWriter:
             return None
         found = reached(batch.changes, _reached(previous), self._schema.table)
         return None if found is None else str(found)
+
+
+def _up_to(piece: Range, offset: int) -> Range:
+    """The part of a range before an offset."""
+    return replace(piece, end={partition: min(at, offset) for partition, at in piece.end.items()})
 
 
 def _missing(rows: DataFrame) -> tuple[str, ...]:

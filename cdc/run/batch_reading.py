@@ -16,6 +16,7 @@ from cdc.rows.event_plan import EventRules
 from cdc.rows.fold import Problem, Summary, problems, summarize
 from cdc.rows.kafka_records import Range, read_changes
 from cdc.rows.masking import hidden
+from cdc.rows.visibility import Reading
 from cdc.run import plan
 from cdc.run.pending_columns import LateColumns
 from cdc.run.writer_schemas import WriterSchemas
@@ -105,22 +106,24 @@ class BatchReader:
         self.topic = topic
         self._rules = rules
         self._quarantines = quarantines
-        self._snapshot = ""
+        self._reading = Reading()
         self._held = held
         self._java = context.config.kafka.java_config()
         self._writers = WriterSchemas(context.registry, topic)
         self._late = LateColumns()
 
-    def expect(self, schema_ids: Iterable[int], late: LateColumns, snapshot: str = "") -> None:
+    def expect(
+        self, schema_ids: Iterable[int], late: LateColumns, reading: Reading | None = None
+    ) -> None:
         """Prepare for the next batch.
 
         Args:
             schema_ids: Ids of the schemas that the batch most likely needs.
             late: Columns that events of the batch may lack or have under another name.
-            snapshot: Snapshot of the source in which the catalog was read. Empty if all
-                transactions of the batch are known to be visible in that snapshot.
+            reading: The reading of the source's catalog; None if it is known to show all
+                transactions of the batch.
         """
-        self._snapshot = snapshot
+        self._reading = reading or Reading()
         self._writers.expect(schema_ids)
         self._late = late
         self._rules = replace(self._rules, absent=late.absent, former=late.former)
@@ -165,13 +168,13 @@ class BatchReader:
                 # The batch may have changed a column's type after the catalog was read.
                 bare = replace(self._schema, columns=(), key=())
                 read = self._decoded(records, bare, EventRules(self._rules.placeholder))
-                self._require_seen(summarize(read, self._snapshot))
+                self._require_seen(summarize(read, self._reading))
                 raise
             changes = self._held.hold(hidden(decoded, self._schema, self._context.config.lake))
             if tasks == 1:
                 # Make the single partition explicit, so that Spark sorts and folds it in place.
                 changes = changes.coalesce(1)
-            summary = summarize(changes, self._snapshot)
+            summary = summarize(changes, self._reading)
             if not self._learn(changes, summary.unknown_schemas, tolerated):
                 break
             self._held.drop()
@@ -193,17 +196,18 @@ class BatchReader:
         While a commit waits for a synchronous standby, it is in the log and not yet visible. Its
         events already have the columns that its transaction added, and the catalog does not.
         """
-        if not summary.unseen:
+        if summary.first_unseen is None:
             return
         table, ids = self._schema.table, ", ".join(map(str, summary.unseen[:5]))
         raise UnseenError(
-            f"the topic {self.topic} of table {table} has changes of transactions ({ids}) that were"
-            " not visible when its catalog was read",
+            f"the topic {self.topic} of table {table} has, from offset {summary.first_unseen} on,"
+            f" changes of transactions ({ids}) that were not visible when its catalog was read",
             remedy="Nothing is lost: the next run reads the catalog again. If this error persists,"
             " check whether commits wait for a synchronous standby (`SyncRep` in"
             " pg_stat_activity).",
             table=table,
             topic=self.topic,
+            offset=summary.first_unseen,
             transactions=summary.unseen,
         )
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING
@@ -131,6 +131,8 @@ class _TableRun:
         self._settings: TableSettings
         self._counts: Counter[str] = Counter()
         self._stopped: SchemaEntry | None = None
+        self._still_open: Collection[int] | None = None
+        self._end: Mapping[int, int] = {}
         self.result = RunResult(record.table, self._record.state)
 
     def work(self, until: Mapping[int, int] | None) -> None:
@@ -161,16 +163,20 @@ class _TableRun:
         return self._record.resume_to if self._record.state is State.FAILED else self._record.state
 
     def _apply_seen(self, until: Mapping[int, int] | None) -> None:
-        """Apply all; once the source shows all transactions of a batch, read its catalog again."""
+        """Apply all; once the source shows all transactions of a batch, read its catalog again.
+
+        The second reading ends where the first did. So every transaction of the range is in the
+        log before the source is asked which ones are still open.
+        """
         try:
             self._apply_all(until)
         except UnseenError as early:
             _log.info("%s", early)
             context = self._context
-            context.sources[self._table.source].wait_until_visible(
+            self._still_open = context.sources[self._table.source].wait_until_visible(
                 early.context["transactions"], timeout_s=VISIBLE_S, progress=context.progress
             )
-            self._apply_all(until)
+            self._apply_all(self._end)
 
     def _apply_all(self, until: Mapping[int, int] | None) -> None:
         attempt = self._record.attempt
@@ -199,7 +205,7 @@ class _TableRun:
             # Statements that were read before the topic's end may lack one on a row before it.
             self._captures = Captures(self._context)
         latest = still_in_topic(self._context, self._record, latest, facts)
-        end = dict(facts.stable) if until is None else dict(until)
+        end = self._end = dict(facts.stable) if until is None else dict(until)
         handoff = latest.record.handoff
         if handoff is None:
             raise no_offsets(self._record, "the newest commit carries no handoff")
@@ -234,7 +240,7 @@ class _TableRun:
             while at != end:
                 piece = next(plan.ranges(at, end, self._settings.max_events_per_run))
                 guard = commit_guard(self._table, self._lease, newest)
-                applied = writer.apply(piece, newest.record, guard)
+                applied = writer.apply(piece, newest.record, guard, still_open=self._still_open)
                 crash("run.after_commit")
                 newest = Committed(applied.instant, "commit", applied.record)
                 task.advance(sum(applied.record.offsets[p] - was for p, was in at.items()))

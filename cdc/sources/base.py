@@ -232,8 +232,10 @@ class RowLookup(Protocol):
 
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
-    ) -> None:
+    ) -> Collection[int]:
         """Wait until transactions of the stream are visible on the primary.
+
+        Return the other transactions, as in the stream, that may be in the log and not be visible.
 
         Args:
             transactions: The transactions' ids in the stream.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 from typing import Any
 
 import fastavro
@@ -346,3 +347,23 @@ def test_known_schemas_are_enough_while_the_registry_is_down(
     assert result.error.context["schema_id"] == str(unknown)
     assert "unreachable" in result.error.message
     assert kept(orders) == []
+
+
+@settings(max_events_per_run=2)
+def test_changes_of_transactions_of_two_billion_ids_ago_are_applied(orders: Orders) -> None:
+    """The log has the lower half of a transaction's id: the events here have ids not yet given."""
+    orders.execute("INSERT INTO T VALUES (1, 'a', null, 1)")
+    ((key, value),) = events(orders)
+    schema = fastavro.parse_schema(
+        json.loads(orders.replication.registry.schema(int.from_bytes(value[1:5], "big")))
+    )
+    event = fastavro.schemaless_reader(io.BytesIO(value[5:]), schema)
+    ahead = []
+    for number in range(2, 6):
+        event["after"]["id"] = number
+        event["source"]["txId"] = (event["source"]["txId"] + 1_000_000) % 2**32
+        fastavro.schemaless_writer(written := io.BytesIO(), schema, event)
+        ahead.append(value[:5] + written.getvalue())
+    produce(orders, *ahead, key=key)
+    assert orders.run().error is None
+    assert sorted(orders.lake("id")) == [(1,), (2,), (3,), (4,), (5,)]

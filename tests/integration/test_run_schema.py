@@ -43,6 +43,7 @@ def test_a_batch_waits_for_a_catalog_that_shows_its_transactions(orders: Orders)
     statement = "ALTER TABLE T ADD COLUMN extra int; UPDATE T SET extra = id * 2"
     orders.execute("INSERT INTO T VALUES (1, 'a', null, 1), (2, 'b', null, 2)")
     orders.run()
+    orders.execute("INSERT INTO T VALUES (3, 'c', null, 3)")
     hangs = orders.replication.database.commits_hang()
     with ThreadPoolExecutor(2) as pool, hangs as release:
         hanging = pool.submit(
@@ -52,9 +53,11 @@ def test_a_batch_waits_for_a_catalog_that_shows_its_transactions(orders: Orders)
         assert not hanging.done()
         running = pool.submit(orders.run)
         wait([running], timeout=5)
+        earlier = [key for (key,) in orders.lake("id")]
         release()
         assert running.result(60).error is None
         hanging.result(20)
+    assert sorted(earlier) == [1, 2, 3]
     orders.assert_equal((*COLUMNS, "extra"))
 
 

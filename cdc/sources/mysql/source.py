@@ -156,12 +156,13 @@ class MysqlSource:
 
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
-    ) -> None:
+    ) -> Collection[int]:
         """Write a marker: once it is committed, everything before it in the log is visible.
 
         Commits become visible in the order of the log.
         """
         self.write_marker()
+        return ()
 
     def nudge(self) -> None:
         """Write a marker, since Connect stores a transaction only after the next one has begun."""

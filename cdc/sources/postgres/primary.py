@@ -31,7 +31,10 @@ ORDER BY age(l.transactionid) DESC
 """
 _AS_OLD = _OPEN.format(which="age(l.transactionid) >= age(%s::text::xid8::xid)")
 _THESE = _OPEN.format(which="l.transactionid::text = ANY(%s)")
-_XIDS = 1 << 32
+_IDS = """
+SELECT DISTINCT transactionid::text FROM pg_catalog.pg_locks
+WHERE locktype = 'transactionid' AND mode = 'ExclusiveLock' AND granted
+"""
 
 
 def current_transaction_id(session: Session) -> int:
@@ -65,8 +68,11 @@ def wait_until_visible(
     source: str,
     timeout_s: float,
     progress: Progress,
-) -> None:
+) -> frozenset[int]:
     """Wait until the changes of transactions are visible to new statements.
+
+    A transaction gives up the lock on its own id after its changes have become visible. Ids of the
+    log are not compared with those of the server, since the log has only their lower halves.
 
     Args:
         session: A session of the primary.
@@ -75,33 +81,21 @@ def wait_until_visible(
         timeout_s: Bound of the wait, in seconds.
         progress: Shows the wait.
 
+    Returns:
+        The lower halves of the ids of all transactions that are open after the wait.
+
     Raises:
         SourceError: The wait reached its bound. The error names the sessions that still hold the
             transactions back.
     """
-    row = session.execute(
-        "SELECT pg_snapshot_xmin(s)::text, pg_snapshot_xmax(s)::text FROM pg_current_snapshot() s"
-    ).fetchone()
-    oldest, newest = map(int, _present(row))
-    young = [xid for xid in (wide_xid(x, near=newest) for x in transactions) if xid >= oldest]
+    waited_for = [str(xid) for xid in transactions]
 
     def blockers() -> list[str] | None:
-        rows = session.execute(
-            "SELECT x FROM unnest(%s::text[]) AS x"
-            " WHERE NOT pg_visible_in_snapshot(x::xid8, pg_current_snapshot())",
-            ([str(xid) for xid in young],),
-        ).fetchall()
-        if not rows:
-            return None
-        narrow = [str(int(xid) % _XIDS) for (xid,) in rows]
-        return _described(session.execute(_THESE, (narrow,)).fetchall())
+        rows = session.execute(_THESE, (waited_for,)).fetchall()
+        return _described(rows) if rows else None
 
     _wait(blockers, f"commits of source {source}", source, timeout_s, progress)
-
-
-def wide_xid(xid: int, *, near: int) -> int:
-    """Return the 64-bit id of a transaction, from its lower half and a near 64-bit id."""
-    return near + (xid - near + _XIDS // 2) % _XIDS - _XIDS // 2
+    return frozenset(int(xid) for (xid,) in session.execute(_IDS).fetchall())
 
 
 def _wait(

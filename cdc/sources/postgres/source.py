@@ -153,10 +153,10 @@ class PostgresSource:
 
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
-    ) -> None:
-        """Wait until the transactions' changes are visible on the primary."""
+    ) -> Collection[int]:
+        """Wait until the transactions' changes are visible; return those that are still open."""
         with self._connections.open("admin") as session:
-            primary.wait_until_visible(
+            return primary.wait_until_visible(
                 session, transactions, source=self._name, timeout_s=timeout_s, progress=progress
             )
 
