@@ -302,7 +302,11 @@ def _table(
                 remembered = of_losses(look.losses, evidence.names, record)
                 lost = next(chain(stream, remembered), None)
     else:
-        notes.append(f"source {record.table.source} is not in the configuration")
+        name = record.table.source
+        notes.append(
+            f"source {name} is not in the configuration, so nothing follows the table; put"
+            f" sources.{name} back, also to offboard it"
+        )
     behind = None
     if commit is not None and record.topic in ends:
         behind = sum(

@@ -61,7 +61,9 @@ class Config(Section):
             raise ConfigError(
                 f"source {name} is not configured; the sources are"
                 f" {', '.join(sorted(self.sources))}",
-                remedy="Name one of the configured sources, or add the source under sources.",
+                remedy=f"Put sources.{name} back if tables of it are on the plan: also"
+                " `tributary offboard` needs it, with --source-gone if the server is gone for good."
+                " Otherwise name one of the configured sources, or add this one.",
                 field=f"sources.{name}",
             )
         return self.sources[name]

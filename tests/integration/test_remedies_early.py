@@ -9,7 +9,9 @@ import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
 
 from cdc.sources.source_facts import Check
+from cdc.store.table_state import State
 from operate.check import check
+from operate.status import status
 from stack.postgres import POSTGRES
 from tests.integration.rigs.captured import wait_until
 from tests.integration.rigs.kinds import database as database
@@ -119,3 +121,25 @@ def test_settings_of_topics_and_connectors_fit_after_what_the_checks_say(early: 
     shop.services.connect.put_connector(name, {**running, "max.queue.size": "9321"})
     shop.services.connect.wait_running(name)
     assert seen(early) == before
+
+
+def test_a_source_that_left_the_settings_is_put_back_for_its_tables_to_leave(
+    early: Person,
+) -> None:
+    shop, source = early.shop, early.shop.database.name
+    early.done("onboard", "--no-bootstrap", *created(shop, "orders", "parts"))
+    named = [str(shop.table(name)) for name in ("orders", "parts")]
+    (section,) = shop.database.document(shop.folder)["sources"].values()
+    early.configure(sources={"other": section})
+    for words in (named[:1], [*named[:1], "--source-gone"], [f"{source}:public.*"]):
+        for told in early.refused("offboard", *words).remedies:
+            assert told.startswith(f"Put sources.{source} back"), told
+    (note,) = (
+        one
+        for one in status(shop.services, [shop.table("orders")]).tables[0].notes
+        if "configuration" in one
+    )
+    assert f"sources.{source}" in note
+    early.configure()
+    early.done("offboard", *named)
+    assert [early.state(name) for name in ("orders", "parts")] == [State.RETIRED] * 2

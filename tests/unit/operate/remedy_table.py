@@ -169,6 +169,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Set name of {}",
     ),
     f"{_TESTS}remedies_early.py::"
+    "test_a_source_that_left_the_settings_is_put_back_for_its_tables_to_leave": (
+        "Put sources.{} back",
+    ),
+    f"{_TESTS}remedies_early.py::"
     "test_a_table_that_is_gone_and_a_topic_that_does_not_fit_leave_the_checks": (
         "Run `tributary offboard {}` if the table is gone for good",
         "To start again, run `tributary offboard {}",
