@@ -19,6 +19,12 @@ CAPTURE = f"{_REMEDIES}a_capture_that_was_taken_apart_is_restored_as_it_says"
 _TESTS = "tests/integration/test_"
 
 EXECUTED: dict[str, tuple[str, ...]] = {
+    f"{_TESTS}s3.py::test_check_says_what_the_store_lacks_and_is_content_once_it_has_it": (
+        "Allow s3:ListBucket",
+        "Create the bucket",
+        "The store does not accept the credentials",
+        "The store does not answer",
+    ),
     f"{_TESTS}mysql_failover.py::test_a_server_without_its_row_is_no_other_server": (
         "If it is that server, restore the row",
     ),
@@ -271,12 +277,8 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Onboard the table ",
         "Set hot_standby_feedback = on",
         "Act on the log's last lines",
-        "Allow s3:ListBucket",
-        "Create the bucket",
         "Set lake.hadoop.fs.s3a.access.key",
         "The bucket is in another region",
-        "The store does not accept the credentials",
-        "The store does not answer",
         "The store is busy",
         "With spark.jars: provided",
         "Allow the worker's address in pg_hba.conf",

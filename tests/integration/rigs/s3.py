@@ -1,0 +1,102 @@
+"""An S3-compatible server of a test's own, and a project whose lake is there."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import httpx
+import yaml
+
+from stack.object_store import BUCKET, ObjectStore
+from stack.ports import choose
+from stack.process import ServerProcess
+from stack.servers import wait_ready
+from tests.integration.rigs.project import Project
+
+CANARY = "canary-of-the-secret-key"
+
+
+@dataclass(frozen=True)
+class S3:
+    """A running server."""
+
+    store: ObjectStore
+    process: ServerProcess
+
+    def objects(self) -> list[str]:
+        """The keys of all objects in the bucket."""
+        listed = httpx.get(f"{self.store.endpoint}/{BUCKET}?list-type=2", timeout=30).text
+        assert "<IsTruncated>false" in listed, "one page has them all"
+        return re.findall(r"<Key>([^<]*)</Key>", listed)
+
+    def requests(self) -> list[str]:
+        """Method and path of every request to the bucket so far, as the server logged them."""
+        log = self.process.log.read_text("utf-8", "replace")
+        lines = re.sub(r"\x1b\[\d+m", "", log).splitlines()  # it colours what is not 200
+        asked = [line.split('"')[1] for line in lines if f" /{BUCKET}/" in line]
+        return [one.removesuffix(" HTTP/1.1") for one in asked]
+
+    @contextlib.contextmanager
+    def denied(self, *actions: str) -> Iterator[None]:
+        """A policy of the bucket forbids these actions to everybody while a block runs."""
+        place = f"arn:aws:s3:::{BUCKET}"
+        rule = {"Effect": "Deny", "Principal": "*", "Action": list(actions)}
+        statement = [{**rule, "Resource": [place, f"{place}/*"]}]
+        url = f"{self.store.endpoint}/{BUCKET}?policy"
+        httpx.put(url, content=json.dumps({"Statement": statement})).raise_for_status()
+        try:
+            yield
+        finally:
+            httpx.delete(url).raise_for_status()
+
+    @contextlib.contextmanager
+    def knowing_nobody(self) -> Iterator[None]:
+        """The server checks credentials while a block runs, and knows none."""
+        url = f"{self.store.endpoint}/moto-api/reset-auth"
+        httpx.post(url, content="0").raise_for_status()
+        try:
+            yield
+        finally:
+            httpx.post(url, content="inf").raise_for_status()
+
+    def move(self, project: Project) -> None:
+        """Put a project's lake here."""
+        secret = project.folder / "s3.secret"
+        secret.write_text(CANARY)
+        document = yaml.safe_load(project.file.read_text())
+        document["lake"] = {
+            "url": f"s3a://{BUCKET}/lake",
+            "hadoop": {
+                "fs.s3a.endpoint": self.store.endpoint,
+                "fs.s3a.path.style.access": True,
+                "fs.s3a.access.key": "somebody",
+                "fs.s3a.secret.key": f"${{file:{secret}}}",
+            },
+        }
+        project.file.write_text(yaml.safe_dump(document))
+
+
+@contextlib.contextmanager
+def own_s3(folder: Path) -> Iterator[S3]:
+    """A server with an empty bucket, which ends with the block."""
+    store = ObjectStore(folder=folder / "server", port=choose(["s3"])["s3"])
+    store.prepare()
+    process = ServerProcess(
+        store.name,
+        program=store.program,
+        folder=store.folder,
+        record=folder / "s3.json",
+        log=folder / "s3.log",
+    )
+    process.start(store.command())
+    try:
+        wait_ready(store, process)
+        store.create_bucket()
+        yield S3(store, process)
+    finally:
+        process.kill()
