@@ -1,8 +1,8 @@
 """One Hudi table with the rows of several source tables.
 
 Each source table is a shard. A shard is copied, followed and committed like a separate table. Its
-rows have its name in the shard column. Each commit's metadata repeats the last CommitRecord of every
-shard, so the newest commit has every shard's offsets.
+rows have its name in the shard column. Each commit's metadata repeats the last CommitRecord of
+every shard, so the newest commit has every shard's offsets.
 
 Hudi lets one writer commit at a time. So shards that are ready together share a commit: the first
 thread commits for all that wait. If the joint commit fails, each shard is tried alone, so that only

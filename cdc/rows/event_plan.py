@@ -116,7 +116,7 @@ def event_plan(
         rules: The decisions that the events themselves leave open.
 
     Raises:
-        SchemaChangeError: Values of the type in an event's schema do not fit the type of the lake column.
+        SchemaChangeError: Values of the type in an event's schema do not fit the lake's type.
     """
     event = f"{record}.event"
     columns = {one.name: _column(event, one, schema, table, rules) for one in table.columns}

@@ -134,8 +134,8 @@ class BatchWriter:
             previous: The lake's newest commit with offsets. Its handoff has the snapshot of the
                 newest reading of the source's catalog.
             guard: Called right before the commit completes; raises an error to refuse the commit.
-            still_open: The transactions of the range that had not ended before that reading; None if
-                they are not known.
+            still_open: The transactions of the range that had not ended before that reading; None
+                if they are not known.
 
         Raises:
             DecodeError: A record cannot be applied, and the settings do not allow to leave it out.

@@ -233,12 +233,10 @@ class RowLookup(Protocol):
     def wait_until_visible(
         self, transactions: Collection[int], *, timeout_s: float, progress: Progress
     ) -> Collection[int]:
-        """Wait until transactions of the stream are visible on the primary.
-
-        Return the other transactions, as in the stream, that may be in the log and not be visible.
+        """Wait until transactions are visible; return those that may be in the log and are not yet.
 
         Args:
-            transactions: The transactions' ids in the stream.
+            transactions: Their ids in the stream, as in the result.
             timeout_s: Bound of the wait, in seconds.
             progress: Shows the wait.
 

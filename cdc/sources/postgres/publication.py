@@ -338,8 +338,8 @@ def slot_health(session: Session, slot: str, current: Callable[[], Lsn]) -> Slot
     Args:
         session: A session on the primary.
         slot: The slot's name.
-        current: Reads the server's position. It is called after the slot was read, since it must not
-            be before the slot's positions.
+        current: Reads the server's position. It is called after the slot was read, since its
+            result must not be before the slot's positions.
     """
     row = session.execute(_SLOT, (slot,)).fetchone()
     if row is None:
