@@ -349,6 +349,7 @@ def test_known_schemas_are_enough_while_the_registry_is_down(
     assert kept(orders) == []
 
 
+@pytest.mark.breadth
 @settings(max_events_per_run=2)
 def test_changes_of_transactions_of_two_billion_ids_ago_are_applied(orders: Orders) -> None:
     """The log has the lower half of a transaction's id: the events here have ids not yet given."""
