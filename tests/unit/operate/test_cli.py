@@ -317,6 +317,9 @@ def test_the_examples_in_the_starting_configuration_work(monkeypatch: pytest.Mon
     assert config.connect.connector == {"max.batch.size": "4096"}
     assert config.tables["public.orders"].partition_by == ("country",)
     assert config.state.connection_url().startswith("postgresql+psycopg://tributary:canary-")
+    on_s3 = parse(switched_on.replace("url: ./lake", "url: s3a://bucket/lake"))
+    assert on_s3.lake.on_s3
+    assert str(on_s3.lake.hadoop["fs.s3a.secret.key"]) == "canary-s3_secret_key"
 
 
 def test_the_starting_configuration_shows_every_key() -> None:
