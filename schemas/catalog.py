@@ -35,6 +35,9 @@ class CatalogColumn:
         parts_written: Identifies the last write of each label.
         granted: Privileges on the column; None if none was ever granted.
         options: The rest of its definition.
+        default_made: Identifies the default among all that the table's columns have had; None
+            without one.
+        stored: Whether the catalog has the column's value for older rows, until a rewrite.
         domain: The rest of the definition of the domain that is its type.
         domain_written: Identifies the last write of that domain's definition.
         as_added: Whether nothing shows that it became NOT NULL after it was added. Later changes of
@@ -52,6 +55,8 @@ class CatalogColumn:
     parts_written: Mapping[str, str] = field(default_factory=dict)
     granted: str | None = None
     options: str = ""
+    default_made: Any = field(default=None, compare=False)
+    stored: bool = False
     domain: Mapping[str, Any] = field(default_factory=dict)
     domain_written: str = ""
     as_added: bool = field(default=False, compare=False)
@@ -63,6 +68,15 @@ class CatalogColumn:
             since: The column as it was.
         """
         return self.written != since.written and self.is_as(since) and self.granted is None
+
+    def moved_only(self, since: CatalogColumn) -> bool:
+        """Whether a rewrite of the table wrote its definition, to no longer store its value.
+
+        Args:
+            since: The column as it was.
+        """
+        kept = self.default_made is not None and self.default_made == since.default_made
+        return kept and since.stored and not self.stored
 
     def is_as(self, since: CatalogColumn) -> bool:
         """Whether it is as before, no matter what was written.
@@ -154,6 +168,8 @@ class Catalog:
                 parts_written=column.get("parts_written") or {},
                 granted=column.get("granted"),
                 options=column.get("options", ""),
+                default_made=column.get("default_made"),
+                stored=column.get("stored", False),
                 domain_written=domains[number].pop("xmin", ""),
                 domain=domains[number],
                 as_added=column.get("as_added", False),

@@ -408,6 +408,8 @@ class _Diff:
         """Whether the rows were rewritten by more than a cast to a wider type."""
         if not (self._new_file and self._on_postgres and old.written != new.written):
             return False
+        if new.moved_only(old):
+            return False
         had, has = self._lake.types[old.name], self._wanted[new.name].lake_type
         if had == has:
             return (old.type, new.type) not in SOURCE_WIDER

@@ -47,6 +47,9 @@ _AS_ADDED = """
 # - `written` of a column distinguishes ALTER ... TYPE ... USING, which keeps the type and sends no
 #   events, from VACUUM FULL. Both give the table a new file, but only the former writes the row of
 #   the column in the catalog.
+# - `stored` is true while the catalog has the value of a column for rows older than it. A new file
+#   has the value itself, so the server writes the row of the column for any rewrite; only ALTER ...
+#   TYPE also makes the column's default anew, which `default_made` shows.
 # - `parts` shows a changed label of an enum or field of a composite: such a change does not write
 #   any row of the table, and all rows show it. Types of the server itself, with oids below 16384,
 #   have no such parts. `parts_written` shows a label that was changed and changed back.
@@ -93,6 +96,7 @@ SELECT n.nspname::text, c.relname::text, jsonb_build_object(
                     'shown', pg_catalog.format_type(a.atttypid, a.atttypmod),
                     'nullable', NOT a.attnotnull, 'generated', a.attgenerated <> '',
                     'default', EXPRESSION,
+                    'default_made', d.oid::int8, 'stored', a.atthasmissing,
                     'written', a.xmin::text, 'granted', a.attacl::text,
                     'options', pg_catalog.concat_ws(' ', a.attstattarget, a.attstorage, a.attndims,
                         a.attcompression, a.attidentity, a.atthasdef, a.attislocal, a.attinhcount,

@@ -223,6 +223,7 @@ class _Draft:
         old, new = type_of(self._columns[number]), self._lookups.type(action.type)
         self._columns[number] = replace(self._columns[number], type=new)
         self._facts["columns"][str(number)] |= {"shown": str(new), "written": _PLANNED}
+        self._facts["columns"][str(number)] |= {"default_made": _PLANNED}
         if action.using is not None:
             why = f"USING {action.using} may give its rows other values, which send no events"
             self._beyond_catalog.append(
@@ -251,7 +252,7 @@ class _Draft:
         for number, column in self._columns.items():
             if {*column.old_values} - {None}:
                 self._columns[number] = replace(column, old_values=(None,))
-                self._facts["columns"][str(number)]["written"] = _PLANNED
+                self._facts["columns"][str(number)] |= {"written": _PLANNED, "stored": False}
         self._facts["relfilenode"] = _PLANNED
         for leaf in self._facts["leaves"].values():
             leaf["relfilenode"] = _PLANNED

@@ -26,7 +26,7 @@ LAKE_TYPES = {
 def column(name: str, shown: str = "text", **facts: Any) -> dict[str, Any]:
     plain = {"name": name, "type": 1, "typmod": -1, "shown": shown, "nullable": True}
     more = {"granted": None, "options": "", "as_added": False, "parts_written": None}
-    more["domain"] = None
+    more |= {"domain": None, "default_made": None, "stored": False}
     return {**plain, "default": None, "generated": False, "written": "700", **more, **facts}
 
 

@@ -83,6 +83,8 @@ TABLE: list[tuple[str, dict[str, Any], bool, str]] = [
         UNSPOILED,
         "as the column's",
     ),
+    ("columns.default_made", note(default_made=9), UNSPOILED, "rows bring their values along"),
+    ("columns.stored", note(stored=True), UNSPOILED, "a new file tells of a rewrite"),
     ("columns.as_added", note(as_added=True), UNSPOILED, "a GRANT on the table writes its row"),
     ("columns.parts_written", note(parts_written={"label 7": "8"}), UNSPOILED, "of no label"),
     ("columns.parts", note(parts={"label 7": "calm"}), UNSPOILED, "no row has it yet"),
