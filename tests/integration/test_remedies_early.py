@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from typing import Any
 
+import psycopg
 import pytest
 from confluent_kafka.admin import AdminClient, NewPartitions
+from psycopg import pq
 
 from cdc.sources.source_facts import Check
 from cdc.store.table_state import State
@@ -143,3 +146,25 @@ def test_a_source_that_left_the_settings_is_put_back_for_its_tables_to_leave(
     early.configure()
     early.done("offboard", *named)
     assert [early.state(name) for name in ("orders", "parts")] == [State.RETIRED] * 2
+
+
+def test_a_slot_that_something_else_reads_goes_after_its_reader_as_it_says(early: Person) -> None:
+    shop = early.shop
+    (orders,) = created(shop, "orders")
+    early.done("onboard", "--no-bootstrap", orders)
+    names = shop.services.capture_of(shop.record("orders"))
+    shop.services.connect.delete(names.connector, forget_offsets=False)
+    reader = psycopg.connect(shop.database.dsn(), replication="database", autocommit=True)
+    options = f"(proto_version '1', publication_names '{names.publication}')"
+    start = f'START_REPLICATION SLOT "{names.slot}" LOGICAL 0/0 {options}'
+
+    def reads() -> bool:
+        """The connector's own connection may last for a moment."""
+        return reader.pgconn.exec_(start.encode()).status == pq.ExecStatus.COPY_BOTH
+
+    with closing(reader):
+        wait_until(reads, "the slot is read")
+        told = early.refused("offboard", orders).remedy
+    assert told == "Delete the connector that uses the slot, then run the command again."
+    early.done("offboard", orders)
+    assert early.state("orders") is State.RETIRED

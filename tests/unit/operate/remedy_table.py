@@ -183,6 +183,10 @@ EXECUTED: dict[str, tuple[str, ...]] = {
         "Run `tributary offboard {}` if the table is gone for good",
         "To start again, run `tributary offboard {}",
     ),
+    f"{_TESTS}remedies_early.py::"
+    "test_a_slot_that_something_else_reads_goes_after_its_reader_as_it_says": (
+        "Delete the connector that uses the slot",
+    ),
     f"{_TESTS}remedies_early.py::test_a_topic_that_was_deleted_is_made_anew_as_it_says": (
         "Run `tributary onboard` for its table, which creates the topic",
     ),
@@ -386,7 +390,6 @@ LEFT: dict[Why, tuple[str, ...]] = {
         "Correct that on the source",
         "Correct the cause",
         "Correct the value on the source",
-        "Delete the connector that uses the slot",
         "Drop that name",
         "Give the capture role REPLICATION",
         "Grant {} what it lacks: docs/mysql.md",
