@@ -10,7 +10,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JJavaError
 from pyspark.errors import PySparkException
 
 from cdc.errors import LakeError
@@ -89,13 +89,18 @@ def read_pointer(spark: SparkSession, table_base: str) -> Pointer | None:
     """
     with _files(spark, table_base) as (files, folder):
         target = _child(spark, folder, POINTER)
-        if not files.exists(target):
-            return None
-        stream = files.open(target)
         try:
-            text = bytes(stream.readAllBytes())
-        finally:
-            stream.close()
+            stream = files.open(target)
+            try:
+                text = bytes(stream.readAllBytes())
+            finally:
+                stream.close()
+        except Py4JJavaError as error:
+            # A file that may not be read is "not found" on a local disk, too.
+            absent = error.java_exception.getClass().getName() == "java.io.FileNotFoundException"
+            if absent and not files.exists(target):
+                return None
+            raise
     return Pointer.from_json(text, folder=table_base)
 
 

@@ -90,6 +90,7 @@ class Timeline:
         self._meta = _open(self._spark, self.path)
         self._instants: Any = None
         self._read: dict[str, Committed | None] = {}
+        self._last: tuple[str, Any] | None = None
 
     def commits(self) -> list[Committed]:
         """Return the active timeline's commits with a record, oldest first."""
@@ -222,7 +223,7 @@ class Timeline:
         """Return the size of the largest file of a commit, in bytes."""
         for place, (instant, _) in enumerate(self._listed()):
             if instant == committed.instant:
-                stats = self._metadata(self._completed().get(place)).getWriteStats()
+                stats = self._metadata(instant, self._completed().get(place)).getWriteStats()
                 return max((int(one.getFileSizeInBytes()) for one in stats), default=0)
         return 0
 
@@ -240,7 +241,7 @@ class Timeline:
 
     def _committed(self, time: str, instant: Any) -> Committed | None:
         """Return the commit with its record; None for a commit without a record."""
-        metadata = self._metadata(instant)
+        metadata = self._metadata(time, instant)
         text = metadata.getMetadata(COMMIT_KEY)
         if text is None:
             return None
@@ -267,9 +268,12 @@ class Timeline:
             return []
         return _INSTANT.findall(str(self._completed().toString()))
 
-    def _metadata(self, instant: Any) -> Any:
-        utils = java_class(self._spark, "org.apache.hudi.common.table.timeline.TimelineUtils")
-        return utils.getCommitMetadata(instant, self._meta.getActiveTimeline())
+    def _metadata(self, time: str, instant: Any) -> Any:
+        """Hudi's metadata of a commit. The last one is kept: each read is two calls to a store."""
+        if self._last is None or self._last[0] != time:
+            utils = java_class(self._spark, "org.apache.hudi.common.table.timeline.TimelineUtils")
+            self._last = time, utils.getCommitMetadata(instant, self._meta.getActiveTimeline())
+        return self._last[1]
 
     def _whole(self, committed: Committed | None) -> Committed | None:
         """Return the commit; raise an error if a rollback names this commit or a clustering.

@@ -90,6 +90,7 @@ class LakeTable:
         self._settings = settings
         self._overrides = check_overrides(schema.table, settings.hudi)
         self.layout = layout_of(schema, settings)
+        self._commits: frozenset[str] = frozenset()
 
     def bulk_insert(
         self, rows: DataFrame, commit: CommitRecord, guard: Guard, size: SnapshotSize | None = None
@@ -206,11 +207,12 @@ class LakeTable:
         return False
 
     def _keep_up(self, check: Callable[[], None]) -> bool:
+        # Most commits end here, so the timeline is not read for them.
+        if self._commits and not self._is_due(self._commits):
+            return False
         timeline = self.timeline()
         instants, latest = timeline.completed_instants(), timeline.latest()
-        now, keep_s = datetime.now(timezone.utc), self._settings.readers_keep_s
-        retention = Retention.of(instants, keep_s, now)
-        if latest is None or latest.index is None or len(instants) % retention.every:
+        if latest is None or latest.index is None or not self._is_due(instants):
             return False
         # Services take their instants from the clock. These instants must be above those of all
         # commits.
@@ -218,9 +220,16 @@ class LakeTable:
             return False
         options, clusters = self._options(latest.index, "upsert"), not latest.index.is_bucket
         cluster_every = int(options[CLUSTERING_KEY]) if clusters else 0
-        options |= retention.options(cluster_every=cluster_every)
+        options |= self._retention(instants).options(cluster_every=cluster_every)
         Upkeep(self._spark, self.path, options, check, clusters=clusters).run()
         return True
+
+    def _is_due(self, instants: frozenset[str]) -> bool:
+        return len(instants) % self._retention(instants).every == 0
+
+    def _retention(self, instants: frozenset[str]) -> Retention:
+        now = datetime.now(timezone.utc)
+        return Retention.of(instants, self._settings.readers_keep_s, now)
 
     def read(self) -> DataFrame:
         """Return the table as of its last commit, with all meta columns."""
@@ -278,6 +287,7 @@ class LakeTable:
         guard: CommitGuard,
     ) -> str:
         options = self._options(index, operation)
+        self._commits = frozenset()
         options |= {COMMIT_KEY: commit.to_json(), INDEX_KEY: index.to_json(), "path": self.path}
         projected = self.layout.project(rows)
         # An index that looks keys up in files reads the batch three times. A bucket index reads it
@@ -317,6 +327,7 @@ class LakeTable:
                 table=commit.table,
                 path=self.path,
             )
+        self._commits = guard.began | {instant}
         return instant
 
     def _call_writer(

@@ -1,4 +1,4 @@
-"""A lake on S3: a store that refuses, or does not answer."""
+"""A lake on S3: the commands from the first to the last, and what refuses or does not answer."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from tests.integration.rigs.postgres import Database
 from tests.integration.rigs.project import Project
 from tests.integration.rigs.s3 import CANARY, S3, own_s3
 
+ORDERS = "public.orders"
 BOUND_S = 120.0
 """The longest time that a store that refuses or does not answer may hold `check`."""
 
@@ -28,6 +29,50 @@ def project(database: Database, s3: S3, tmp_path: Path) -> Project:
     made = Project.create(tmp_path, database)
     s3.move(made)
     return made
+
+
+@pytest.mark.breadth
+def test_a_table_lives_on_s3_from_its_first_command_to_its_last(project: Project, s3: S3) -> None:
+    project.execute(
+        "CREATE TABLE orders (id int PRIMARY KEY, v int)",
+        "INSERT INTO orders SELECT g, g FROM generate_series(1, 500) g",
+    )
+    outputs = [project.run("onboard", ORDERS).expect(0)]
+    project.execute(
+        "UPDATE orders SET v = -1 WHERE id <= 10",
+        "DELETE FROM orders WHERE id = 11",
+        "INSERT INTO orders VALUES (501, 501)",
+    )
+    before = len(s3.requests())
+    outputs.append(project.run("run").expect(0))
+    assert_few_requests(s3.requests()[before:])
+    outputs.append(project.run("verify", ORDERS).expect(0))
+    first = project.run("path", ORDERS).expect(0).stdout.strip()
+    assert first.startswith(f"s3a://{BUCKET}/lake/{project.database.name}/public/orders/attempt=")
+    outputs.append(project.run("resync", ORDERS).expect(0))
+    second = project.run("path", ORDERS).expect(0).stdout.strip()
+    assert second != first
+    pointers = [one for one in s3.requests() if "_current.json" in one and one.startswith("PUT")]
+    assert len(pointers) == 2, "each generation is published by one put"
+    outputs.append(project.run("verify", ORDERS).expect(0))
+    outputs.append(project.run("generations", "remove", ORDERS, "1").expect(0))
+    assert not [key for key in s3.objects() if first.partition("lake/")[2] in key]
+    (told,) = project.run("status", ORDERS, "--output", "json").expect(0).json["tables"]
+    assert (told["state"], told["lake_size"]["other_generations_bytes"]) == ("incremental", 0)
+    outputs.append(project.run("offboard", ORDERS, "--delete-data").expect(0))
+    assert [key for key in s3.objects() if "orders" in key] == []
+    assert not [one for one in outputs if CANARY in one.stdout + one.stderr]
+
+
+def assert_few_requests(asked: list[str]) -> None:
+    """A run with one commit opens the table three times, besides Hudi; see docs/deploy.md."""
+    assert len([one for one in asked if one.startswith("PUT") and one.endswith(".commit")]) == 1
+    kinds = [one.split()[0] for one in asked if one.endswith("/.hoodie/hoodie.properties")]
+    text = " ".join(kinds)
+    # We look whether the table is there before Hudi opens it; Hudi opens it with one HEAD.
+    ours, all_opens = text.count("HEAD HEAD GET"), text.count("GET")
+    assert (ours, all_opens - ours) == (3, 8), text
+    assert len(asked) <= 105, "\n".join(asked)
 
 
 @pytest.mark.breadth
