@@ -22,6 +22,12 @@ def demo(
     source: Annotated[
         SourceKind, typer.Option("--source", help="The kind of database that holds the shop.")
     ] = SourceKind.POSTGRES,
+    s3: Annotated[
+        bool,
+        typer.Option(
+            "--s3", help="Put the lake on an S3-compatible server, which keeps it in memory."
+        ),
+    ] = False,
     keep: Annotated[
         bool, typer.Option("--keep", help="Keep the servers running afterwards.")
     ] = False,
@@ -51,7 +57,8 @@ def demo(
 
     renderer = Renderer(output)
     with renderer.progress() as progress:
-        story = Demo(folder, renderer, progress, shop=SHOPS[source.value], config=config)
+        shop = SHOPS[source.value]
+        story = Demo(folder, renderer, progress, shop=shop, config=config, s3=s3)
         results = story.run(keep=keep)
     renderer.document(results.to_json())
     if not results.ok:

@@ -24,6 +24,7 @@ from operate.table_outcome import Outcome, for_each
 from operate.verify.batch import verify_tables
 from operate.verify.table import Verification
 from schemas.table import TableId
+from stack.layout import S3
 from stack.local import LocalStack
 
 if TYPE_CHECKING:
@@ -92,6 +93,7 @@ class Demo:
         shop: The shop, on its kind of source.
         config: File for the configuration; None takes the folder. An existing file is replaced only
             in that folder.
+        s3: Whether the lake is on an S3-compatible server.
     """
 
     def __init__(
@@ -102,11 +104,13 @@ class Demo:
         *,
         shop: ShopKind,
         config: Path | None = None,
+        s3: bool = False,
     ) -> None:
         self.folder = folder.resolve()
         self.config = self.folder / CONFIG if config is None else config.resolve()
         self._renderer, self._progress = renderer, progress
         self._shop = shop
+        self._s3 = s3
         self.results = Results(shop)
 
     def run(self, *, keep: bool) -> Results:
@@ -118,14 +122,21 @@ class Demo:
                 ending.callback(stack.down)
             title, kind = self._shop.title, self._shop.kind
             with self._step(f"1. Start {title} with a replica, Kafka, Connect and a registry"):
-                if not any(s.pid for s in stack.status()) or stack.addresses().kinds != (kind,):
+                if not self._is_as_wanted(stack):
                     stack.down(delete=True)  # a former demo's data
-                stack.up(sources=[kind])
+                stack.up(sources=[kind], optional=[S3] if self._s3 else [])
                 text = stack.config_text(source=SCHEMA, kinds=[kind])
                 self.config.write_text(text, encoding="utf-8")
             self.show()
         self._farewell(keep=keep)
         return self.results
+
+    def _is_as_wanted(self, stack: LocalStack) -> bool:
+        """Whether an earlier demo's servers run, and are those of this demo."""
+        if not any(server.pid for server in stack.status()):
+            return False
+        found = stack.addresses()
+        return found.kinds == (self._shop.kind,) and (found.s3_endpoint is not None) == self._s3
 
     def _refuse_to_replace(self) -> None:
         if self.config.exists() and self.config.parent != self.folder:
@@ -307,9 +318,12 @@ class Demo:
             line("  tributary run --continuous        keeps the lake up to date")
             line(f"  tributary stack down --dir {self.folder / 'stack'}")
         else:
-            line("  tributary demo --keep             keeps the servers running")
+            line(
+                f"  tributary demo{' --s3' * self._s3} --keep             keeps the servers running"
+            )
         line(f"  {self.config}")
-        line(f"  {self.folder / 'stack' / 'lake'}   the Hudi tables")
+        if not self._s3:
+            line(f"  {self.folder / 'stack' / 'lake'}   the Hudi tables")
 
     @contextmanager
     def _step(self, title: str) -> Iterator[None]:

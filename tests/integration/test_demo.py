@@ -24,6 +24,7 @@ from tests.conftest import guarded
 from tests.integration.rigs.postgres import Database
 
 ROOT = Path(__file__).parents[2]
+JSON = ("--output", "json")
 TRIBUTARY = (sys.executable, "-c", "from operate.cli import main; main()")
 
 
@@ -49,27 +50,30 @@ def test_the_demo_on_postgres_ends_with_equal_tables(
 
 
 @pytest.mark.breadth
-def test_the_demo_on_mariadb_ends_with_every_table_equal() -> None:
+@pytest.mark.parametrize(("source", "options"), [("mariadb", []), ("postgres", ["--s3"])])
+def test_the_demo_as_its_users_run_it_ends_with_every_table_equal(
+    source: str, options: list[str]
+) -> None:
     with tempfile.TemporaryDirectory(prefix="tributary-demo-") as name:
         stack = LocalStack(Path(name, "stack"))
         with guarded(stack):
             try:
                 done = subprocess.run(
-                    [*TRIBUTARY, "demo", "--source", "mariadb", "--dir", name, "--output", "json"],
+                    [*TRIBUTARY, "demo", "--source", source, *options, "--dir", name, *JSON],
                     cwd=ROOT,
                     stdout=subprocess.PIPE,
                     text=True,
                     timeout=800,
                 )
                 left = [server.name for server in stack.status() if server.pid]
-                kinds = stack.addresses().kinds
+                found = stack.addresses()
             finally:
                 stack.down(delete=True)
     told = json.loads(done.stdout)
     assert done.returncode == 0, told
-    assert kinds == ("mariadb",)
+    assert (found.kinds, found.s3_endpoint is not None) == ((source,), "--s3" in options)
     assert left == []
-    assert_equal(told, "mariadb", TABLES)
+    assert_equal(told, source, TABLES)
 
 
 def assert_equal(results: dict[str, Any], source: str, tables: tuple[str, ...]) -> None:
