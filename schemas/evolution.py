@@ -1,4 +1,4 @@
-"""The changes of a table, as values that say whether the lake can follow, and why.
+"""The changes of a table; each has a verdict on whether the lake can follow it, and a reason.
 
 One function compares the catalog that the lake follows with the current catalog. A run, `tributary
 schema diff` and `tributary schema check` all call it, so they cannot disagree.
@@ -42,9 +42,10 @@ class LakeColumns:
 
     Args:
         types: Spark type by name.
-        dropped: Those that it keeps although the source has dropped them.
-        read_by_key: Those whose values are read from the source by key.
-        hidden: By name, how the lake hides the values, and the Spark type of the values.
+        dropped: The columns that the source has dropped and the lake keeps.
+        read_by_key: The columns whose values are read from the source by key.
+        hidden: Of each column with hidden values, by name: how the lake hides the values
+            (``hash`` or ``mask``), and the Spark type of the values.
     """
 
     types: Mapping[str, str]
@@ -58,11 +59,11 @@ class Rules:
     """The settings of a table that decide what its lake table follows.
 
     Args:
-        wanted: The columns that they replicate, with their lake types.
+        wanted: The columns that the settings replicate, with their lake types.
         frozen: Whether the lake takes no new columns.
-        keyed: Whether rows of the lake are found by their key; those of a log are not.
+        keyed: Whether rows of the lake are found by their key; rows of a log are not.
         keeps_deleted: Whether rows of the lake stay when the source deletes them.
-        renames: The renames of columns that they allow.
+        renames: The renames of columns that the settings allow.
     """
 
     wanted: Iterable[Column]
@@ -74,14 +75,15 @@ class Rules:
 
 @dataclass(frozen=True)
 class Evidence:
-    """What two catalogs do not show of the time between them.
+    """Facts that a comparison of two catalogs needs and that the catalogs do not contain.
 
     Args:
-        stored: By column, the value that the catalog stores for rows older than the column; one
-            value per file, None if there is none.
+        stored: By column, the values that the catalog stores for rows older than the column: one
+            value for each file of the table, None if the catalog stores none.
         empty: Object ids of partitions that hold no row.
-        truncated: Object ids of partitions that were truncated by themselves.
-        statements: What the statements in the log did, for servers that do not number columns.
+        truncated: Object ids of partitions that were truncated without their table.
+        statements: The effects of the statements in the log, for servers that do not number
+            columns.
     """
 
     stored: Mapping[str, Sequence[str | None]] = field(default_factory=dict)
@@ -95,16 +97,16 @@ def diff(
 ) -> tuple[Change, ...]:
     """List every change from the catalog that the lake follows to the current catalog.
 
-    The rule for new columns is exact. While the table is in the same file, its old rows show the
-    value that the catalog stores for them, and NULL if it stores none. In a new file they may show
-    any value.
+    The value of a new column in old rows is known if the table has the same file as before. It is
+    then the value that the catalog stores for old rows, or NULL if the catalog stores none. In a
+    new file, old rows may have any value.
 
     Args:
         before: The catalog that the lake follows.
         now: The catalog now.
         lake: The lake's columns.
         rules: The table's settings.
-        evidence: What the source knows beyond its catalog.
+        evidence: The source's facts that the two catalogs do not contain.
     """
     return tuple(_Diff(before, now, lake, rules, evidence).changes())
 
@@ -143,7 +145,8 @@ class _Diff:
                 yield self._dropped(old)
             elif old is not None and new is not None:
                 for change in self._kept(old, new):
-                    # A widening explains a new file, but USING may also have changed rows.
+                    # A widened column may be the cause of a new file. A statement with USING may
+                    # also be the cause, and may have changed rows.
                     rewritten |= isinstance(change, (RewriteColumn, ChangeType)) and not isinstance(
                         change, WidenType
                     )
@@ -312,11 +315,13 @@ class _Diff:
 
     @property
     def _uncorrected(self) -> bool:
-        """Whether a value that replaces a NULL in an event may stay in the lake.
+        """Whether a wrong value instead of a NULL may stay in the lake for good.
 
-        PostgreSQL's connector, when it lags behind, reads the definition of now for events of
-        before. For their NULLs it sends what a required field may be: 0, an empty text, 1970. Rows
-        that are there when the column changes have no NULL, so a later event corrects them.
+        A lagging connector of PostgreSQL decodes older events with the current definition of the
+        table. If a column has become NOT NULL, the connector replaces the column's NULLs in these
+        events by 0, an empty text or 1970. Before a column can become NOT NULL, an update must
+        replace its NULLs, and the event of this update corrects the lake's row. Deleted rows that
+        the lake keeps, and rows of a log, get no such event.
         """
         return self._on_postgres and (self._rules.keeps_deleted or not self._rules.keyed)
 
@@ -378,9 +383,10 @@ class _Diff:
             yield WidenType(verdict=evolve, why=why, name=name, old=was, new=now)
 
     def _label_written_since(self, column: CatalogColumn) -> str | None:
-        """A label of a new column's enum that may have been renamed since the catalog was read.
+        """A label of a new column's enum type that may have been renamed; None if there is none.
 
-        A new type gets all its labels in one transaction, before the column.
+        The time in question begins when the catalog that the lake follows was read. A new type gets
+        all its labels in one transaction, before the column is added.
         """
         since = self._before.horizon
         young = {part: xid for part, xid in column.parts_written.items() if not_before(xid, since)}
@@ -392,7 +398,7 @@ class _Diff:
         return column.parts[min(young)] if young else None
 
     def _replaced(self, old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-        """Report that another column may have had this name, so that events have its values."""
+        """Report that events may have the values of a former column with the same name."""
         later = range(self._before.attributes + 1, self._now.attributes + 1)
         gone = any(number not in self._now.columns for number in later)
         if gone and old.name == new.name and old.written != new.written:
@@ -405,7 +411,7 @@ class _Diff:
             )
 
     def _rewritten_by(self, old: CatalogColumn, new: CatalogColumn) -> bool:
-        """Whether the rows were rewritten by more than a cast to a wider type."""
+        """Whether a statement rewrote the rows by more than a cast to a wider type."""
         if not (self._new_file and self._on_postgres and old.written != new.written):
             return False
         if new.moved_only(old):
@@ -413,7 +419,7 @@ class _Diff:
         had, has = self._lake.types[old.name], self._wanted[new.name].lake_type
         if had == has:
             return (old.type, new.type) not in SOURCE_WIDER
-        # More digits alone rewrite nothing, but the change of another column may have.
+        # A change to more digits does not rewrite the rows; a change of another column may do so.
         return (
             widens(had, has)
             and more_digits_only(old.type, new.type)
@@ -439,7 +445,11 @@ class _Diff:
 
 
 def _remade(old: CatalogColumn, new: CatalogColumn) -> Iterator[Change]:
-    """Compare labels and fields of types. Added ones are followed, so that later changes show."""
+    """Compare the labels and fields of a column's type.
+
+    Added labels and fields are reported, too, so that the lake's catalog gets them and a later
+    comparison shows their changes.
+    """
     for part, was in sorted(old.parts.items()):
         now = new.parts.get(part)
         if was != now and old.type == new.type:
@@ -465,6 +475,6 @@ def _keys(catalog: Catalog) -> str:
 
 
 def _element(array: str | None) -> str:
-    """The element of an array literal with one element, shortened for people."""
+    """The element of an array literal with one element, cut after 60 characters."""
     text = (array or "")[1:-1]
     return text if len(text) <= 60 else f"{text[:60]}..."

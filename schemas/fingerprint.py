@@ -11,30 +11,31 @@ from typing import Any
 from schemas.catalog import differences
 
 READ_AT = "read_at"
-"""Name of the fact with a log position. The catalog shows every statement before this position.
+"""Name of the fact with a position in the log.
 
-Only sources whose log contains all DDL statements have this fact.
+The facts include the effects of every statement before this position. Only sources whose log
+contains all DDL statements have this fact.
 """
 
 SNAPSHOT = "snapshot"
 """Name of the fact with the snapshot in which the catalog was read.
 
-It is the text of PostgreSQL's ``pg_snapshot``: every transaction below the first number had ended,
-no transaction from the second number on had ended, and neither had the transactions that are listed
-after it. Only sources whose log does not contain all DDL statements have this fact.
+The value is the text of PostgreSQL's ``pg_snapshot``, ``xmin:xmax:list``. Transactions below xmin
+had ended. Transactions from xmax on, and the listed ones, had not ended. Only sources whose log
+does not contain all DDL statements have this fact.
 """
 
 ROW_WRITTEN = "row_written"
 """Name of the fact with the last write of the table's row in the catalog.
 
-Most of what writes that row is another fact or changes nothing, such as a GRANT. A PostgreSQL
-source has it.
+Only a PostgreSQL source has this fact. It is not compared by itself: most writes of the row change
+another fact too, or change no fact, as a GRANT does.
 """
 
 AS_ADDED = "as_added"
-"""Name of the fact of a column that says whether it became NOT NULL after it was added.
+"""Name of a column's fact: whether nothing shows that it became NOT NULL after it was added.
 
-It is derived from the last write of the table's row, so that a GRANT on the table changes it.
+The fact depends on the last write of the table's row. So a GRANT on the table may change it.
 """
 
 
@@ -43,9 +44,9 @@ class Fingerprint:
     """The catalog facts that must not change while a table is copied or between runs.
 
     Args:
-        facts: Plain values: strings, integers, lists and dictionaries with string keys. `READ_AT`
-            and `SNAPSHOT`, which are not facts of the table, `ROW_WRITTEN` and each column's
-            `AS_ADDED` are not compared.
+        facts: The facts by name, as plain values: strings, integers, lists and dictionaries with
+            string keys. `READ_AT`, `SNAPSHOT`, `ROW_WRITTEN` and each column's `AS_ADDED` are
+            stored, and are not compared.
     """
 
     facts: Mapping[str, Any]
@@ -61,7 +62,7 @@ class Fingerprint:
         return hashlib.sha256(self.to_json().encode()).hexdigest()
 
     def to_json(self) -> str:
-        """The compared facts as JSON with sorted keys: equal facts give equal text."""
+        """The compared facts as JSON with sorted keys, so that equal facts give equal text."""
         apart = (READ_AT, SNAPSHOT, ROW_WRITTEN)
         compared = {name: fact for name, fact in self.facts.items() if name not in apart}
         if "columns" in compared:
@@ -72,5 +73,5 @@ class Fingerprint:
         return json.dumps(compared, sort_keys=True, separators=(",", ":"))
 
     def diff(self, other: Fingerprint) -> list[str]:
-        """Return the differences from this fingerprint to ``other``, one line each."""
+        """Return the compared facts that differ in ``other``, one line each."""
         return [*differences("", json.loads(self.to_json()), json.loads(other.to_json()))]

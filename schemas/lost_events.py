@@ -1,4 +1,4 @@
-"""Changes of a table that change rows without an event, or keep row changes out of the log."""
+"""Changes of a table that change rows without an event, or after which events may be missing."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ def lost_events(
     truncated: Collection[int],
     statements: Iterable[str],
 ) -> Iterator[Change]:
-    """Compare partitions, the publication, names: everything except columns and keys.
+    """Compare the partitions, the publication and the names of two catalogs, not columns or keys.
 
     Args:
         before: The catalog that the lake follows.
         now: The catalog now.
         empty: Object ids of partitions that hold no row.
-        truncated: Object ids of partitions that were truncated by themselves.
-        statements: Statements without events that the log reports.
+        truncated: Object ids of partitions that were truncated without their table.
+        statements: The statements in the log after which the table's rows are unknown.
     """
     yield from _partitions(before, now, empty, truncated)
     if before.children != now.children:
@@ -108,8 +108,9 @@ def identified_otherwise(before: Catalog, now: Catalog) -> Iterator[LoseEvents]:
 def _chosen(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bool:
     """Whether an index was the replica identity for a while.
 
-    For a known index, any write that its flags do not explain counts. A new index has been written
-    by its own creation (CONCURRENTLY in several steps), so its last write must be the table's.
+    A write of a known index shows it, unless the write changed the index's flags. The creation of
+    a new index also writes the index, in several steps with CONCURRENTLY. A new index was chosen if
+    the transaction of its last write also wrote the table, and did not create the index.
     """
     if old is None:
         return bool(new["chosen"])
@@ -121,7 +122,7 @@ def _attached_again(old: Mapping[str, Any] | None, new: Mapping[str, Any]) -> bo
 
 
 def _unattached(leaves: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, Any]]:
-    """Partitions without the facts whose change has a message of its own."""
+    """The partitions without the facts whose changes are reported separately."""
     apart = ("attached", "indexes")
     return {
         name: {fact: value for fact, value in leaf.items() if fact not in apart}
@@ -130,18 +131,20 @@ def _unattached(leaves: Mapping[str, Mapping[str, Any]]) -> dict[str, dict[str, 
 
 
 def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
-    """Whether the table was a partition for a while; the only trace is rewritten catalog rows.
+    """Whether the table may have been a partition of another table for a while.
 
-    ATTACH and DETACH write the rows of the table and of all its columns. A column that was not
-    written proves that neither happened. A column that is as before was written by them, or by
-    GRANT or REVOKE on it, which do not write the row of the table.
+    ATTACH PARTITION and DETACH write the catalog rows of the table and of all its columns. If the
+    row of one column was not written, neither happened. If a row was written and has the same facts
+    as before, either ATTACH and DETACH wrote it, or a GRANT or REVOKE on the column. GRANT and
+    REVOKE on a column do not write the row of the table.
     """
     kept = [(old, now.columns[n]) for n, old in before.columns.items() if n in now.columns]
     if now.source_kind != "postgres" or before.rest.get("oid") != now.rest.get("oid"):
         return False
     if not all(old.written != new.written for old, new in kept):
         return False
-    # A new owner of the table writes its row, and those of the columns with privileges.
+    # A change of the table's owner writes the row of the table, and the rows of the columns that
+    # have privileges.
     table_too = before.owner == now.owner and not_before(now.row_written or "0", before.horizon)
     return any(
         new.written_again(old) or (table_too and new.is_as(replace(old, granted=new.granted)))
@@ -150,10 +153,10 @@ def _belonged_elsewhere(before: Catalog, now: Catalog) -> bool:
 
 
 def _altered(before: Mapping[str, Any], now: Mapping[str, Any]) -> bool:
-    """Whether the same publication has different settings since, for a moment at least.
+    """Whether the settings of the publication were changed, even if they are the same again.
 
-    A publication that is gone has lost its tables, which is another fact. A new owner explains why
-    the publication's row was written, if all other settings are the same.
+    A missing publication is not reported here: another fact shows it. If only the owner differs,
+    the change of the owner is the reason for the write of the publication's row.
     """
     if not (before and now) or before == now:
         return False

@@ -37,19 +37,23 @@ _LAST_MICROS = 253_402_300_799_999_999
 
 @dataclass(frozen=True)
 class EventRules:
-    """How to read what the events of a table do not define by themselves.
+    """The facts and settings without which the events of a table cannot be read.
 
     Args:
-        placeholder: What the connector sends for an unchanged value that it does not have.
-        absent: By column, Spark SQL of the value of a row whose event lacks the column; the value
-            is NULL for a column that is not listed.
-        former: By column, other names that an event may use for it.
+        placeholder: The value that the connector sends instead of an unchanged value that the log
+            lacks.
+        absent: By column, Spark SQL of the column's value in the row of an event that lacks the
+            column. The value is NULL for a column that is not listed.
+        former: By column, other names that an event may have for the column.
         nulls_are_kept: Whether the converter sends a NULL as NULL. If not, a value that equals its
-            column's default may be a NULL: it counts as unavailable, and the event is ``UNCLEAR``.
-        own_key: Whether the table's key may differ from the connector's. An update of such a key is
-            one event. It becomes two rows, the delete of the former key and an insert, as the
-            connector itself does for its own key.
-        identity: Names of the columns that the log has of an old row; None if it has whole rows.
+            column's default may be a NULL. Such a value is unavailable, and its event is
+            ``UNCLEAR``.
+        own_key: Whether the key of the lake table may differ from the connector's key. The
+            connector sends an update of the connector's key as a delete and an insert, and an
+            update of any other key as one event. This one event becomes a delete of the former key
+            and an insert.
+        identity: Names of the columns of an old row that the log has; None if the log has whole
+            rows.
     """
 
     placeholder: str
@@ -65,23 +69,24 @@ class EventPlan:
     """Spark SQL expressions over the decoded events of one schema.
 
     Args:
-        from_binlog: Whether a connector of MySQL or MariaDB wrote them.
+        from_binlog: Whether a connector of MySQL or MariaDB wrote the events.
         operation: Debezium's operation.
-        whole: Whether the body ended where its schema says.
+        whole: Whether the body of the record ends where its schema requires it.
         has_row: Whether there is a row after the change.
         source_ts: Time of the change, a timestamp.
         position: Position in the log.
         transaction: Number of the transaction.
         order: Number of the event within the transaction.
-        tagged: Whether the transaction is one that MySQL's connector sends again.
-        values: By column, its value in its lake type.
-        given: Only of columns whose lake type may be unable to hold a value: whether a value was
-            sent. For a decimal type that the settings chose, it is the value itself.
-        unavailable: Names of the columns whose value the connector did not have.
-        unclear: Whether the value of one of these columns may have changed.
+        tagged: Whether MySQL's connector may send the transaction again, since its GTID has a tag.
+        values: By column, the value in the lake type.
+        given: By column, whether a value was sent. Only columns whose lake type may be unable to
+            hold a sent value are listed. For a decimal type that the settings chose, the expression
+            returns the start of the value, unless the column is secret.
+        unavailable: Names of the columns whose values the connector did not have.
+        unclear: Whether the value of an unavailable column may have changed.
         garbled: Names of the columns whose text is not UTF-8.
-        doubted: Names of the key columns whose value may stand for another one.
-        former: The key before an update that changed it.
+        doubted: Names of the key columns whose sent value may differ from the source's value.
+        former: The key before an update that changed the key.
         keyless: Whether the row before the change lacks the key.
     """
 
@@ -113,7 +118,7 @@ def event_plan(
         record: The column of the decoded records: a struct of ``event`` and ``mark``.
         schema: The writers' schema.
         table: The lake's columns and key.
-        rules: The decisions that the events themselves leave open.
+        rules: The facts and settings without which the events cannot be read.
 
     Raises:
         SchemaChangeError: Values of the type in an event's schema do not fit the lake's type.
@@ -155,16 +160,16 @@ def event_plan(
 
 @dataclass(frozen=True)
 class _ColumnSql:
-    """Spark SQL of one column. A test is None if it can never be true.
+    """Spark SQL for one column. A test that can never be true is None.
 
     Args:
         value: The column's value in its lake type.
         lacked: Whether the connector did not have the value.
-        unclear: Whether the value may have changed though it was not sent.
+        unclear: Whether the value may have changed and the new value was not sent.
         garbled: Whether the text is not UTF-8.
-        doubted: Only of a key column: whether its value may stand for another one.
-        given: Only if the lake's type may be unable to hold the value: see :class:`EventPlan`.
-        former: Only of a key column: its value before the change.
+        doubted: Only for a key column: whether the sent value may differ from the source's value.
+        given: Only if the lake type may be unable to hold the value: see :class:`EventPlan`.
+        former: Only for a key column: its value before the change.
     """
 
     value: str
@@ -196,7 +201,8 @@ def _column(
     doubt = doubt_test(raw, found, column, table) if schema.from_binlog else None
     doubted = None
     if doubt is not None and is_key:
-        # A query of the source by that key would return another row, and never a deleted one.
+        # A query of the source by a doubted key may return another row. It cannot return a deleted
+        # row.
         doubted = _either(doubt, doubt_test(before, found, column, table))
     else:
         unclear = _either(unclear, doubt)
@@ -215,8 +221,9 @@ def _column(
 def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRules) -> str:
     """Return a key column from the row after the change, or from the row before it.
 
-    A delete does not have a row after the change, and the row before always has the key. A key that
-    is stored out of line may be unavailable in the row after the change.
+    A delete has no row after the change. In an update, a key value that PostgreSQL stores out of
+    line may be unavailable in the row after the change. The row before the change always has the
+    key.
     """
     if shown := placeholder_test(after, found, rules.placeholder):
         after = f"CASE WHEN {shown} THEN NULL ELSE {after} END"
@@ -224,10 +231,10 @@ def _key_of_either(after: str, before: str, found: DebeziumField, rules: EventRu
 
 
 def _given(raw: str, lacked: str | None, column: Column) -> str:
-    """Return whether a value was sent that the lake's type may be unable to hold.
+    """Return Spark SQL that is true if a value was sent.
 
-    If the settings chose that type and the column is not secret, return the value itself, since a
-    person must see it.
+    If the settings chose a decimal type and the column is not secret, the SQL returns the start of
+    the value, since an error message shows the value to a person.
     """
     real = f"{raw} IS NOT NULL" + (f" AND NOT {lacked}" if lacked is not None else "")
     if column.decimal and not column.secret:
@@ -242,6 +249,6 @@ def _either(one: str | None, other: str | None) -> str | None:
 
 
 def _names(columns: Mapping[str, _ColumnSql], test: str) -> str:
-    """Return the names of the columns whose test is true."""
+    """Return Spark SQL of the names of the columns whose test is true."""
     tests = ((name, getattr(one, test)) for name, one in columns.items())
     return names_where([(name, sql) for name, sql in tests if sql is not None])

@@ -1,4 +1,4 @@
-"""One table's incremental run: checks, then one commit after another up to an end."""
+"""One table's incremental run: it checks the table, then commits batches up to end offsets."""
 
 from __future__ import annotations
 
@@ -80,15 +80,17 @@ def run_table(
 ) -> RunResult:
     """Apply the new records of a table's topic to its lake table.
 
-    A failure of the table does not raise: the table moves to the state that the error requires, and
-    the result carries the error.
+    If the run of the table fails, no error is raised. The table moves to the state that the error
+    requires, and the result has the error.
 
     Args:
-        context: What runs work with.
-        record: The table, CATCHING_UP, INCREMENTAL, or FAILED from one of these.
-        until: Offset to stop before per partition; None takes the topic's last stable offsets.
+        context: The configuration and the clients that all runs share.
+        record: The table's record. Its state is CATCHING_UP or INCREMENTAL, or is FAILED and was
+            one of these before.
+        until: By partition, the first offset that is not applied; None takes the topic's last
+            stable offsets.
         captures: Evidence shared with the other tables of the run.
-        topic: The topic as it is now; None reads it.
+        topic: The current facts of the topic; None reads them.
     """
     started, clock = datetime.now(timezone.utc), time.monotonic()
     try:
@@ -126,7 +128,7 @@ class _TableRun:
         self._lease = lease
         self._captures = captures
         self._losses = Losses(context.store)
-        # The record may be older than the lease.
+        # Another process may have changed the record before the lease was taken.
         self._record = context.store.newest(record)
         self._settings: TableSettings
         self._counts: Counter[str] = Counter()
@@ -136,7 +138,7 @@ class _TableRun:
         self.result = RunResult(record.table, self._record.state)
 
     def work(self, until: Mapping[int, int] | None) -> None:
-        """Run; record an error that stops the run in the table's state and in the result."""
+        """Run. If an error stops the run, record the error in the table's state and the result."""
         if self._state not in _RUN_STATES:
             self.result = replace(
                 self.result,
@@ -148,7 +150,7 @@ class _TableRun:
             self._settings = self._context.settings(self._record)
             self._apply_seen(until)
         except FencedError as error:
-            # The writer that took the table over keeps its state.
+            # Another writer has the table now, and the table's state is that writer's.
             _log.warning("%s", error)
             self.result = replace(self.result, error=ErrorRecord.of(error))
         except TributaryError as error:
@@ -159,7 +161,7 @@ class _TableRun:
 
     @property
     def _state(self) -> State | None:
-        """Where the table is, or was before it failed."""
+        """The table's state; for a FAILED table, its state before the failure."""
         return self._record.resume_to if self._record.state is State.FAILED else self._record.state
 
     def _apply_seen(self, until: Mapping[int, int] | None) -> None:
@@ -199,10 +201,10 @@ class _TableRun:
         self.result = replace(self.result, warnings=warnings)
         at = dict(latest.record.offsets)
         facts = self._topic
-        # Another process may have committed since, up to an end that the topic did not have then.
+        # Another process may have committed offsets that are newer than these facts of the topic.
         if facts is None or any(end > facts.stable.get(part, 0) for part, end in at.items()):
             facts = one_topic(self._context, self._record.topic)
-            # Statements that were read before the topic's end may lack one on a row before it.
+            # The DDL statements read so far may lack one that lies before the topic's new end.
             self._captures = Captures(self._context)
         latest = still_in_topic(self._context, self._record, latest, facts)
         end = self._end = dict(facts.stable) if until is None else dict(until)
@@ -258,7 +260,7 @@ class _TableRun:
             task.done()
 
     def _compared(self, newest: CommitRecord, handoff: Handoff) -> Comparison:
-        """Check source, capture and catalog, and compare the lake with them."""
+        """Check the source, the capture and the catalog, and compare the lake with them."""
         evidence = self._captures.evidence(self._record)
         source = self._context.sources[self._table.source]
         rests = position_check.Rests(
@@ -304,7 +306,10 @@ class _TableRun:
         return compared
 
     def _accept(self, compared: Comparison) -> None:
-        """Cache which catalog and settings the lake follows, so that an idle table needs no run."""
+        """Store the catalog and the settings that the lake follows.
+
+        With them, a command can see that an idle table needs no run.
+        """
         attempt, fingerprint = self._record.attempt, compared.fingerprint
         settings = settings_digest(self._settings, self._context.config.lake)
         if attempt is not None and (
@@ -319,8 +324,8 @@ class _TableRun:
     def _keep_history(self, handoff: Handoff) -> None:
         """Record in the history the newest schema change that the lake has followed.
 
-        The lake's commit is the durable record. Until the change is in the history, no run commits
-        another one.
+        The lake's commit is the durable record of a change. No run commits another change until
+        this change is in the history.
         """
         entry = SchemaEntry.followed(self._record, handoff)
         if entry is not None:
@@ -346,8 +351,8 @@ class _TableRun:
 
         Args:
             committed: The newest commit.
-            recovered: Whether a failed table has nothing left to apply that could fail again. If
-                it has, only a new commit ends its series of failures.
+            recovered: Whether all records up to the run's end offsets are applied. If not, only a
+                new commit ends the table's series of failures.
         """
         record, summary = committed.record, commit_summary(committed)
         self.result = replace(self.result, offsets=dict(record.offsets), watermark=record.watermark)
@@ -371,7 +376,7 @@ class _TableRun:
     def _stop(self, error: TributaryError) -> None:
         """Move the table to the state that the error requires."""
         if self._context.ending:
-            # The command ends, and nothing is wrong with the table.
+            # The command was asked to end, so the error does not show a fault of the table.
             self.result = replace(self.result, error=ErrorRecord.of(error))
             return
         _log.warning("the run of table %s stopped: %s", self._table, error)
@@ -399,7 +404,10 @@ class _TableRun:
     def _save(
         self, change: Callable[[TableRecord], TableRecord], schema: SchemaEntry | None = None
     ) -> None:
-        """Store a change of the record, even if another process changed the record meanwhile."""
+        """Apply a change to the record, and store the record.
+
+        If another process has stored a newer record, the change is applied to the newer record.
+        """
         for tried in range(_STORE_TRIES):
             changed = change(self._record)
             if changed == self._record:
@@ -418,10 +426,13 @@ class _TableRun:
 
 
 def _counts(error: TributaryError, *, beside: bool) -> bool:
-    """Whether an error of a run is a loss that the table's other generation has to know of.
+    """Whether an error is counted as a loss of events, which all generations of a table must see.
 
-    A generation that is built beside the table has a place in the topic and a lake of its own; what
-    is lost there is not lost for the table.
+    Args:
+        error: The error of a run.
+        beside: Whether the run is of a generation that is built beside the serving one. Such a
+            generation has its own offsets and its own lake. Records that only this generation
+            lacks are not lost for the serving one.
     """
     if beside:
         return isinstance(error, (LostEventsError, LostLogError, MissingTableError))
